@@ -7,10 +7,10 @@ import type { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { createServiceManager } from "../support/managed.ts";
 
 /*
- * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.
+ * Managers in this process with one changed rule: each change has its own module graph, whose source is edited while it is loaded.
  */
 
-/** What a driver needs of one graph of modules. */
+/** The exports of one module graph that a driver needs. */
 export interface Code {
   readonly createKeyManager: typeof createServiceManager;
   readonly memoryStore: typeof memoryStore;
@@ -18,12 +18,12 @@ export interface Code {
   readonly JwksdError: typeof JwksdError;
 }
 
-/** A text of a file of `src/`, and what is put in its place. */
+/** A replacement in a source file. */
 export type Edit = readonly [file: string, from: string, to: string];
 
 const src = new URL("../../src/", import.meta.url).href;
 const changes = new Map<string, readonly Edit[]>();
-const made = new Set<Edit>();
+const applied = new Set<Edit>();
 const nameOf = (url: string): string | null => new URL(url).searchParams.get("changed");
 
 registerHooks({
@@ -40,9 +40,9 @@ registerHooks({
     const file = url.slice(src.length).split("?")[0] as string;
     let source = readFileSync(fileURLToPath(src + file), "utf8");
     for (const edit of changes.get(name) ?? []) {
-      const [of, from, to] = edit;
-      if (of !== file) continue;
-      made.add(edit);
+      const [editedFile, from, to] = edit;
+      if (editedFile !== file) continue;
+      applied.add(edit);
       assert.equal(source.split(from).length, 2, `${name}: ${file} has exactly once: ${from}`);
       source = source.replace(from, () => to);
     }
@@ -50,12 +50,12 @@ registerHooks({
   },
 });
 
-/** A module of the code with the changes of this name. */
+/** Loads a module from the graph with the edits of this name. */
 export async function load<T>(name: string, file: string): Promise<T> {
   return (await import(`${src}${file}?changed=${name}`)) as T;
 }
 
-/** The code with these changes, of which some may be in other files that have to be loaded. */
+/** Loads the code with these edits. @param others additional files to load, which contain some of the edits */
 export async function codeWith(
   name: string,
   edits: readonly Edit[] = [],
@@ -66,6 +66,6 @@ export async function codeWith(
   const manager = await load<Pick<Code, "createKeyManager">>(name, "rotation/manager/manager.ts");
   const store = await load<Pick<Code, "memoryStore">>(name, "rotation/store/memory.ts");
   const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "base/errors.ts");
-  for (const edit of edits) assert.ok(made.has(edit), `${name}: ${edit[0]} was not loaded`);
+  for (const edit of edits) assert.ok(applied.has(edit), `${name}: ${edit[0]} was not loaded`);
   return { ...manager, ...store, ...errors };
 }

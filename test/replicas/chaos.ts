@@ -7,11 +7,11 @@ import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { eventually } from "../support/service.ts";
 import { type Random, randomOf } from "./machine.ts";
-import type { Asked, Config, Said } from "./replica-child.ts";
+import type { Config, Message, Request } from "./replica-child.ts";
 
 /*
- * Replicas and signers as processes over PostgreSQL, each behind a network of its own, while one thing after the other breaks. Each token is looked
- * up at every replica that calls itself ready.
+ * Replicas and signers as processes over PostgreSQL, each behind its own network, with one fault after another. The key of each token is looked
+ * up at every ready replica.
  */
 
 const script = fileURLToPath(new URL("replica-child.ts", import.meta.url));
@@ -25,11 +25,11 @@ export interface Member {
   readonly role: Config["role"];
   readonly line: Cuttable;
   child?: ChildProcess;
-  /** Its last start. */
+  /** Resolves when its latest start is complete. */
   started: Promise<void>;
 }
 
-/** A server, and a standby that has whatever the server has confirmed. */
+/** A server, and a standby that has everything that the server has confirmed. */
 export interface Cluster {
   primary: PostgresServer;
   standby: PostgresServer;
@@ -38,22 +38,23 @@ export interface Cluster {
 export interface ChaosOptions {
   readonly cluster: Cluster;
   readonly seed: number;
-  /** So many at least, and whatever else happens until all faults have been. */
+  /** Smallest number of rotations. A run continues until every fault has occurred. */
   readonly rotations: number;
   readonly issuers: number;
   readonly replicas: number;
   readonly rule: Config["rule"];
 }
 
-/** What became of a run. */
+/** The outcome of a run. */
 export interface Report {
+  /** Tokens whose key a ready replica did not publish. */
   readonly misses: readonly string[];
-  readonly broke: readonly string[];
-  /** Processes that ended by themselves, with their exit codes. */
+  readonly faultLog: readonly string[];
+  /** Processes that exited without being killed, with their exit codes. */
   readonly ended: readonly string[];
   readonly tokens: number;
-  readonly looks: number;
-  /** Of which a fault was a part, from the announcement of the next key to the removal of the old one. */
+  readonly lookups: number;
+  /** Number of rotations with a fault between the announcement of the next key and the removal of the old one. */
   readonly rotations: number;
 }
 
@@ -64,14 +65,14 @@ interface Span {
 
 const overlap = (a: Span, b: Span): boolean => a.from <= b.to && b.from <= a.to;
 
-/** The documents of all issuers in a database. */
+/** Reads the documents of all issuers in a database. */
 export function documentsIn({ primary }: Pick<Cluster, "primary">, database: string): StoreDocument[] {
   return primary
     .sql("SELECT to_json(text) FROM jwksd.documents ORDER BY issuer", database)
     .map((line) => parseDocument(unsealed(JSON.parse(line) as string)));
 }
 
-/** From the announcement of the next key to the removal of the old one, of all that are over. */
+/** Returns the completed rotations, from the announcement of the next key to the removal of the old one. */
 function rotationsOf({ events }: StoreDocument): Span[] {
   return events.flatMap(({ type, at, kid }, index) => {
     if (type !== "removed") return [];
@@ -89,7 +90,7 @@ const shuffled = <T>(values: readonly T[], random: Random): T[] =>
     .toSorted((a, b) => a.place - b.place)
     .map(({ value }) => value);
 
-/** A process that publishes or signs; `ready` resolves when it does, or has ended. */
+/** Starts a process that publishes or signs; `ready` resolves when it does, or has ended. */
 export function startProcess(config: Config): { readonly child: ChildProcess; readonly ready: Promise<void> } {
   const child = fork(script, [JSON.stringify(config)], { execArgv: [], stdio: ["ignore", "ignore", "inherit", "ipc"] });
   child.on("error", () => {});
@@ -100,17 +101,17 @@ export function startProcess(config: Config): { readonly child: ChildProcess; re
   return { child, ready };
 }
 
-function send(child: ChildProcess | undefined, asked: Asked): void {
-  if (child?.connected === true) child.send(asked, () => {});
+function send(child: ChildProcess | undefined, request: Request): void {
+  if (child?.connected === true) child.send(request, () => {});
 }
 
-// A standby that lost its server looks for it every five seconds by default.
+// By default, a standby that lost its server tries to reconnect every five seconds.
 const settings = ["wal_retrieve_retry_interval = 50ms", "max_connections = 200"];
 
 export async function startCluster(): Promise<Cluster> {
   const primary = await startPostgres(settings);
   try {
-    return { primary, standby: await follow(primary) };
+    return { primary, standby: await addStandby(primary) };
   } catch (error) {
     await primary.stop();
     throw error;
@@ -122,8 +123,8 @@ export async function stopCluster({ primary, standby }: Cluster): Promise<void> 
   await primary.stop();
 }
 
-/** From then on a commit waits until the standby has it. */
-async function follow(primary: PostgresServer): Promise<PostgresServer> {
+/** Starts a synchronous standby: from then on, a commit waits until the standby has it. */
+async function addStandby(primary: PostgresServer): Promise<PostgresServer> {
   const standby = await startStandby(primary);
   primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
   primary.sql("SELECT pg_reload_conf()");
@@ -138,15 +139,15 @@ async function failOver(cluster: Cluster, members: readonly Member[]): Promise<v
   await standby.promote();
   for (const { line } of members) line.redirect(standby.port);
   cluster.primary = standby;
-  cluster.standby = await follow(standby);
+  cluster.standby = await addStandby(standby);
   await primary.stop();
 }
 
-/** Something that breaks, and is whole again when it resolves. */
+/** A fault, which has ended when `run` resolves. */
 interface Fault {
   readonly name: string;
-  /** What it befalls, if not a process. Two faults of the server do not fall together. */
-  readonly of?: "server" | "all";
+  /** Affected part, if it is not a process. Two faults of the server do not overlap. */
+  readonly affects?: "server" | "all";
   readonly run: (member: Member) => Promise<void>;
 }
 
@@ -165,62 +166,63 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
       async run(member) {
         const before = member.started;
         member.child?.kill("SIGKILL");
-        await eventually("it starts again", () => member.started !== before);
+        await eventually("it restarts", () => member.started !== before);
         await member.started;
       },
     },
     { name: "SIGSTOP until it is stale", run: stopped(() => maxStaleSeconds * 1000 + 300) },
     { name: "SIGSTOP", run: stopped(aWhile) },
-    { name: "a cut line", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.restore()) },
-    { name: "a silent line", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.restore()) },
-    { name: "commands at once", of: "all", run: async () => (rotate(), await wait(200)) },
+    { name: "a cut connection", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.restore()) },
+    { name: "a silent connection", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.restore()) },
+    { name: "simultaneous commands", affects: "all", run: async () => (rotate(), await wait(200)) },
     {
       name: "a restart of the server",
-      of: "server",
+      affects: "server",
       run: async () => (await cluster.primary.kill(), cluster.primary.start()),
     },
-    { name: "a failover", of: "server", run: () => failOver(cluster, members) },
+    { name: "a failover", affects: "server", run: () => failOver(cluster, members) },
   ];
 }
 
-/** Lets processes live through many rotations, while something breaks all the time. */
-export async function live(options: ChaosOptions): Promise<Report> {
+/** Runs processes through many rotations with constant faults. */
+export async function runChaos(options: ChaosOptions): Promise<Report> {
   const { cluster, seed, rule } = options;
   const random = randomOf(seed);
   const database = `chaos_${rule}`;
   cluster.primary.sql(`CREATE DATABASE ${database}`);
   const issuers = Array.from({ length: options.issuers }, (_, index) => `https://${index}.example`);
-  const [misses, broke, ended, spans] = [[] as string[], [] as string[], [] as string[], [] as Span[]];
+  const [misses, faultLog, ended, spans] = [[] as string[], [] as string[], [] as string[], [] as Span[]];
   const members: Member[] = [];
-  /** What is asked of replicas. */
-  const asked = new Map<number, { readonly kid: string; readonly exp: number; readonly by: string }>();
-  let [tokens, looks, asks, isOver] = [0, 0, 0, false];
+  /** Lookups by number. */
+  const pending = new Map<number, { readonly kid: string; readonly exp: number; readonly by: string }>();
+  let [tokens, lookups, sent, isOver] = [0, 0, 0, false];
 
   const lookUp = (issuer: string, kid: string, exp: number, by: string): void => {
-    asks += 1;
-    asked.set(asks, { kid, exp, by });
-    const ask = asks;
-    for (const { role, child } of members) if (role === "replica") send(child, { type: "look", ask, issuer, kid });
+    sent += 1;
+    pending.set(sent, { kid, exp, by });
+    const lookup = sent;
+    for (const { role, child } of members)
+      if (role === "replica") send(child, { type: "look-up", lookup, issuer, kid });
   };
   const start = async (member: Member): Promise<void> => {
     const { name, role, line } = member;
     const url = `postgres://postgres@127.0.0.1:${line.port}/${database}`;
-    // Processes differ in the issuers that they know.
+    // Signers know only some of the issuers.
     const known = role === "signer" ? issuers.filter((_, index) => index % 2 === 0) : issuers;
     const config: Config = { url, name, role, issuers: known, maxStaleSeconds, rule };
     const { child, ready } = startProcess(config);
     member.child = child;
-    child.on("message", (said: Said) => {
-      if (said.type === "token") {
-        const { issuer, kid, exp } = said;
+    child.on("message", (message: Message) => {
+      if (message.type === "token") {
+        const { issuer, kid, exp } = message;
         tokens += 1;
         lookUp(issuer, kid, exp, name);
         setTimeout(() => lookUp(issuer, kid, exp, name), Math.max(exp - Date.now() - 50, 0));
-      } else if (said.type === "looked") {
-        const { kid, exp, by } = asked.get(said.ask) ?? assert.fail("an answer without a question");
-        if (said.at >= exp || said.publishes === undefined) return;
-        looks += 1;
-        if (!said.publishes) misses.push(`a token of ${by} bears ${kid}, which ${name} does not publish`);
+      } else if (message.type === "looked-up") {
+        const { kid, exp, by } = pending.get(message.lookup) ?? assert.fail("a result without a lookup");
+        if (message.at >= exp || message.publishes === undefined) return;
+        lookups += 1;
+        if (!message.publishes) misses.push(`a token from ${by} has kid ${kid}, which ${name} does not publish`);
       }
     });
     child.on("exit", (code) => {
@@ -231,8 +233,8 @@ export async function live(options: ChaosOptions): Promise<Report> {
     await ready;
   };
   const documents = (): StoreDocument[] => documentsIn(cluster, database);
-  /** The rotations that are over, by when each ended and the key that it removed: events are forgotten in time. */
-  const over = new Map<string, Span>();
+  /** The completed rotations by their times. They are collected, because the store drops old events. */
+  const completed = new Map<string, Span>();
 
   const replicas = Array.from({ length: options.replicas }, (_, index) => [`replica ${index}`, "replica"] as const);
   for (const [name, role] of [...replicas, ["a signer", "signer"] as const, ["jwksd token", "token"] as const]) {
@@ -243,7 +245,7 @@ export async function live(options: ChaosOptions): Promise<Report> {
   try {
     for (const member of members) {
       member.started = start(member);
-      // The first one makes the keys.
+      // The first one generates the keys.
       if (member === members[0]) await member.started;
     }
     await Promise.all(members.map(({ started }) => started));
@@ -254,15 +256,15 @@ export async function live(options: ChaosOptions): Promise<Report> {
     const faults = faultsOf(options, members, random, () => issuers.forEach((issuer) => rotate(issuer, managers)));
     const deadlineMs = performance.now() + 300_000 + 1_000 * options.rotations;
     const unused = new Set(faults);
-    // Without the rule one miss is enough.
+    // Without the rule, one miss is enough.
     const isEnough = (): boolean =>
       rule === "on" ? done >= options.rotations && unused.size === 0 : misses.length > 0;
     let deck: Fault[] = [];
     while (!isEnough()) {
-      assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
+      assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; faults: ${faultLog.join(", ")}`);
       if (deck.length === 0) deck = shuffled(faults, random);
       const first = deck.pop() as Fault;
-      const second = deck.findLast(({ of }) => of !== "server" || first.of !== "server");
+      const second = deck.findLast(({ affects }) => affects !== "server" || first.affects !== "server");
       const at = shuffled(members, random);
       const together = [first, ...(second !== undefined && random.chance(0.4) ? [second] : [])];
       deck = deck.filter((fault) => !together.includes(fault));
@@ -270,22 +272,23 @@ export async function live(options: ChaosOptions): Promise<Report> {
       await Promise.all(
         together.map(async (fault, index) => {
           const member = at[index] as Member;
-          broke.push(fault.of === undefined ? `${fault.name} at ${member.name}` : fault.name);
+          faultLog.push(fault.affects === undefined ? `${fault.name} at ${member.name}` : fault.name);
           await fault.run(member);
           unused.delete(fault);
         }),
       );
       spans.push({ from, to: Date.now() });
-      for (const rotation of documents().flatMap(rotationsOf)) over.set(`${rotation.from} ${rotation.to}`, rotation);
-      done = [...over.values()].filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
+      for (const rotation of documents().flatMap(rotationsOf))
+        completed.set(`${rotation.from} ${rotation.to}`, rotation);
+      done = [...completed.values()].filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
     }
     if (rule === "on") {
-      // A replica that failed often tries again after half a minute.
+      // A replica that failed often retries after half a minute.
       const last = spans.at(-1)?.to ?? 0;
-      const goOn = (): boolean =>
+      const allRotated = (): boolean =>
         documents().every(({ events }) => events.some(({ type, at }) => type === "activated" && at > last));
-      // Each look is a process.
-      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 1_000);
+      // Checked rarely, because each check runs psql.
+      await eventually(`every issuer keeps rotating; seed ${seed}, faults: ${faultLog.join(", ")}`, allRotated, 1_000);
     }
   } finally {
     isOver = true;
@@ -294,5 +297,5 @@ export async function live(options: ChaosOptions): Promise<Report> {
       await line.close();
     }
   }
-  return { misses, broke, ended, tokens, looks, rotations: done };
+  return { misses, faultLog, ended, tokens, lookups, rotations: done };
 }

@@ -10,22 +10,22 @@ import {
 import { waitOf } from "../../src/rotation/rules/waits.ts";
 import { minute, second } from "./machine.ts";
 
-/** What can be seen from outside at one moment. */
-export interface Seen {
+/** The externally visible state at one moment. */
+export interface Observation {
   readonly records: readonly KeyRecord[];
-  /** When each process that is well has last signed. */
+  /** Time at which each healthy process last signed. */
   readonly signed: ReadonlyMap<string, number>;
 }
 
 /**
- * The other half of the laws, in true time: what is due is done. Once a process is well, each step is taken soon after its wait, and that process
- * signs, whatever becomes of the others.
+ * The liveness invariant, in true time: once a process is healthy, each step is taken soon after its waiting period, and that process signs, no
+ * matter what happens to the others.
  */
 export class Deadlines {
   #policy: RotationPolicy;
-  /** The longest of all policies until now. */
+  /** The longest durations of all policies so far. */
   #longest: RotationPolicy;
-  /** When each key was first seen as it is. */
+  /** Time at which each key was first seen in its current state. */
   readonly #since = new Map<string, number>();
   #healedAt = Infinity;
 
@@ -34,7 +34,7 @@ export class Deadlines {
     this.#longest = policy;
   }
 
-  goBy(policy: RotationPolicy): void {
+  follow(policy: RotationPolicy): void {
     this.#policy = policy;
     const longest = { ...policy };
     for (const name of Object.keys(policy) as (keyof RotationPolicy)[]) {
@@ -43,12 +43,12 @@ export class Deadlines {
     this.#longest = longest;
   }
 
-  /** For how long a process may use what it has read. */
+  /** Longest time for which a process may use what it has read. */
   get longestStaleMs(): number {
     return this.#longest.maxStaleSeconds * second;
   }
 
-  /** How late a step may be: a process looks at least so often, and a call may hang, or be tried again. */
+  /** Longest delay of a step: a process reads at least this often, and a call may hang or be retried. */
   get #periodMs(): number {
     return (this.#longest.maxStaleSeconds * second) / 6 + 5 * minute;
   }
@@ -57,7 +57,7 @@ export class Deadlines {
     return rotateEveryMs(this.#longest) + 2 * this.#periodMs;
   }
 
-  note(record: KeyRecord, now: number): void {
+  observe(record: KeyRecord, now: number): void {
     if (!isLive(record)) return;
     const name = nameOf(record);
     if (!this.#since.has(name)) this.#since.set(name, now);
@@ -67,8 +67,8 @@ export class Deadlines {
     this.#healedAt = now;
   }
 
-  /** What should have been done by now, and was not. */
-  missed({ records, signed }: Seen, now: number): string[] {
+  /** Describes the steps and signatures that are overdue. */
+  missed({ records, signed }: Observation, now: number): string[] {
     const isLate = (since: number, ms: number): boolean =>
       now > Math.max(since, this.#healedAt) + ms * 1.001 + this.#periodMs;
     const keys = liveRecords(records).filter(
@@ -81,17 +81,17 @@ export class Deadlines {
     ];
   }
 
-  /** How long a key stays as it is, once all goes well. */
+  /** Returns how long a key keeps its state if there are no faults. */
   #leftMs(record: LiveRecord, records: readonly KeyRecord[]): number {
     if (record.state !== "active") {
       const { since, forMs = 0 } = waitOf(record, this.#policy) ?? {};
       return since === undefined ? 0 : forMs;
     }
-    const isOver = announcedKey(records, "sig") !== undefined || activeKey(records, "sig") !== record;
-    if (isOver) return Infinity;
-    // Its times may be those of a clock that was wrong.
-    const isOfHealthyTimes = (this.#since.get(nameOf(record)) ?? 0) > this.#healedAt;
-    return rotateEveryMs(this.#longest) - (isOfHealthyTimes ? announceForMs(this.#policy) : 0);
+    const hasSuccessor = announcedKey(records, "sig") !== undefined || activeKey(records, "sig") !== record;
+    if (hasSuccessor) return Infinity;
+    // Its times may come from a wrong clock.
+    const isFromHealthyTime = (this.#since.get(nameOf(record)) ?? 0) > this.#healedAt;
+    return rotateEveryMs(this.#longest) - (isFromHealthyTime ? announceForMs(this.#policy) : 0);
   }
 }
 

@@ -11,27 +11,27 @@ import { skipWithout } from "../support/parts.ts";
 import { eventually, runCli } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type Edit, codeWith } from "./changed.ts";
-import { type Cluster, documentsIn, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
+import { type Cluster, documentsIn, runChaos, startCluster, startProcess, stopCluster } from "./chaos.ts";
 import { type Mode, type Outcome, drive } from "./driver.ts";
 import { hour, minute } from "./machine.ts";
 
 const modes: Readonly<Record<string, Mode>> = {
-  "processes that stay in touch": { faults: [] },
+  "no faults": { faults: [] },
   "outages and kills": { faults: ["outage", "kill"] },
   "partitions of any length": { faults: ["partition"] },
-  "an old primary that goes on answering": { faults: ["old primary", "partition"] },
+  "a replaced primary that still answers": { faults: ["old primary", "partition"] },
   "one clock off by up to a day": { faults: ["one clock off", "partition"] },
-  "small steps of the clocks, and processes that die": { faults: ["clock step", "kill", "partition"] },
-  "jumps of hours": { faults: ["clock jump", "clock jump", "partition"] },
-  "the store's clock jumps": { faults: ["store's clock jumps", "slow targets", "pause"] },
+  "small clock steps, and processes that die": { faults: ["clock step", "kill", "partition"] },
+  "clock jumps of hours": { faults: ["clock jump", "clock jump", "partition"] },
+  "the store's clock jumps": { faults: ["store's clock jumps", "slow subscribers", "pause"] },
   "one machine, whose clock jumps": { faults: ["clock jump", "pause", "partition"], isOneMachine: true },
-  "stores that hang and lose answers, stopped processes, slow targets": {
-    faults: ["outage", "partition", "pause", "slow targets", "freeze before a write"],
+  "stores that hang and lose responses, paused processes, slow subscribers": {
+    faults: ["outage", "partition", "pause", "slow subscribers", "freeze before a write"],
   },
-  "a store that goes back to an older backup": { faults: ["older backup", "partition"] },
-  "commands, and changes of the policy": { faults: ["command", "command", "partition", "kill", "slow targets"] },
-  "one process stays well, and the others do not": {
-    faults: ["partition", "pause", "kill", "slow targets", "clock jump", "old primary"],
+  "a store that is replaced with an older backup": { faults: ["older backup", "partition"] },
+  "commands, including policy changes": { faults: ["command", "command", "partition", "kill", "slow subscribers"] },
+  "one healthy process, and two with faults": {
+    faults: ["partition", "pause", "kill", "slow subscribers", "clock jump", "old primary"],
     everyMs: 20 * minute,
     sparesFirst: true,
   },
@@ -41,7 +41,7 @@ const modes: Readonly<Record<string, Mode>> = {
       "partition",
       "pause",
       "kill",
-      "slow targets",
+      "slow subscribers",
       "clock jump",
       "one clock off",
       "old primary",
@@ -50,37 +50,37 @@ const modes: Readonly<Record<string, Mode>> = {
   },
 };
 
-/** How many runs there are of each mode, how long each is, and how many keys become active in them at least. */
+/** Number of runs per mode, their duration, and the smallest number of keys that become active in them. */
 const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 4 * hour, 1];
-/** In `npm test`: most faults together, and what needs another world. */
+/** Modes in `npm test`: most faults together, and the one with a shared clock. */
 const short = new Set(["everything", "one machine, whose clock jumps"]);
 const chosen = Object.entries(modes).filter(([name]) => isSoak || short.has(name));
 
 const real = await codeWith("nothing");
 
-/** What a failure shows, so that it can be run again. */
-function text(name: string, seed: number, { violations, broke }: Outcome): string {
-  return [`${name}, seed ${seed}:`, ...violations, "what was broken:", ...broke].join("\n");
+/** Describes a failed run, so that it can be repeated. */
+function failureText(name: string, seed: number, { violations, faultLog }: Outcome): string {
+  return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers over one store keep their promises in true time", () => {
+describe("three managers over one store keep all promises in true time with", () => {
   for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
       for (let seed = 1; seed <= seeds; seed += 1) {
         const outcome = await drive(real, mode, seed, forMs);
-        assert.deepEqual(outcome.violations, [], text(name, seed, outcome));
+        assert.deepEqual(outcome.violations, [], failureText(name, seed, outcome));
         for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += outcome[key];
       }
       t.diagnostic(JSON.stringify(total));
-      assert.ok(total.activated >= least, "keys rotate all the same");
-      assert.ok(total.late > 0, "requests end that took their key before");
+      assert.ok(total.activated >= least, "keys still rotate");
+      assert.ok(total.late > 0, "some requests sign later");
     });
   }
 
-  test("the same over a SQLite store", async (t) => {
+  test("a real SQLite store", async (t) => {
     let activated = 0;
-    // A process that starts after a jump of the one clock cannot know of it.
+    // Kills and jumps are separate: a process that starts after a jump of the shared clock cannot notice it.
     const kills: Mode = { faults: ["kill", "pause", "partition"], isOneMachine: true };
     const jumps: Mode = { faults: ["clock jump", "pause", "partition"], isOneMachine: true };
     for (let seed = 1; seed <= seeds; seed += 1) {
@@ -89,14 +89,14 @@ describe("three managers over one store keep their promises in true time", () =>
       const store = sqliteStore(join(folder, "keys.db"));
       const outcome = await drive(real, seed % 2 === 0 ? kills : jumps, seed, forMs / 2, store);
       await store.close?.();
-      assert.deepEqual(outcome.violations, [], text("SQLite", seed, outcome));
+      assert.deepEqual(outcome.violations, [], failureText("SQLite", seed, outcome));
       activated += outcome.activated;
     }
-    assert.ok(activated >= least, "keys rotate all the same");
+    assert.ok(activated >= least, "keys still rotate");
   });
 
   if (isSoak) {
-    test("a run is the same each time that it has the same seed", async () => {
+    test("runs that are the same for the same seed", async () => {
       const mode = modes["everything"] as Mode;
       const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
       const [one, again, other] = [await run(7), await run(7), await run(8)];
@@ -106,13 +106,13 @@ describe("three managers over one store keep their promises in true time", () =>
   }
 });
 
-/** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
+/** Changes that each break one rule, with a mode in which that is found. The first ones are found soonest. */
 const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: readonly Edit[] }>> = {
-  "signs and serves on when it is stale": {
+  "a stale process keeps signing and serving": {
     mode: { faults: ["partition"] },
     edits: [["rotation/manager/check-in.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"]],
   },
-  "counts the age from a plain read": {
+  "the age is measured from a plain read": {
     mode: { faults: ["old primary"] },
     edits: [
       [
@@ -123,7 +123,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ["rotation/manager/check-in.ts", "if (JSON.stringify(presence()) !== written)", "if (written === '')"],
     ],
   },
-  "announces without the time for which a process may be stale": {
+  "the propagation period ignores maxStaleSeconds": {
     mode: { faults: ["partition"] },
     edits: [
       [
@@ -131,11 +131,11 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000)",
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) - policy.maxStaleSeconds * 1000",
       ],
-      // A process that cannot reach its store sends the short Cache-Control, which hides this.
+      // A process that cannot reach its store sends the short Cache-Control, which hides the first edit.
       ["rotation/manager/rounds.ts", "if (mayBeOld && ", "if (!mayBeOld && "],
     ],
   },
-  "retires without the time for which a process may be stale": {
+  "the retirement period ignores maxStaleSeconds": {
     mode: { faults: ["partition"] },
     edits: [
       [
@@ -145,15 +145,15 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
     ],
   },
-  "counts as published what a subscriber has not taken": {
-    mode: { faults: ["slow targets"] },
+  "keys count as published although a subscriber's update failed": {
+    mode: { faults: ["slow subscribers"] },
     edits: [["rotation/manager/keys-in-use.ts", "if (failures.length > 0) return;", ""]],
   },
-  "signs by a clock that is wrong": {
+  "a process with a wrong clock signs": {
     mode: { faults: ["clock jump", "one clock off"] },
     edits: [["rotation/manager/check-in.ts", "return isOff", "return isOff && leftMs(published) < 0"]],
   },
-  "takes steps while clocks differ": {
+  "steps are taken while clocks differ": {
     mode: { faults: ["store's clock jumps"] },
     edits: [
       [
@@ -163,7 +163,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
     ],
   },
-  "measures waits by the wall clock where that is all there is": {
+  "without a store clock, periods are measured by the wall clock alone": {
     mode: { faults: ["clock jump", "pause"], isOneMachine: true, everyMs: 20 * minute },
     edits: [
       [
@@ -173,15 +173,15 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
     ],
   },
-  "signs with a revoked key that a request took before": {
+  "a pending request signs with a revoked key": {
     mode: { faults: ["command"] },
     edits: [["rotation/manager/check-in.ts", "if (!isPublished)", "if (!isPublished && kid === '')"]],
   },
-  "takes an older backup for the store": {
+  "an older backup is accepted as the store": {
     mode: { faults: ["older backup"] },
     edits: [["rotation/manager/store-access.ts", "checkIsLater(document, before.document)", "void checkIsLater"]],
   },
-  "forgets the bounds of earlier policies": {
+  "the bounds of earlier policies are forgotten": {
     mode: { faults: ["command", "command", "partition"], everyMs: 10 * minute },
     edits: [
       ["rotation/rules/waits.ts", "Math.max(policy.maxStaleSeconds, ...noted)", "policy.maxStaleSeconds"],
@@ -189,7 +189,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ["rotation/rules/waits.ts", "announceForSeconds: announce }", "announceForSeconds: 0 }"],
     ],
   },
-  "takes no step that another process has begun": {
+  "a step that another process has begun is not continued": {
     mode: { faults: ["kill"], sparesFirst: true },
     edits: [
       [
@@ -201,10 +201,10 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
 };
 
-describe("a changed rule breaks a promise", () => {
+describe("a broken rule is found", () => {
   const all = Object.entries(changes);
-  // Most are made by npm run soak only.
-  test("each is a change of a text that is there", async () => {
+  // Most of the changes are tested by npm run soak only.
+  test("every edit matches the source exactly once", async () => {
     for (const [file, from] of all.flatMap(([, { edits }]) => edits)) {
       const text = await readFile(new URL(`../../src/${file}`, import.meta.url), "utf8");
       assert.equal(text.split(from).length, 2, `${file} has exactly once: ${from}`);
@@ -219,7 +219,7 @@ describe("a changed rule breaks a promise", () => {
         t.diagnostic(`seed ${seed}: ${violations[0]}`);
         return;
       }
-      assert.fail("no run has found it");
+      assert.fail("no run found it");
     });
   }
 });
@@ -229,7 +229,7 @@ const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")] as const;
 
 const skip = isSoak && skipWithout("initdb", "psql", "pg_basebackup");
 
-// In npm test, the driver has these faults in simulated time, and test/store what servers and processes do to a store.
+// npm test covers these faults in simulated time, and in test/store with real servers and processes.
 if (isSoak)
   describe("replicas as processes over PostgreSQL", { skip }, () => {
     let cluster: Cluster;
@@ -240,19 +240,19 @@ if (isSoak)
 
     const [rotations, replicas, issuers] = [50, 3, 10];
 
-    test(`${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`, async (t) => {
+    test(`every ready replica has the key of every token, in ${rotations} rotations with faults`, async (t) => {
       const seed = Number(process.env["JWKSD_SEED"] ?? 12);
-      const report = await live({ cluster, seed, rotations, issuers, replicas, rule: "on" });
-      const { misses, broke, ended, ...counts } = report;
-      t.diagnostic(`seed ${seed}: ${JSON.stringify(counts)}; ${broke.join(", ")}`);
-      assert.deepEqual(misses.slice(0, 5), [], `seed ${seed}: ${broke.join(", ")}`);
+      const report = await runChaos({ cluster, seed, rotations, issuers, replicas, rule: "on" });
+      const { misses, faultLog, ended, ...counts } = report;
+      t.diagnostic(`seed ${seed}: ${JSON.stringify(counts)}; ${faultLog.join(", ")}`);
+      assert.deepEqual(misses.slice(0, 5), [], `seed ${seed}: ${faultLog.join(", ")}`);
       assert.deepEqual(ended, []);
-      assert.ok(counts.looks > rotations * 10, `${counts.looks}`);
+      assert.ok(counts.lookups > rotations * 10, `${counts.lookups}`);
     });
 
     const starts = 20;
 
-    test(`of ${starts} first starts at once one makes the key`, async () => {
+    test(`one of ${starts} simultaneous first starts generates the key`, async () => {
       cluster.primary.sql("CREATE DATABASE within");
       const stores = Array.from({ length: starts }, () => postgresStore(cluster.primary.url("within"), { issuer }));
       const managers = await Promise.all(
@@ -265,13 +265,13 @@ if (isSoak)
       for (const store of stores) await store.close?.();
     });
 
-    test("without the rule the same run finds misses", async (t) => {
-      const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
-      t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
+    test("without the rule, a run with the same faults finds missing keys", async (t) => {
+      const report = await runChaos({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
+      t.diagnostic(`${report.misses.length} misses; ${report.faultLog.join(", ")}`);
       assert.ok(report.misses.length > 0);
     });
 
-    test("the others go on at once while one process is stopped until it is stale, one is killed, and one is cut off", async (t) => {
+    test("other processes continue immediately while one is paused until it is stale, one is killed, and one is cut off", async (t) => {
       const database = "others";
       cluster.primary.sql(`CREATE DATABASE ${database}`);
       const cutOff = await cuttable(cluster.primary.port);
@@ -283,7 +283,7 @@ if (isSoak)
         t.after(() => child.kill("SIGKILL"));
         return ready.then(() => child);
       };
-      await start("goes on");
+      await start("continues");
       const stopped = await start("stopped");
       const killed = await start("killed");
       await start("cut off", `postgres://postgres@127.0.0.1:${cutOff.port}/${database}`);
@@ -291,7 +291,7 @@ if (isSoak)
         documentsIn(cluster, database).flatMap(({ events }) =>
           events.flatMap(({ type, at }) => (type === "activated" ? [at] : [])),
         );
-      const isListed = async (): Promise<boolean> => {
+      const areUnlisted = async (): Promise<boolean> => {
         const { stdout } = await runCli(t, ["replicas", "--json", "--store", url, "--issuer", issuer], {
           JWKSD_WRAPPING_KEYS: wrappingKeys[0],
         });
@@ -302,10 +302,10 @@ if (isSoak)
       cutOff.cut();
       const from = Date.now();
       await eventually("two more keys become active", () => activations().filter((at) => at > from).length >= 2);
-      // The waits count how long a process may be stale, and nobody waits for the three.
+      // Waiting periods include maxStaleSeconds, so no step waits for the three processes.
       const [first = 0, second = 0] = activations().filter((at) => at > from);
       t.diagnostic(`activations after ${first - from} and ${second - from} ms`);
-      await eventually("the three are not listed any more", isListed);
+      await eventually("the three are no longer listed", areUnlisted);
       stopped.kill("SIGCONT");
     });
   });

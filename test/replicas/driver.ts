@@ -15,47 +15,46 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
 import { Deadlines } from "./deadlines.ts";
 import { Machine, type Random, day, hour, minute, randomOf, second } from "./machine.ts";
-import { type Break, type Broken, type Caller, Network } from "./network.ts";
+import { type Break, type BreakKind, type Caller, Network } from "./network.ts";
 import { Oracle } from "./oracle.ts";
 
 /*
- * Three managers, each on a machine with clocks of its own, over one store behind a network that does what networks do. Time is simulated, so
- * that a day takes a second, and a run is the same each time that it has the same seed. The oracle judges in true time, which nobody
- * else knows.
+ * Three managers, each on a machine with its own clocks, over one store behind an unreliable network. Time is simulated, so that a day takes a
+ * second, and a run with the same seed is always the same. The oracle judges in true time, which the managers do not know.
  */
 
-/** What may go wrong. Each is drawn as often as it is listed. */
+/** A fault. A mode that lists it twice has it twice as often. */
 export type Fault = keyof typeof faults;
 
 export interface Mode {
   readonly faults: readonly Fault[];
-  /** How long it is from one fault to the next, on average. */
+  /** Average time between two faults. */
   readonly everyMs?: number;
-  /** All processes and the store share one clock, as with SQLite; the store has none of its own. */
+  /** Whether all processes and the store share one clock, as with SQLite; the store itself has no clock. */
   readonly isOneMachine?: boolean;
-  /** Nothing happens to the first process, so all that is due is done in time, whatever becomes of the others. */
+  /** Whether the first process has no faults, so that every step is taken in time, no matter what happens to the others. */
   readonly sparesFirst?: boolean;
 }
 
-/** What became of a run. */
+/** The outcome of a run. */
 export interface Outcome {
   readonly violations: readonly string[];
-  /** What was broken, and when. */
-  readonly broke: readonly string[];
+  /** Descriptions of the faults, with their times. */
+  readonly faultLog: readonly string[];
   readonly activated: number;
   readonly removed: number;
   readonly tokens: number;
-  /** Signatures of requests that had taken their key some time before. */
+  /** Number of signatures for requests that had obtained their key some time before. */
   readonly late: number;
   readonly kills: number;
-  /** The same for the same seed. */
+  /** Hash of the run, which depends only on the seed. */
   readonly fingerprint: string;
 }
 
 const issuer = "https://op.example";
 const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
-/** What Web Crypto is at work on: with that, and with nothing else, a step of the simulation takes real time. */
+/** Counts of Web Crypto operations, which are the only part of a simulated step that takes real time. */
 const webCrypto = { running: 0, calls: 0 };
 const operations = "decrypt deriveBits deriveKey digest encrypt exportKey generateKey importKey sign verify".split(" ");
 for (const name of operations as "sign"[]) {
@@ -68,8 +67,8 @@ for (const name of operations as "sign"[]) {
   Object.defineProperty(crypto.subtle, name, { configurable: true, value: counted });
 }
 
-/** Until all that follows from the last step has happened. */
-async function quiet(): Promise<void> {
+/** Waits until all effects of the last step have occurred. */
+async function settled(): Promise<void> {
   for (let calm = 0; calm < 3; calm += 1) {
     const { calls } = webCrypto;
     await new Promise(setImmediate);
@@ -77,15 +76,15 @@ async function quiet(): Promise<void> {
   }
 }
 
-/** What is given to a target, such as a provider. */
-interface Target {
+/** The keys that a subscriber, such as a provider, has. */
+interface Subscriber {
   kids: ReadonlySet<string>;
   active: string | undefined;
   isShort: boolean;
 }
 
-/** A key that a request has taken, and signs with late. */
-interface Held {
+/** A request that has obtained a key and signs later. */
+interface PendingRequest {
   readonly kid: string;
   readonly check: () => void;
   readonly at: number;
@@ -94,22 +93,22 @@ interface Held {
 class Process {
   readonly name: string;
   readonly machine: Machine;
-  /** Of which start it is; what an earlier one had to do is not done any more. */
+  /** Number of its starts. Pending steps of an earlier one are dropped. */
   life = 0;
   isAlive = false;
   pausedUntil = 0;
   freezeMs = 0;
-  line: Break | undefined;
+  connection: Break | undefined;
   isOnOld = false;
-  /** Targets take long, or fail, until then. */
+  /** Time until which subscribers are slow or fail. */
   slowUntil = 0;
   isStuck = false;
   manager: ServiceManager | undefined;
-  targets: readonly Target[] = [];
+  subscribers: readonly Subscriber[] = [];
   readonly watchers = new Set<() => void>();
   signedAt = 0;
-  held: Held[] = [];
-  /** A signer that is refused makes its manager look at the store, so it does not try again at once. */
+  pending: PendingRequest[] = [];
+  /** Time of the next attempt to sign. A refusal makes the manager read the store, so the next attempt is delayed. */
   tryAt = 0;
 
   constructor(name: string, machine: Machine) {
@@ -120,7 +119,7 @@ class Process {
 
 interface Step {
   readonly at: number;
-  readonly of: Caller | undefined;
+  readonly caller: Caller | undefined;
   readonly life: number;
   readonly act: () => void;
 }
@@ -129,7 +128,7 @@ export class Simulation {
   readonly random: Random;
   readonly code: Code;
   readonly oracle: Oracle;
-  readonly broke: string[] = [];
+  readonly faultLog: string[] = [];
   readonly processes: readonly Process[];
   readonly storeMachine: Machine;
   readonly unexpected: string[] = [];
@@ -137,7 +136,7 @@ export class Simulation {
   kills = 0;
   late = 0;
   now = 0;
-  /** The one of the store. */
+  /** The store's policy. */
   policy: RotationPolicy;
   readonly #steps = new Set<Step>();
   readonly #hash = createHash("sha256");
@@ -162,10 +161,10 @@ export class Simulation {
     this.oracle = new Oracle({ slackMs: this.policy.cacheSlackSeconds * second, skewMs: this.#skewMs });
     const shared = new Machine(random, 0);
     this.storeMachine = shared;
-    // The rest of the skew is for what clocks drift until they are corrected.
-    const aside = this.#skewMs * 0.7;
+    // The rest of the skew is for the drift of clocks until they are corrected.
+    const maxErrorMs = this.#skewMs * 0.7;
     this.processes = ["a", "b", "c"].map((name) => {
-      const machine = this.#isOneMachine ? shared : new Machine(random, random.between(-aside, aside));
+      const machine = this.#isOneMachine ? shared : new Machine(random, random.between(-maxErrorMs, maxErrorMs));
       return new Process(name, machine);
     });
     this.network = new Network(this, store);
@@ -175,7 +174,7 @@ export class Simulation {
     return this.processes;
   }
 
-  /** Those to which something may happen. */
+  /** The processes that may have faults. */
   get victims(): readonly Process[] {
     return this.#sparesFirst ? this.processes.slice(1) : this.processes;
   }
@@ -186,48 +185,48 @@ export class Simulation {
 
   // ---- time
 
-  at(delayMs: number, act: () => void, of?: Caller): () => void {
-    const step = { at: this.now + Math.max(delayMs, 0), of, life: of?.life ?? 0, act };
+  at(delayMs: number, act: () => void, caller?: Caller): () => void {
+    const step = { at: this.now + Math.max(delayMs, 0), caller, life: caller?.life ?? 0, act };
     this.#steps.add(step);
     return () => void this.#steps.delete(step);
   }
 
-  /** Ends at a violation: what comes after it tells no more, and a rule that is broken may rotate keys every few seconds. */
+  /** Runs to a time, or to the first violation: with a broken rule, keys may rotate every few seconds from then on. */
   async runTo(end: number): Promise<void> {
-    // Processes that have just been started begin.
-    await quiet();
+    // Processes that were just started begin.
+    await settled();
     while (this.oracle.violations.length === 0) {
       let next: Step | undefined;
       for (const step of this.#steps) if (next === undefined || step.at < next.at) next = step;
       if (next === undefined || next.at > end) break;
       this.#steps.delete(next);
-      const { of, life } = next;
-      if (of !== undefined && life !== of.life) continue;
-      // What comes while a process is stopped waits for it.
-      if (of !== undefined && of.pausedUntil > next.at) {
-        this.#steps.add({ ...next, at: of.pausedUntil });
+      const { caller, life } = next;
+      if (caller !== undefined && life !== caller.life) continue;
+      // Steps of a paused process wait for it.
+      if (caller !== undefined && caller.pausedUntil > next.at) {
+        this.#steps.add({ ...next, at: caller.pausedUntil });
         continue;
       }
       this.now = Math.max(this.now, next.at);
-      this.look();
+      this.observe();
       next.act();
-      await quiet();
-      this.look();
+      await settled();
+      this.observe();
       this.#hash.update(`${this.now} `);
     }
     this.now = end;
   }
 
-  /** Everybody who can sign does, and everybody who can ask for the keys does. */
-  look(): void {
+  /** Signs with each process that can sign; fetches the keys from each process that serves them. */
+  observe(): void {
     const { now } = this;
     for (const process of this.processes) {
-      const { name, manager, targets } = process;
+      const { name, manager, subscribers } = process;
       if (!process.isAlive || process.pausedUntil > now || manager === undefined) continue;
-      if (now >= process.tryAt) for (const { active } of targets) this.#sign(process, active);
+      if (now >= process.tryAt) for (const { active } of subscribers) this.#sign(process, active);
       this.#signLate(process);
       if (!manager.isReady) continue;
-      for (const [index, { kids, isShort }] of targets.entries()) {
+      for (const [index, { kids, isShort }] of subscribers.entries()) {
         this.oracle.served({ by: name, kids, isShort: index === 0 ? manager.isRotating : isShort }, now);
       }
     }
@@ -239,11 +238,11 @@ export class Simulation {
     const check = process.manager.permit(kid);
     if (this.#signs(process, kid, check)) process.signedAt = now;
     else process.tryAt = now + random.between(second, minute);
-    // A request takes the key now, and signs when it is done.
-    if (process.held.length < 4) process.held.push({ kid, check, at: now + random.log(second, 4 * hour) });
+    // A request obtains the key now and signs later.
+    if (process.pending.length < 4) process.pending.push({ kid, check, at: now + random.log(second, 4 * hour) });
   }
 
-  /** Whether a process signs with a key now. */
+  /** Signs with a key if the process can. @returns whether it did */
   #signs({ name, machine, manager }: Process, kid: string, check: () => void): boolean {
     const { now } = this;
     try {
@@ -254,19 +253,19 @@ export class Simulation {
     const state = manager?.records.find((record) => record.kid === kid)?.state;
     if (state === "revoked" || state === "removed")
       this.oracle.violations.push(
-        `promise 2, after ${now / second} s: ${name} signs with ${kid}, and knows that it is ${state}`,
+        `promise 2, after ${now / second} s: ${name} signs with ${kid} although it knows that the key is ${state}`,
       );
     const lifetime = manager?.maxTokenLifetimeSeconds ?? 0;
-    // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
+    // On one machine, verifiers also use its clock: otherwise, each jump would change the lifetime of existing tokens.
     const expiresAt = this.#isOneMachine ? now + lifetime * second + this.#skewMs : machine.expiry(now, lifetime);
     this.oracle.signed(kid, name, now, expiresAt);
     return true;
   }
 
-  /** Requests that took a key want their signatures, however long after. */
+  /** Signs for pending requests, no matter how long ago they obtained their key. */
   #signLate(process: Process): void {
-    const due = process.held.filter(({ at }) => at <= this.now);
-    process.held = process.held.filter((held) => !due.includes(held));
+    const due = process.pending.filter(({ at }) => at <= this.now);
+    process.pending = process.pending.filter((request) => !due.includes(request));
     for (const { kid, check } of due) if (this.#signs(process, kid, check)) this.late += 1;
   }
 
@@ -288,7 +287,7 @@ export class Simulation {
     };
     const ended = (): void => {
       if (process.life !== life) return;
-      // Whoever runs it starts it again.
+      // A supervisor restarts it.
       this.stop(process);
       this.at(10 * second, () => this.start(process));
     };
@@ -301,49 +300,49 @@ export class Simulation {
         clock,
         replicaName: process.name,
       };
-      const manager = await this.code.createKeyManager({ ...options, store: this.network.line(process) });
+      const manager = await this.code.createKeyManager({ ...options, store: this.network.registerFor(process) });
       if (process.life !== life) return;
-      const targets = [this.#target(process, manager.keysets), this.#target(process, manager.keysets)];
-      for (const { subscriber } of targets) await manager.subscribe(subscriber);
+      const subscribing = [this.#subscriber(process, manager.keysets), this.#subscriber(process, manager.keysets)];
+      for (const { callbacks } of subscribing) await manager.subscribe(callbacks);
       if (process.life !== life) return;
-      Object.assign(process, { manager, targets: targets.map((each) => each.target) });
+      Object.assign(process, { manager, subscribers: subscribing.map(({ subscriber }) => subscriber) });
     };
     run().catch(ended);
   }
 
-  #target(process: Process, keysets: Keysets) {
-    const target: Target = { kids: new Set(), active: undefined, isShort: false };
+  #subscriber(process: Process, keysets: Keysets) {
+    const subscriber: Subscriber = { kids: new Set(), active: undefined, isShort: false };
     const put = ({ keyset }: Keysets, isShort: boolean): void =>
-      void Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active: keyset[0]?.kid, isShort });
+      void Object.assign(subscriber, { kids: new Set(keyset.map(({ kid }) => kid)), active: keyset[0]?.kid, isShort });
     put(keysets, true);
     let last: Promise<void> = Promise.resolve();
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, process));
-    const subscriber = {
+    const callbacks = {
       update: (given: Keysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
-        const taking = last.then(async () => {
+        const updating = last.then(async () => {
           const isSlow = this.now < process.slowUntil;
           const takesMs = (): number => (isSlow ? this.random.upTo(15 * second) : this.random.upTo(20));
           const fails = isSlow && (process.isStuck || this.random.chance(0.3));
           await wait(takesMs());
-          if (fails && (process.isStuck || this.random.chance(0.5))) throw new Error("not taken");
+          if (fails && (process.isStuck || this.random.chance(0.5))) throw new Error("not updated");
           put(given, isRotating);
           await wait(takesMs());
-          if (fails) throw new Error("taken, and the answer is lost");
+          if (fails) throw new Error("updated, but the response is lost");
         });
-        last = taking.catch(() => {});
-        return taking;
+        last = updating.catch(() => {});
+        return updating;
       },
     };
-    return { target, subscriber };
+    return { subscriber, callbacks };
   }
 
-  /** The process is gone at once. */
+  /** Kills a process. */
   stop(process: Process): void {
     process.life += 1;
     process.isAlive = false;
     process.manager = undefined;
-    process.targets = [];
-    process.held = [];
+    process.subscribers = [];
+    process.pending = [];
     process.watchers.clear();
   }
 
@@ -357,58 +356,60 @@ export class Simulation {
   async written(): Promise<void> {
     const { records = [], policy = this.policy } = (await this.document()) ?? {};
     this.policy = policy;
-    this.#deadlines.goBy(policy);
-    for (const record of records) this.#note(record);
+    this.#deadlines.follow(policy);
+    for (const record of records) this.#observeRecord(record);
   }
 
-  #note(record: KeyRecord): void {
+  #observeRecord(record: KeyRecord): void {
     const { kid, state, use } = record;
     if (use !== "sig") return;
     const staleMs = this.#deadlines.longestStaleMs;
-    this.#deadlines.note(record, this.now);
+    this.#deadlines.observe(record, this.now);
     this.#hash.update(state);
     if (state === "active") this.#activated.add(kid);
     if (state === "active" && record.unannounced === true && !this.#exempted.has(kid)) {
       this.#exempted.add(kid);
-      // A process that cannot read knows nothing of it until it is stale.
+      // A process that cannot read does not learn this before it is stale.
       this.oracle.exempt(kid, this.now + staleMs);
     }
     if (state === "revoked") this.oracle.revoked(kid, this.now + staleMs);
     else if (state === "removed") {
       this.#removed.add(kid);
       this.oracle.removed(kid, this.now);
-    } else this.oracle.made(kid);
+    } else this.oracle.added(kid);
   }
 
-  /** Puts an older backup in the place of the store for a while. A process that has not seen what is lost cannot know of it. */
+  /** Replaces the store with an older backup for a while, if every process has seen the latest revision and so can notice. */
   async goBack(ageMs: number, forMs: number): Promise<void> {
     const revision = (await this.document())?.revision;
     if (this.processes.some(({ manager }) => manager?.document.revision !== revision)) return;
     if (!this.network.goBack(ageMs, forMs)) return;
-    this.broke.push(`${at(this.now)} the store is a target from ${ageMs / second} s before, for ${forMs / second} s`);
+    this.faultLog.push(
+      `${at(this.now)} the store is a backup from ${ageMs / second} s before, for ${forMs / second} s`,
+    );
   }
 
-  // ---- what is due
+  // ---- due steps
 
   /**
-   * When all may be mended. A process that starts before its store is the newest one again cannot know of that, and one that starts after a
-   * jump of the one clock cannot know of the jump.
+   * Time from which everything may be repaired. A process that starts while the store is an older backup cannot notice that, and one that
+   * starts after a jump of the shared clock cannot notice the jump.
    */
   get healableAt(): number {
     const pausedUntil = this.#isOneMachine ? this.processes.map((process) => process.pausedUntil) : [];
     return Math.max(this.network.olderUntil, ...pausedUntil);
   }
 
-  /** Mends all that is broken, for good. Where there is one clock, that is right. */
+  /** Repairs everything permanently. A shared clock is correct by definition. */
   heal(): void {
     this.network.storeBreak = undefined;
     if (!this.#isOneMachine) for (const machine of this.machines) machine.resume(this.now);
     for (const process of this.processes) {
-      process.line = undefined;
+      process.connection = undefined;
       process.isOnOld = false;
       process.slowUntil = 0;
       process.freezeMs = 0;
-      // What is stopped does not go on in the middle of what it did, but anew.
+      // A paused process does not resume in the middle of an operation; it is restarted.
       if (process.pausedUntil > this.now) this.stop(process);
       process.pausedUntil = 0;
       this.start(process);
@@ -416,7 +417,7 @@ export class Simulation {
     if (!this.#sparesFirst) this.#deadlines.healed(this.now);
   }
 
-  /** Whether a process has no manager yet. */
+  /** Whether any process has no manager yet. */
   get isStarting(): boolean {
     return this.processes.some(({ manager }) => manager === undefined);
   }
@@ -425,21 +426,21 @@ export class Simulation {
     return new Set([this.storeMachine, ...this.processes.map((process) => process.machine)]);
   }
 
-  /** How long it takes from then until each step has been due at least once. */
+  /** Time in which each step is due at least once. */
   get roundMs(): number {
     return this.#deadlines.roundMs;
   }
 
-  /** Whether all that is due has been done, and those who are well have signed. */
+  /** Checks that due steps were taken and that healthy processes have signed. */
   async checkDue(isHealed: boolean): Promise<void> {
     const document = await this.document();
     if (document === undefined) return;
-    const well = isHealed && !this.#sparesFirst ? this.processes : this.processes.slice(0, 1);
-    const signed = new Map(well.map(({ name, signedAt }) => [name, signedAt]));
+    const healthy = isHealed && !this.#sparesFirst ? this.processes : this.processes.slice(0, 1);
+    const signed = new Map(healthy.map(({ name, signedAt }) => [name, signedAt]));
     this.oracle.violations.push(...this.#deadlines.missed({ records: document.records, signed }, this.now));
   }
 
-  /** Somebody gives a command to one of the processes. */
+  /** Executes a random command in a random process. */
   async command(): Promise<void> {
     const { random } = this;
     const { manager } = random.of(this.processes);
@@ -466,7 +467,7 @@ export class Simulation {
             ? ({ type, policy: policyOf(random, this.policy) } as const)
             : ({ type, kid } as const);
     const done = manager.execute(command).then(
-      () => this.broke.push(`${at(this.now)} ${type} was done`),
+      () => this.faultLog.push(`${at(this.now)} ${type} was executed`),
       (error: unknown) => {
         if (!(error instanceof this.code.JwksdError)) this.unexpected.push(String(error));
       },
@@ -477,7 +478,7 @@ export class Simulation {
   get outcome(): Outcome {
     return {
       violations: [...this.oracle.violations, ...this.unexpected],
-      broke: this.broke,
+      faultLog: this.faultLog,
       activated: this.#activated.size,
       removed: this.#removed.size,
       tokens: this.oracle.tokens,
@@ -490,24 +491,24 @@ export class Simulation {
 
 const at = (ms: number): string => `${(ms / second).toFixed(3)} s:`;
 
-/** What is broken may be so for longer than every wait, and until the run ends. */
+/** Longest duration of a fault: longer than every waiting period, and up to the end of the run. */
 const longest = day;
 
-/** Each breaks something, and gives a text that says what. */
+/** Functions that cause a fault and return its description. */
 export const faults = {
   outage(world: Simulation) {
-    const [how, forMs] = [breakOf(world.random), world.random.log(second, longest)];
-    world.network.storeBreak = { how, until: world.now + forMs };
-    return `the store ${how} for ${forMs / second} s`;
+    const [kind, forMs] = [breakKindOf(world.random), world.random.log(second, longest)];
+    world.network.storeBreak = { kind, until: world.now + forMs };
+    return `the store ${kind} for ${forMs / second} s`;
   },
   partition(world: Simulation) {
-    const [process, how, forMs] = [
+    const [process, kind, forMs] = [
       world.random.of(world.victims),
-      breakOf(world.random),
+      breakKindOf(world.random),
       world.random.log(second, longest),
     ];
-    process.line = { how, until: world.now + forMs };
-    return `the store ${how} to ${process.name} for ${forMs / second} s`;
+    process.connection = { kind, until: world.now + forMs };
+    return `the store ${kind} to ${process.name} for ${forMs / second} s`;
   },
   kill(world: Simulation) {
     const [process, forMs] = [world.random.of(world.victims), world.random.log(second, longest)];
@@ -515,7 +516,7 @@ export const faults = {
     world.stop(process);
     world.kills += 1;
     world.at(forMs, () => world.start(process));
-    return `${process.name} is killed, and starts again after ${forMs / second} s`;
+    return `${process.name} is killed, and restarts after ${forMs / second} s`;
   },
   pause(world: Simulation) {
     const [process, forMs] = [world.random.of(world.victims), world.random.log(second, longest)];
@@ -530,46 +531,46 @@ export const faults = {
   "freeze before a write"(world: Simulation) {
     const forMs = world.random.log(minute, 2 * hour);
     for (const process of world.victims) process.freezeMs = forMs;
-    return `each process stands still for ${forMs / second} s between its next read and write`;
+    return `each process freezes for ${forMs / second} s between its next read and write`;
   },
   "clock jump"(world: Simulation) {
     const process = world.random.of(world.victims);
-    // Who has not started cannot know of a jump of the one clock.
+    // A process that has not started cannot notice a jump of the shared clock.
     if (process.machine === world.storeMachine && world.isStarting) return undefined;
     const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
     process.machine.set(world.now, toMs);
-    return `the clock of ${process.name} is off by ${toMs / second} s`;
+    return `${process.name}'s clock is off by ${toMs / second} s`;
   },
   "clock step"(world: Simulation) {
     const process = world.random.of(world.victims);
     const byMs = world.random.sign() * world.random.log(1, 100 * second);
     process.machine.step(byMs);
-    return `the clock of ${process.name} is set by ${byMs / second} s`;
+    return `${process.name}'s clock is stepped by ${byMs / second} s`;
   },
   "one clock off"(world: Simulation) {
     const [process] = world.victims as [Process];
     const toMs = world.random.sign() * world.random.log(minute, day);
     process.machine.set(world.now, toMs);
-    return `the clock of ${process.name} is off by ${toMs / second} s`;
+    return `${process.name}'s clock is off by ${toMs / second} s`;
   },
   "store's clock jumps"(world: Simulation) {
     const toMs = world.random.chance(0.5) ? 0 : world.random.sign() * world.random.log(minute, 6 * hour);
     world.storeMachine.set(world.now, toMs);
-    return `the clock of the store is off by ${toMs / second} s`;
+    return `the store's clock is off by ${toMs / second} s`;
   },
-  "slow targets"(world: Simulation) {
+  "slow subscribers"(world: Simulation) {
     const [process, forMs] = [world.random.of(world.victims), world.random.log(minute, longest)];
     if (process.slowUntil > world.now) return undefined;
     process.slowUntil = world.now + forMs;
     process.isStuck = world.random.chance(0.4);
-    return `the targets of ${process.name} ${process.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
+    return `${process.name}'s subscribers ${process.isStuck ? "are stuck" : "are slow"} for ${forMs / second} s`;
   },
   "old primary"(world: Simulation) {
     const forMs = world.random.log(minute, longest);
-    const some = world.victims.filter(() => world.random.chance(0.5));
-    if (some.length === 0 || world.processes.some(({ isOnOld }) => isOnOld)) return undefined;
-    world.network.failOver(some, forMs);
-    return `${some.map(({ name }) => name).join(" and ")} talk to a primary that was replaced, for ${forMs / second} s`;
+    const chosen = world.victims.filter(() => world.random.chance(0.5));
+    if (chosen.length === 0 || world.processes.some(({ isOnOld }) => isOnOld)) return undefined;
+    world.network.failOver(chosen, forMs);
+    return `${chosen.map(({ name }) => name).join(" and ")} stay connected to a replaced primary for ${forMs / second} s`;
   },
   "older backup"(world: Simulation) {
     if (world.network.olderUntil > world.now || world.isStarting) return undefined;
@@ -583,10 +584,10 @@ export const faults = {
   },
 } satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
 
-const breakOf = (random: Random): Broken =>
-  random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
+const breakKindOf = (random: Random): BreakKind =>
+  random.of(["refuses", "is silent", "loses responses", "cannot write"] as const);
 
-/** Short, so that a run is short. @param before keeps what verifiers and caches go by */
+/** Generates a policy with short durations, so that a run is short. @param before policy whose skew and slack are kept */
 function policyOf(random: Random, before?: RotationPolicy): RotationPolicy {
   const clockSkewSeconds = before?.clockSkewSeconds ?? random.of([10, 60, 300]);
   const cacheSlackSeconds = before?.cacheSlackSeconds ?? random.of([0, 600, 3600]);
@@ -595,19 +596,19 @@ function policyOf(random: Random, before?: RotationPolicy): RotationPolicy {
   const policy = { clockSkewSeconds, cacheSlackSeconds, maxTokenLifetimeSeconds, maxStaleSeconds };
   const all = { ...policy, announceForSeconds: 0, rotateEveryDays: 0 };
   const announceForSeconds = leastAnnouncementSeconds(all) + random.of([0, 0, 1800]);
-  // A second more than the least, so that no rounding makes it less.
+  // A second more than the minimum, because of rounding.
   const rotateEveryDays = (announceForSeconds + retireForMs(all, "enc") / second + random.of([1, 3600])) / 86_400;
   return rotationPolicy({ ...policy, announceForSeconds, rotateEveryDays });
 }
 
-/** One run. @param store default: one of the simulation */
+/** Simulates one run. @param store real store. Default: a simulated one */
 export async function drive(code: Code, mode: Mode, seed: number, forMs: number, store?: Register): Promise<Outcome> {
   const [realRandom, { stackTraceLimit }] = [Math.random, Error];
   const world = new Simulation(code, mode, seed, store);
   const { random } = world;
-  // That of the pauses between two attempts.
+  // For the pauses between attempts.
   Math.random = () => random.upTo(1);
-  // Errors are expected here, and stacks take time.
+  // Errors are expected here, and stack traces take time.
   Error.stackTraceLimit = 0;
   try {
     for (const process of world.processes) world.at(random.upTo(minute), () => world.start(process));
@@ -621,11 +622,11 @@ export async function drive(code: Code, mode: Mode, seed: number, forMs: number,
     };
     const { faults: names, everyMs = 40 * minute, sparesFirst = false } = mode;
     let isHealed = false;
-    // Nothing more breaks while the rest ends: what is stopped then would be mended in the middle of it.
+    // There are no new faults while earlier ones end.
     const fault = (): void => {
       if (world.now >= forMs) return;
-      const said = faults[random.of(names)](world);
-      if (said !== undefined) world.broke.push(`${at(world.now)} ${said}`);
+      const description = faults[random.of(names)](world);
+      if (description !== undefined) world.faultLog.push(`${at(world.now)} ${description}`);
       world.at(random.upTo(2 * everyMs), fault);
     };
     const runTo = async (end: number): Promise<void> => {

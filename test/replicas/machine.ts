@@ -5,14 +5,14 @@ export const minute = 60 * second;
 export const hour = 60 * minute;
 export const day = 24 * hour;
 
-/** When runs begin, by a right clock. */
+/** Start time of all runs, by a correct clock. */
 const epoch = Date.parse("2026-11-20T12:00:00Z");
 
-/** Numbers that are the same for the same seed. */
+/** Random numbers, which are the same for the same seed. */
 export interface Random {
   upTo(end: number): number;
   between(from: number, to: number): number;
-  /** Short as often as long. */
+  /** Returns a number with a logarithmic distribution. */
   log(from: number, to: number): number;
   chance(share: number): boolean;
   sign(): 1 | -1;
@@ -31,26 +31,26 @@ export function randomOf(seed: number): Random {
   };
 }
 
-/** The clocks of a machine. Time is given in milliseconds since the run began, in truth. */
+/** The clocks of a machine. `now` is the true time in milliseconds since the run began. */
 export class Machine {
   readonly #random: Random;
-  /** Both clocks go at this rate. */
+  /** Rate of both clocks. */
   #rate: number;
-  /** By which part the wall clock goes faster than the monotonic one: 50 ppm at most. */
+  /** Rate of the wall clock relative to the monotonic clock, minus 1: at most 50 ppm. */
   readonly #drift: number;
   #since = 0;
   #monotonic = 0;
-  /** What the wall clock is beside the monotonic one. */
-  #asideMs: number;
-  /** What nobody has corrected. */
-  #offMs: number;
+  /** Offset of the wall clock from the monotonic clock. */
+  #offsetMs: number;
+  /** Error of the wall clock that NTP does not correct. */
+  #errorMs: number;
 
-  constructor(random: Random, offMs: number) {
+  constructor(random: Random, errorMs: number) {
     this.#random = random;
     this.#drift = random.between(-50, 50) / 1e6;
     this.#rate = 1 + random.between(-500, 500) / 1e6;
-    this.#asideMs = offMs;
-    this.#offMs = offMs;
+    this.#offsetMs = errorMs;
+    this.#errorMs = errorMs;
   }
 
   monotonic(now: number): number {
@@ -59,50 +59,50 @@ export class Machine {
 
   wall(now: number): number {
     const monotonic = this.monotonic(now);
-    return epoch + monotonic * (1 + this.#drift) + this.#asideMs + (now < this.#since ? now - this.#since : 0);
+    return epoch + monotonic * (1 + this.#drift) + this.#offsetMs + (now < this.#since ? now - this.#since : 0);
   }
 
-  /** How long a timer really takes: it may be early or late by some milliseconds. */
+  /** Returns the true duration of a timer, which may be a few milliseconds early or late. */
   trueMs(delayMs: number): number {
     return delayMs / this.#rate + this.#random.between(-5, 10);
   }
 
-  /** When a token ends that gets its times here, in truth. */
+  /** Returns the true time at which a token expires whose times come from this machine. */
   expiry(now: number, lifetimeSeconds: number): number {
     return (Math.floor(this.wall(now) / second) + lifetimeSeconds) * second - epoch;
   }
 
-  offBy(now: number): number {
+  errorAt(now: number): number {
     return this.wall(now) - epoch - now;
   }
 
-  /** Sets the wall clock, so that it is off by this. */
-  set(now: number, offMs: number): void {
-    this.#offMs = offMs;
-    this.#asideMs += offMs - this.offBy(now);
+  /** Sets the wall clock to this error. */
+  set(now: number, errorMs: number): void {
+    this.#errorMs = errorMs;
+    this.#offsetMs += errorMs - this.errorAt(now);
   }
 
-  /** Sets the wall clock forward or back by this, as NTP does every day. */
+  /** Sets the wall clock forward or back, as NTP does every day. */
   step(byMs: number): void {
-    this.#asideMs += byMs;
+    this.#offsetMs += byMs;
   }
 
-  /** Corrects it, as NTP does: 500 ppm at most. */
+  /** Corrects the wall clock gradually, as NTP does: at most 500 ppm. */
   slew(now: number): void {
     this.#monotonic = this.monotonic(now);
     this.#since = Math.max(now, this.#since);
-    const error = this.offBy(now) - this.#offMs;
+    const error = this.errorAt(now) - this.#errorMs;
     this.#rate = 1 - (Math.sign(error || 1) * this.#random.between(0, 500)) / 1e6;
   }
 
-  /** The machine stands still; when it goes on, the wall clock is right, and the monotonic clock knows nothing of it. */
+  /** Suspends the machine. When it resumes, the wall clock is correct, and the monotonic clock has not advanced. */
   suspend(now: number, forMs: number): void {
     this.#monotonic = this.monotonic(now);
     this.#since = now + forMs;
-    this.#asideMs += forMs;
+    this.#offsetMs += forMs;
   }
 
-  /** It goes on at once, and its clock is right. */
+  /** Resumes the machine immediately, with a correct clock. */
   resume(now: number): void {
     this.#monotonic = this.monotonic(now);
     this.#since = now;

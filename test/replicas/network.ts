@@ -2,96 +2,96 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
 import { type Random, hour, second } from "./machine.ts";
 
-/** What a network or a server does with a call while it is broken. */
-export type Broken = "refuses" | "is silent" | "loses answers" | "cannot write";
+/** The behavior of a broken network or server. */
+export type BreakKind = "refuses" | "is silent" | "loses responses" | "cannot write";
 
 export interface Break {
-  readonly how: Broken;
+  readonly kind: BreakKind;
   readonly until: number;
 }
 
-/** Somebody who uses the store. */
+/** A client of the store. */
 export interface Caller {
   readonly life: number;
   pausedUntil: number;
-  /** How long it stands still before its next write, after the read for it. */
+  /** Time for which it freezes between its next read and the write that follows. */
   freezeMs: number;
-  line: Break | undefined;
-  /** Talks to a primary that was replaced: it answers plain reads, and cannot write. */
+  connection: Break | undefined;
+  /** Whether it is connected to a replaced primary, which answers plain reads but cannot write. */
   isOnOld: boolean;
   readonly watchers: Set<() => void>;
 }
 
-interface Held {
+interface Stored {
   readonly version: string;
   readonly text: string;
 }
 
-/** What a network needs of its simulation. */
+/** The part of a simulation that a network needs. */
 export interface Simulated {
   readonly now: number;
   readonly random: Random;
   readonly code: Code;
   readonly callers: readonly Caller[];
   at(delayMs: number, act: () => void, of?: Caller): () => void;
-  /** The clock of the store; none where all are on one machine. */
+  /** Returns the time by the store's clock; `undefined` if all processes are on one machine. */
   storeNow(): number | undefined;
-  /** Is called after each write that was written. */
+  /** Called after each successful write. */
   written(): Promise<void>;
 }
 
-/** A store behind a network that does what networks do. */
+/** A store behind an unreliable network. */
 export class Network {
   storeBreak: Break | undefined;
-  /** Until when an older backup is in the place of the store. */
+  /** Time until which an older backup replaces the store. */
   olderUntil = 0;
   readonly #world: Simulated;
   readonly #real: Register | undefined;
-  readonly lines = new Map<string, string>();
-  #held: Held | undefined;
-  /** What the replaced primary holds. */
-  #old: Held | undefined;
-  #history: { readonly at: number; readonly held: Held }[] = [];
+  readonly presence = new Map<string, string>();
+  #stored: Stored | undefined;
+  /** Content of the replaced primary. */
+  #old: Stored | undefined;
+  #history: { readonly at: number; readonly stored: Stored }[] = [];
 
-  /** @param real default: a store of the simulation */
+  /** @param real real store. Default: a simulated one */
   constructor(world: Simulated, real?: Register) {
     this.#world = world;
     this.#real = real;
   }
 
-  /** The text of the store, as nobody but the simulation knows it. */
+  /** Returns the stored document, regardless of faults. */
   async text(): Promise<string | undefined> {
-    return this.#real === undefined ? this.#held?.text : (await this.#real.read()).text;
+    return this.#real === undefined ? this.#stored?.text : (await this.#real.read()).text;
   }
 
-  broken({ line }: Caller): Broken | undefined {
+  breakOf({ connection }: Caller): BreakKind | undefined {
     const { now } = this.#world;
-    if (line !== undefined && line.until > now) return line.how;
-    return this.storeBreak !== undefined && this.storeBreak.until > now ? this.storeBreak.how : undefined;
+    if (connection !== undefined && connection.until > now) return connection.kind;
+    return this.storeBreak !== undefined && this.storeBreak.until > now ? this.storeBreak.kind : undefined;
   }
 
-  /** The primary is replaced, and no commit is lost. Some go on talking to the old one. */
+  /** Replaces the primary without losing a commit. These callers stay connected to the old one for a while. */
   failOver(callers: readonly Caller[], forMs: number): void {
-    this.#old = this.#held;
+    this.#old = this.#stored;
     for (const caller of callers) {
       caller.isOnOld = true;
       this.#world.at(forMs, () => (caller.isOnOld = false));
     }
   }
 
-  /** Puts an older backup in the place of the store for a while. Resolves to whether there was one. */
+  /** Replaces the store with an older backup for a while. @returns whether there was one */
   goBack(ageMs: number, forMs: number): boolean {
     const { now } = this.#world;
-    const newest = this.#held;
-    const older = this.#history.findLast(({ at }) => at <= now - ageMs)?.held;
-    if (older === undefined || older === newest) return false;
-    this.#held = older;
+    const latest = this.#stored;
+    const older = this.#history.findLast(({ at }) => at <= now - ageMs)?.stored;
+    if (older === undefined || older === latest) return false;
+    this.#stored = older;
     this.olderUntil = now + forMs;
-    this.#world.at(forMs, () => (this.#held = newest));
+    this.#world.at(forMs, () => (this.#stored = latest));
     return true;
   }
 
-  line(caller: Caller): Register {
+  registerFor(caller: Caller): Register {
     const read = (known?: string, isConfirmed = false) =>
       this.#call(caller, isConfirmed ? "confirm" : "read", () => this.#read(known, caller.isOnOld));
     return {
@@ -99,9 +99,10 @@ export class Network {
       read: (known, { confirmed = false } = {}) => read(known, confirmed),
       write: (text, ifVersion) => this.#call(caller, "write", () => this.#write(text, ifVersion)),
       presence: {
-        put: (id, record) => this.#call(caller, "put", async () => void this.lines.set(id, record)),
-        list: () => this.#call(caller, "read", async () => ({ records: new Map(this.lines), count: this.lines.size })),
-        drop: (ids) => this.#call(caller, "put", async () => ids.forEach((id) => this.lines.delete(id))),
+        put: (id, record) => this.#call(caller, "put", async () => void this.presence.set(id, record)),
+        list: () =>
+          this.#call(caller, "read", async () => ({ records: new Map(this.presence), count: this.presence.size })),
+        drop: (ids) => this.#call(caller, "put", async () => ids.forEach((id) => this.presence.delete(id))),
       },
       watch: (onChange, { signal }) => {
         caller.watchers.add(onChange);
@@ -114,32 +115,32 @@ export class Network {
     const now = this.#world.storeNow();
     const time = now !== undefined && { now };
     if (this.#real !== undefined) return this.#real.read(known);
-    const held = isOld ? this.#old : this.#held;
-    return held?.version === known && known !== undefined ? { version: known, ...time } : { ...held, ...time };
+    const stored = isOld ? this.#old : this.#stored;
+    return stored?.version === known && known !== undefined ? { version: known, ...time } : { ...stored, ...time };
   }
 
   async #write(text: string, ifVersion: string | undefined): Promise<boolean> {
     const { random, now } = this.#world;
     const apply = async (): Promise<boolean> => {
       if (this.#real !== undefined) return this.#real.write(text, ifVersion);
-      if (this.#held?.version !== ifVersion) return false;
-      this.#held = { version: String(random.upTo(1)), text };
-      this.#history.push({ at: now, held: this.#held });
+      if (this.#stored?.version !== ifVersion) return false;
+      this.#stored = { version: String(random.upTo(1)), text };
+      this.#history.push({ at: now, stored: this.#stored });
       return true;
     };
     const isWritten = await apply();
-    if (isWritten) await this.#told();
-    // A driver repeats a statement of which it lost the answer, and the second one finds another version.
+    if (isWritten) await this.#notify();
+    // A driver repeats a statement whose response was lost, and the second one finds another version.
     return isWritten && !random.chance(0.05);
   }
 
-  async #told(): Promise<void> {
+  async #notify(): Promise<void> {
     const { callers, random } = this.#world;
     await this.#world.written();
     for (const caller of callers) {
       for (const notify of caller.watchers) {
-        // It is only faster than the next look.
-        if (this.broken(caller) === undefined && !caller.isOnOld && random.chance(0.9))
+        // Notifications are unreliable; the next poll also finds the write.
+        if (this.breakOf(caller) === undefined && !caller.isOnOld && random.chance(0.9))
           this.#world.at(this.#latency(), notify, caller);
       }
     }
@@ -158,31 +159,31 @@ export class Network {
       const frozenMs = kind === "write" ? caller.freezeMs : 0;
       if (frozenMs > 0) [caller.freezeMs, caller.pausedUntil] = [0, this.#world.now + frozenMs];
       const isWrite = kind === "write" || kind === "put";
-      const answer = (act: () => void): void => void this.#world.at(this.#latency(), act, caller);
-      const unreachable = (): void => {
-        // Of a write, nobody knows then whether it was written.
-        if (isWrite) reject(new Error("no answer"));
-        else reject(new code.StoreError("ERR_STORE_UNAVAILABLE", "no answer"));
+      const respond = (act: () => void): void => void this.#world.at(this.#latency(), act, caller);
+      const timeOut = (): void => {
+        // The outcome of a write is unknown then.
+        if (isWrite) reject(new Error("no response"));
+        else reject(new code.StoreError("ERR_STORE_UNAVAILABLE", "no response"));
       };
       const arrive = (): void => {
-        const how = this.broken(caller);
+        const fault = this.breakOf(caller);
         if (caller.isOnOld && kind !== "read") return;
-        if (how === "refuses" || (how === "cannot write" && kind !== "read")) {
-          answer(() => reject(new code.StoreError("ERR_STORE_UNAVAILABLE", "the store is away")));
+        if (fault === "refuses" || (fault === "cannot write" && kind !== "read")) {
+          respond(() => reject(new code.StoreError("ERR_STORE_UNAVAILABLE", "the store is unavailable")));
           return;
         }
-        if (how === "is silent") {
-          // What was given up may still arrive.
+        if (fault === "is silent") {
+          // An abandoned write may still arrive.
           if (isWrite && random.chance(0.2)) this.#world.at(random.log(second, hour), () => void run());
-          if (random.chance(0.3)) answer(unreachable);
+          if (random.chance(0.3)) respond(timeOut);
           return;
         }
         const reply = (act: () => void): void =>
-          // The line may be cut in between.
+          // The connection may break before the response.
           void this.#world.at(this.#latency(), () => {
-            const lost = this.broken(caller);
-            if (lost === undefined || lost === "cannot write") answer(act);
-            else if (random.chance(0.5)) answer(unreachable);
+            const lost = this.breakOf(caller);
+            if (lost === undefined || lost === "cannot write") respond(act);
+            else if (random.chance(0.5)) respond(timeOut);
           });
         run().then(
           (value) => reply(() => resolve(value)),

@@ -14,40 +14,46 @@ import type { signOnce as SignOnce } from "../../src/service/token/sign-once.ts"
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*
- * One process that publishes or signs for many issuers, over a real store. What a cache keeps is made short, so that a rotation takes seconds by
- * real clocks; the rules stay what they are.
+ * One process that publishes or signs for many issuers, over a real store. Cache lifetimes are shortened, so that a rotation takes seconds by
+ * real clocks; the rules are unchanged.
  */
 
-/** What a process is told at its start. */
+/** The configuration of a process. */
 export interface Config {
   readonly url: string;
   readonly name: string;
-  /** A `replica` publishes and signs; a `signer` signs with a manager of its own; `token` reads and signs once, as `jwksd token` does. */
+  /** A `replica` publishes and signs; a `signer` signs with its own manager; `token` reads and signs once, like `jwksd token`. */
   readonly role: "replica" | "signer" | "token";
   readonly issuers: readonly string[];
   readonly maxStaleSeconds: number;
-  /** Whether it goes by the rule; without it, what was read is used for ever. */
+  /** Whether it respects `maxStaleSeconds`. If not, it uses forever what it has read. */
   readonly rule: "on" | "off";
 }
 
-export type Asked =
-  | { readonly type: "look"; readonly ask: number; readonly issuer: string; readonly kid: string }
+/** A message to a process. */
+export type Request =
+  | { readonly type: "look-up"; readonly lookup: number; readonly issuer: string; readonly kid: string }
   | { readonly type: "rotate"; readonly issuer: string };
 
-/** What a process tells. */
-export type Said =
+/** A message from a process. */
+export type Message =
   | { readonly type: "ready" }
   | { readonly type: "token"; readonly issuer: string; readonly kid: string; readonly exp: number }
-  /** Whether it publishes the kid; without an answer while it is not ready. */
-  | { readonly type: "looked"; readonly ask: number; readonly at: number; readonly publishes: boolean | undefined };
+  /** `publishes`: whether it publishes the kid; `undefined` while it is not ready. */
+  | {
+      readonly type: "looked-up";
+      readonly lookup: number;
+      readonly at: number;
+      readonly publishes: boolean | undefined;
+    };
 
 const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
-  // After each fault all connections are made anew, and each of them is a process of the server.
+  // After each fault, all connections are opened again, and each of them is a server process.
   ["rotation/store/postgres/pool.ts", "const max = 10", "const max = 3"],
 ];
-/** What was read is used for ever, and no wait counts that. */
+/** Edits after which a process uses forever what it has read, and no waiting period includes `maxStaleSeconds`. */
 const withoutRule: readonly Edit[] = [
   ["rotation/manager/check-in.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"],
   ["rotation/rules/policy.ts", "return policy.maxStaleSeconds + cachedForSeconds.long", "return cachedForSeconds.long"],
@@ -57,7 +63,7 @@ const withoutRule: readonly Edit[] = [
 const config = JSON.parse(process.argv[2] ?? "") as Config;
 const { url, name, role, issuers, maxStaleSeconds, rule } = config;
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
-// Longer than an answer of a busy server takes.
+// Longer than the response time of a busy server.
 const clockSkewSeconds = 0.3;
 const announceForSeconds = (rule === "on" ? maxStaleSeconds : 0) + 0.05 + clockSkewSeconds;
 const policy = {
@@ -70,19 +76,19 @@ const policy = {
 };
 
 process.on("disconnect", () => process.exit());
-const say = (said: Said): void => void process.send?.(said, () => {});
-const tell = (issuer: string, token: string): void => {
+const send = (message: Message): void => void process.send?.(message, () => {});
+const sendToken = (issuer: string, token: string): void => {
   const [{ kid = "" }, { exp = 0 }] = [decodeProtectedHeader(token), decodeJwt(token)];
-  say({ type: "token", issuer, kid, exp: exp * 1000 });
+  send({ type: "token", issuer, kid, exp: exp * 1000 });
 };
 
-const ready = (): void => {
-  // It will be killed, and others start after it.
+const sendReady = (): void => {
+  // The process will be killed, and later ones use its compile cache.
   flushCompileCache();
-  say({ type: "ready" });
+  send({ type: "ready" });
 };
 
-/** Calls back for one issuer after the other, each time when the last call is done. */
+/** Calls back for each issuer in turn, forever, one call at a time. */
 async function forever(pauseMs: number, work: (issuer: string) => Promise<void>): Promise<never> {
   for (let turn = 0; ; turn += 1) {
     await work(issuers[turn % issuers.length] as string).catch(() => {});
@@ -90,8 +96,8 @@ async function forever(pauseMs: number, work: (issuer: string) => Promise<void>)
   }
 }
 
-/** Nothing that fails at the start, as a network that is cut, lasts. */
-async function again<T>(attempt: () => Promise<T>): Promise<T> {
+/** Retries until an attempt succeeds, because faults at startup, such as a cut connection, are temporary. */
+async function retry<T>(attempt: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await attempt();
@@ -109,7 +115,7 @@ const { postgresStore } = await load<{ postgresStore: typeof PostgresStore }>(
   "rotation/store/postgres/postgres.ts",
 );
 const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "base/clock.ts");
-/** Timers are late, as they are on machines with other work, each by another time: so not all try a step in the same millisecond. */
+/** Delays timers randomly, as on busy machines, so that not all processes try a step in the same millisecond. */
 const clock: Clock = {
   ...systemClock,
   setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + 20 * Math.floor(Math.random() * 10)),
@@ -125,7 +131,7 @@ async function manage(): Promise<void> {
       issuers.map(async (issuer) => {
         let hasChanged: (() => void) | undefined;
         const store = storeOf(issuer);
-        const manager = await again(() =>
+        const manager = await retry(() =>
           createKeyManager({
             issuer,
             store,
@@ -137,8 +143,8 @@ async function manage(): Promise<void> {
             onEvent: ({ type }) => type === "changed" && hasChanged?.(),
           }),
         );
-        const provider = await again(() => createProvider({ keys: manager }));
-        // The first moment at which the next key may sign is the worst.
+        const provider = await retry(() => createProvider({ keys: manager }));
+        // The most critical moment is the first one at which the next key may sign.
         hasChanged = () => void sign(issuer).catch(() => {});
         return [issuer, { manager, provider }] as const;
       }),
@@ -146,28 +152,28 @@ async function manage(): Promise<void> {
   );
   const of = (issuer: string) => managed.get(issuer) ?? assert.fail(issuer);
   const sign = async (issuer: string): Promise<void> => {
-    tell(issuer, await of(issuer).provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }));
+    sendToken(issuer, await of(issuer).provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }));
   };
-  const requests = new Map(issuers.map((issuer) => [issuer, new Request(of(issuer).provider.jwksUri)]));
-  process.on("message", (asked: Asked) => {
-    if (!managed.has(asked.issuer)) return;
-    const { manager, provider } = of(asked.issuer);
-    if (asked.type === "rotate") {
+  const fetches = new Map(issuers.map((issuer) => [issuer, new globalThis.Request(of(issuer).provider.jwksUri)]));
+  process.on("message", (request: Request) => {
+    if (!managed.has(request.issuer)) return;
+    const { manager, provider } = of(request.issuer);
+    if (request.type === "rotate") {
       void (async () => manager.execute({ type: "rotate", use: "sig", key: await manager.makeKey("sig") }))().catch(
         () => {},
       );
       return;
     }
     void (async () => {
-      const response = await provider.fetch(requests.get(asked.issuer) as Request);
+      const response = await provider.fetch(fetches.get(request.issuer) as globalThis.Request);
       const isReady = manager.isReady;
       const text = await response.text();
-      const publishes = isReady ? text.includes(`"kid":"${asked.kid}"`) : undefined;
-      say({ type: "looked", ask: asked.ask, at: Date.now(), publishes });
+      const publishes = isReady ? text.includes(`"kid":"${request.kid}"`) : undefined;
+      send({ type: "looked-up", lookup: request.lookup, at: Date.now(), publishes });
     })();
   });
   void forever(60, sign);
-  ready();
+  sendReady();
 }
 
 async function signOneByOne(): Promise<void> {
@@ -204,7 +210,7 @@ async function signOneByOne(): Promise<void> {
   );
   void forever(100, async (issuer) => {
     const signer = signers.get(issuer) ?? assert.fail(issuer);
-    tell(issuer, await signOnce(signer, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
+    sendToken(issuer, await signOnce(signer, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
   });
-  ready();
+  sendReady();
 }
