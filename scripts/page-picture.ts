@@ -70,9 +70,9 @@ const known: Known = {
       targets: [],
       commits: [],
       events: [
-        event(1, now - 90 * day, "announced", active, "it is time for the next key"),
+        event(1, now - 90 * day, "announced", active, "the next key is due"),
         event(2, now - 89 * day - 300 * minute, "activated", active, "every process has published it for 86400 s"),
-        event(3, now - 301 * minute, "announced", next, "it is time for the next key"),
+        event(3, now - 301 * minute, "announced", next, "the next key is due"),
       ],
     },
     policyGiven: {},

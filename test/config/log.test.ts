@@ -19,7 +19,7 @@ import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
-// A new line, a clear screen, its one-character form, a change of direction, a line separator.
+// A newline, a clear-screen sequence and its one-character form, a change of text direction, and a line separator.
 const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";
 
 function logged(json: boolean, fields: object, message: string): string {
@@ -29,9 +29,9 @@ function logged(json: boolean, fields: object, message: string): string {
   return text;
 }
 
-describe("the log for eyes: one line per event, and nothing that a terminal obeys", () => {
+describe("the log for people has one line per event and no terminal control characters", () => {
   const rows: readonly (readonly [name: string, fields: object, message: string, line: string])[] = [
-    ["nothing odd", { kid: "2026-11", count: 2 }, "started", "info started kid=2026-11 count=2"],
+    ["ordinary values", { kid: "2026-11", count: 2 }, "started", "info started kid=2026-11 count=2"],
     [
       "a kid",
       { kid: odd },
@@ -45,7 +45,7 @@ describe("the log for eyes: one line per event, and nothing that a terminal obey
       `cannot read ${odd}`,
       String.raw`info cannot read a\u{a}12:00:00 error b\u{1b}[2J\u{9b}2J\u{202e}\u{2028}`,
     ],
-    ["a value that looks like fields", { kid: "a code=b" }, "x", 'info x kid="a code=b"'],
+    ["a value that looks like a field", { kid: "a code=b" }, "x", 'info x kid="a code=b"'],
     ["letters of other alphabets", { kid: "schlüssel", path: "/鍵" }, "x", "info x kid=schlüssel path=/鍵"],
   ];
   for (const [name, fields, message, line] of rows) {
@@ -56,7 +56,7 @@ describe("the log for eyes: one line per event, and nothing that a terminal obey
   }
 });
 
-test("the log of JSON lines: the same, and what is parsed is what it was", () => {
+test("the JSON log has no control characters either, and parses to the original values", () => {
   const text = logged(true, { kids: [odd] }, odd);
   assert.match(text, /^[ -~]+\n$/);
   const { kids, msg } = JSON.parse(text) as { kids: string[]; msg: string };
@@ -65,8 +65,8 @@ test("the log of JSON lines: the same, and what is parsed is what it was", () =>
 
 const source = import.meta.resolve("../../src/service/config/log.ts");
 
-describe("a logger", () => {
-  test("writes a line of JSON with level, time, fields and message", () => {
+describe("the logger", () => {
+  test("writes a JSON line with level, time, fields and message", () => {
     const lines: string[] = [];
     const log = createLogger("debug", (line) => lines.push(line));
     log.info("started");
@@ -93,7 +93,7 @@ describe("a logger", () => {
     ["error", ["error"]],
     ["silent", []],
   ] as const) {
-    test(`of level ${level} writes ${written.join(", ") || "nothing"}`, () => {
+    test(`with level ${level}, writes ${written.join(", ") || "nothing"}`, () => {
       const lines: string[] = [];
       const log = createLogger(level, (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
       for (const name of ["info", "warn", "error"] as const) log[name](name);
@@ -102,8 +102,8 @@ describe("a logger", () => {
   }
 });
 
-describe("texts for a file", () => {
-  test("are written before the call returns", async (t) => {
+describe("the file writer", () => {
+  test("writes before the call returns", async (t) => {
     const path = join(await temporaryFolder(t), "log");
     const fd = openSync(path, "w");
     const write = fileWriter(fd);
@@ -112,14 +112,14 @@ describe("texts for a file", () => {
     closeSync(fd);
   });
 
-  test("that cannot be written are lost, and no more", { skip: !existsSync("/dev/full") }, () => {
+  test("ignores text that cannot be written", { skip: !existsSync("/dev/full") }, () => {
     const fd = openSync("/dev/full", "w");
     fileWriter(fd)("a line\n");
     closeSync(fd);
   });
 
-  test("wait for the reader of a pipe that is full", async () => {
-    // Standard output, once looked at, is a pipe that does not block.
+  test("waits for the reader if a pipe is full", async () => {
+    // After its first use, process.stdout makes the pipe non-blocking.
     const program = `
       import { fileWriter } from ${JSON.stringify(source)};
       const write = fileWriter(process.stdout.fd);
@@ -132,7 +132,7 @@ describe("texts for a file", () => {
     assert.deepEqual(await exited, [0, null]);
   });
 
-  test("that nobody reads any more end nothing", async () => {
+  test("does not end the process if the reader is gone", async () => {
     const program = `
       import { fileWriter } from ${JSON.stringify(source)};
       const write = fileWriter(process.stdout.fd);
@@ -150,7 +150,7 @@ describe("texts for a file", () => {
   });
 });
 
-test("the newest 50 events are remembered, newest first, whatever the log leaves out", () => {
+test("the 50 most recent events are kept, newest first, even those below the log level", () => {
   const lines: string[] = [];
   const clock = simulatedClock();
   const recent = recentEvents(
@@ -176,7 +176,7 @@ const next = record("b", "announced", { announcedAt: start });
 const step = (type: KeyEvent["type"], kid = "b"): KeyEvent => ({ at: start, type, kid, use: "sig", reason: "why" });
 const error = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
-/** The lines of these events, each with its level: 30 is info, 40 a warning, 50 an error. */
+/** Returns the log lines for these events, each with its level: 30 is info, 40 a warning, 50 an error. */
 function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly ManagerEvent[]): string[] {
   const clock = simulatedClock();
   const lines: string[] = [];
@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("steps of any process have the same words and reason, a revocation warns, and the mode is told when it changes", () => {
+test("steps of all processes are logged with the same message and reason, a revocation is a warning, and a change of mode is logged", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },
@@ -206,7 +206,7 @@ test("steps of any process have the same words and reason, a revocation warns, a
   ]);
 });
 
-test("an outage says until when the last keys are used; a policy that differs, which command changes it", () => {
+test("the line for an outage shows how long the last keys are used, and for a different policy, the command that changes it", () => {
   const lines = linesOf((clock) => [
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() + hour },
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },

@@ -18,7 +18,7 @@ interface Bom {
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
 }
 
-/** The optional peers that the command line loads. */
+/** Optional peers that the command line loads. */
 const optional = [
   "@aws-sdk/client-kms",
   "@azure/identity",
@@ -35,7 +35,7 @@ describe(
   "the archive",
   { skip: skipWithoutArchive("its checksums, its parts and its commands"), timeout: 120_000 },
   () => {
-    test("has the checksums that stand beside it", async () => {
+    test("has the checksums in the file next to it", async () => {
       const files = [archive, "jwksd.cdx.json", "licenses.txt"];
       const hashes = await Promise.all(
         files.map(async (file) =>
@@ -49,7 +49,7 @@ describe(
       assert.equal(metadata.component.hashes[0]?.content, hashes[0]);
     });
 
-    test("holds the packages that jwksd needs, and those that it may need", async () => {
+    test("contains the required and the optional packages", async () => {
       const { components, dependencies } = JSON.parse(await read("jwksd.cdx.json")) as Bom;
       const names = new Set(components.map(({ name }) => name));
       for (const name of ["node", ...Object.keys(packageJson.dependencies), ...optional])
@@ -61,13 +61,13 @@ describe(
       for (const name of ["jose", "pg", "commander"]) assert.match(licenses, new RegExp(`^== ${name}@`, "m"));
     });
 
-    test("has every file that its pages link to", async (t) => {
+    test("contains every file that its pages link to", async (t) => {
       const folder = await temporaryFolder(t);
       await run("tar", ["-xzf", join(archiveFolder, archive), "-C", folder]);
       assert.deepEqual(await brokenLinks(join(folder, "jwksd")), []);
     });
 
-    test("serves keys after its folder was removed, and reports what it cannot load any more", async (t) => {
+    test("serves keys after its folder was removed, and reports what it can no longer load", async (t) => {
       const cwd = await temporaryFolder(t);
       await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
       const args = ["serve", "--port", "0", "--admin", "127.0.0.1:0", "--data", join(cwd, "data"), "--json-logs"];
@@ -90,21 +90,25 @@ describe(
       assert.equal(path, "/metrics");
     });
 
-    test("runs from any folder, by a link too, and with a PKCS#11 module", { skip: skipWithoutPkcs11() }, async (t) => {
-      const cwd = await temporaryFolder(t);
-      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
-      await symlink("jwksd/jwksd", join(cwd, "linked"));
-      const env = { PATH: "/usr/bin:/bin" };
-      const { stdout } = await run("./linked", ["--version"], { cwd, env });
-      assert.match(stdout, new RegExp(`^jwksd ${packageJson.version} \\(Node.js ${process.versions.node}, `));
-      const token = await createSoftHsm(t);
-      token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
-      const pkcs11 = { modulePath: token.modulePath, pin: { file: token.pinFile } };
-      await writeFile(join(cwd, "signers.json"), JSON.stringify({ pkcs11 }));
-      const uri = `${token.uri};object=k`;
-      const args = ["signer", "check", uri, "--signers", "signers.json", "--probes", "2"];
-      const withToken = { ...env, SOFTHSM2_CONF: process.env["SOFTHSM2_CONF"] };
-      assert.match((await run("./linked", args, { cwd, env: withToken })).stdout, /^ok +signatures 2, /m);
-    });
+    test(
+      "runs from any folder, through a link, and with a PKCS#11 module",
+      { skip: skipWithoutPkcs11() },
+      async (t) => {
+        const cwd = await temporaryFolder(t);
+        await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
+        await symlink("jwksd/jwksd", join(cwd, "linked"));
+        const env = { PATH: "/usr/bin:/bin" };
+        const { stdout } = await run("./linked", ["--version"], { cwd, env });
+        assert.match(stdout, new RegExp(`^jwksd ${packageJson.version} \\(Node.js ${process.versions.node}, `));
+        const token = await createSoftHsm(t);
+        token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
+        const pkcs11 = { modulePath: token.modulePath, pin: { file: token.pinFile } };
+        await writeFile(join(cwd, "signers.json"), JSON.stringify({ pkcs11 }));
+        const uri = `${token.uri};object=k`;
+        const args = ["signer", "check", uri, "--signers", "signers.json", "--probes", "2"];
+        const withToken = { ...env, SOFTHSM2_CONF: process.env["SOFTHSM2_CONF"] };
+        assert.match((await run("./linked", args, { cwd, env: withToken })).stdout, /^ok +signatures 2, /m);
+      },
+    );
   },
 );

@@ -18,7 +18,7 @@ import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 
-// A program with all entry points, by each bundler, with the optional peers and without. It runs where no package is installed.
+// Bundles a program with all entry points with each bundler, with and without the optional peers, and runs it without installed packages.
 
 const modules = resolve(import.meta.dirname, "../../node_modules");
 const run = promisify(execFile);
@@ -27,7 +27,7 @@ const entries = Object.keys(packageJson.exports)
   .filter((path) => path !== "./package.json")
   .map((path) => path.replace(".", "jwksd"));
 
-/** Gives how many names each entry point exports, and what calls that need a peer say. */
+/** Program that reports the entry points without exports, and the errors of calls that need a peer. */
 const program = `
 ${entries.map((entry, index) => `import * as m${index} from "${entry}";`).join("\n")}
 const { createBearer, openSigner, withJwksd } = Object.assign({}, ${entries.map((_, index) => `m${index}`).join(", ")});
@@ -65,7 +65,7 @@ const expected = {
 const needed = [...Object.keys(packageJson.dependencies), "next", "react", "react-dom"];
 const archive = `jwksd-${packageJson.version}.tgz`;
 
-/** A project with the package, its dependencies, and others. */
+/** Creates a project with the package, its dependencies and other packages. */
 async function projectWith(packages: readonly string[], folder: string, tarball: string): Promise<void> {
   const installed = join(folder, "node_modules/jwksd");
   await mkdir(installed, { recursive: true });
@@ -77,7 +77,7 @@ async function projectWith(packages: readonly string[], folder: string, tarball:
   await writeFile(join(folder, "program.mjs"), program);
 }
 
-/** What builds a program in a project; gives the path of its module in the folder `out`. */
+/** Builds a project's program in `out` and returns the path of its module. */
 type Bundler = (project: string, out: string) => Promise<string>;
 
 const bundlers: Readonly<Record<string, Bundler>> = {
@@ -122,7 +122,7 @@ after(() => rm(root, { recursive: true }));
 describe("all entry points in one program", () => {
   for (const peers of ["without", "with"] as const) {
     for (const [name, bundle] of Object.entries(bundlers)) {
-      // The quickest of them stands for all; the SDKs of the clouds are large.
+      // npm test runs only the fastest bundler, and the cloud SDKs are large.
       if ((name !== "bun" || peers === "with") && !isSoak) continue;
       test(`${name}, ${peers} the optional peers`, async () => {
         const path = await bundle(join(root, peers), join(root, "out", name, peers));
@@ -148,7 +148,7 @@ export const GET = async () => Response.json(await answers(process.env.HAS_PEERS
   jwks: stripTypeScriptTypes(textOf("examples/docs/demand-next.mts")),
 } as const;
 
-/** Builds a route of Next.js, which takes its packages from outside of the project here, and asks it. */
+/** Builds a Next.js route, with packages outside of the project, and sends it a request. */
 async function answerOfNext(project: string, name: keyof typeof routes, flag: string, env: object): Promise<unknown> {
   await mkdir(join(project, "app", name), { recursive: true });
   await writeFile(join(project, "package.json"), '{ "type": "module" }');
@@ -181,7 +181,7 @@ async function answerOfNext(project: string, name: keyof typeof routes, flag: st
 
 if (isSoak) {
   for (const flag of ["--turbopack", "--webpack"]) {
-    test(`the route of docs/on-demand.md, by next build ${flag}`, async (t) => {
+    test(`the route in docs/on-demand.md works after next build ${flag}`, async (t) => {
       const project = join(root, flag);
       await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
       const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };

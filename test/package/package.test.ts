@@ -12,7 +12,7 @@ import { builtClone } from "../support/build.ts";
 import { brokenLinks } from "../support/links.ts";
 import { isSoak, soak } from "../support/soak.ts";
 
-// The package as npm would publish it, where somebody has installed it: with its dependencies and nothing else.
+// The package as npm would publish it, installed with its dependencies and nothing else.
 
 const root = resolve(import.meta.dirname, "../..");
 const modules = join(root, "node_modules");
@@ -26,7 +26,7 @@ const keySetPage = readFile(join(root, "docs/relying-party.md"), "utf8");
 let project: string;
 let installed: string;
 
-/** Runs a program in the project; what it prints is the result, however it ends. */
+/** Runs a program in the project and returns its output, whatever its exit code. */
 async function run(program: string, args: readonly string[], cwd: string = project): Promise<string> {
   const env = { ...process.env, PATH: [join(modules, ".bin"), process.env["PATH"]].join(delimiter) };
   const { stdout } = await promisify(execFile)(program, args, { cwd, env }).catch(
@@ -52,10 +52,10 @@ before(async () => {
 });
 after(() => rm(project, { recursive: true }));
 
-test("where Node is too old, the sample of README.md and the commands say which one they need", async () => {
+test("with an old Node, the README's sample and the commands report which version they need", async () => {
   const [, sample = ""] = /<!-- examples\/docs\/provider\.mjs -->\n```js\n(.*?)^```$/ms.exec(await readme) ?? [];
   await writeFile(join(project, "provider.mjs"), sample);
-  // Node 20 has neither.
+  // Node 20 does not support either of them.
   const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
   assert.match(
     await runNode(...old, "provider.mjs"),
@@ -66,7 +66,7 @@ test("where Node is too old, the sample of README.md and the commands say which 
   assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2; npm install node@24 adds one for npx\n");
 });
 
-test("where the runtime is too old, all that makes something says so, and does not fail later", async () => {
+test("with an old runtime, every create function reports it instead of failing later", async () => {
   const program = `
     import { createClientVerifier, createProvider } from "jwksd";
     import { createBearer } from "jwksd/bearer";
@@ -78,7 +78,7 @@ test("where the runtime is too old, all that makes something says so, and does n
     const all = [createClientVerifier, createProvider, createBearer, createRemoteKeySet, createKeyManager, createSignClient];
     for (const make of [...all.map((make) => () => make({})), () => memoryStore(), () => sqliteStore("none.db")])
       await Promise.resolve().then(make).catch(({ code, message }) => console.log(code, message));`;
-  // Node 20 has no such function.
+  // Node 20 does not have this function.
   const old = "data:text/javascript,delete Promise.withResolvers";
   const lines = (await runNode("--import", old, "--input-type=module", "--eval", program)).trim().split("\n");
   const refusal = `ERR_PACKAGE_MISSING this is Node ${process.versions.node}, and jwksd needs Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it`;
@@ -88,12 +88,12 @@ test("where the runtime is too old, all that makes something says so, and does n
   );
 });
 
-describe("what a document or a help text names is in the package", () => {
+describe("the package contains what pages and help texts name", () => {
   test("links", async () => {
     assert.deepEqual(await brokenLinks(installed), []);
   });
 
-  test("documents of which commands, messages and types speak", async () => {
+  test("pages that commands, messages and types name", async () => {
     const named = new Set<string>();
     for await (const file of glob("dist/**/*.{js,mjs,d.ts}", { cwd: installed })) {
       const text = await readFile(join(installed, file), "utf8");
@@ -106,19 +106,19 @@ describe("what a document or a help text names is in the package", () => {
     );
   });
 
-  test("the folder where help says that the guides are", async () => {
+  test("the folder that help names for the guides", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
     const [, folder = "no folder"] = /guides\s+of\s+docs\/\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);
   });
 });
 
-test("the addresses of the project are at one place", () => {
+test("all project URLs have the same base", () => {
   const { homepage, bugs, repository } = packageJson;
   assert.deepEqual([bugs, repository.url], [`${homepage}/issues`, `git+${homepage}.git`]);
 });
 
-test("without prom-client, all is served but the metrics, and /metrics says what to install", async () => {
+test("without prom-client, everything except metrics is served, and /metrics names the package to install", async () => {
   await writeFile(
     join(project, "no-metrics.mjs"),
     `import { createLog } from "./node_modules/jwksd/dist/service/config/log.js";
@@ -134,12 +134,12 @@ test("without prom-client, all is served but the metrics, and /metrics says what
   assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
 });
 
-test("jwksd has what runs as processes of their own beside its command", () => {
+test("the modules that run as separate processes are next to the command", () => {
   const command = join(installed, packageJson.bin.jwksd);
   for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
 });
 
-test("a command keeps what Node compiled in the package, and does without where it cannot", async () => {
+test("a command caches compiled code in the package if it can", async () => {
   const command = join(installed, packageJson.bin.jwksd);
   const kept = join(installed, "node_modules");
   const version = (): Promise<string> =>
@@ -155,7 +155,7 @@ test("a command keeps what Node compiled in the package, and does without where 
 
 describe("packages", () => {
   const command = `./node_modules/jwksd/${packageJson.bin.jwksd}`;
-  /** The packages that are loaded by each; others are for what is not loaded. */
+  /** Packages that each entry point and command loads. Others are for features that are not loaded. */
   const needJose = "bearer doctor issuers oidc-provider relying-party rotation testing testing/adapters".split(" ");
   const stores = "better-auth d1 durable-object etcd libsql mysql postgres redis sqlite".split(" ");
   const needNone = ["better-auth", "sign-client", "signer", "store", ...stores.map((name) => `store/${name}`)];
@@ -170,7 +170,7 @@ describe("packages", () => {
     [`${command} help doctor`]: ["commander", "ipaddr.js", "jose"],
   };
 
-  /** Of all entry points, which one process imports one after the other. */
+  /** Packages loaded by all entry points, which one process imports one by one. */
   let loaded: Readonly<Record<string, readonly string[]>>;
   before(async () => {
     await writeFile(join(project, "loads.mjs"), loadedPackages);
@@ -183,19 +183,19 @@ describe("packages", () => {
   }
 
   for (const [entry, packages] of Object.entries(loads)) {
-    test(`${entry} loads ${packages.length === 0 ? "none" : packages.join(", ")}`, async () => {
+    test(`${entry} loads ${packages.length === 0 ? "no package" : packages.join(", ")}`, async () => {
       const [path = "", ...args] = entry.split(" ");
       const byAll = args.length === 0 ? loaded : await loadedBy([path], ...args);
       assert.deepEqual(byAll[path], packages);
     });
   }
 
-  test("every entry point is looked at", () => {
+  test("every entry point is checked", () => {
     const looked = Object.keys(loads).filter((entry) => !entry.startsWith(command));
     assert.deepEqual(looked.sort(), entries.toSorted());
   });
 
-  test("npm install jwksd brings those and no other", async () => {
+  test("npm install jwksd installs exactly these packages", async () => {
     const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
       packages: Record<string, { readonly [flag in "dev" | "devOptional" | "optional" | "peer"]?: boolean }>;
     };
@@ -208,7 +208,7 @@ describe("packages", () => {
   });
 });
 
-/** Adapters that somebody else writes, and the names of what breaks the contract in them. */
+/** Third-party adapters and the names of the contract tests that they fail. */
 const adapters: readonly (readonly [adapters: string, failing: readonly string[]])[] = [
   [
     `checkRegister("ours", async () => {
@@ -221,7 +221,7 @@ const adapters: readonly (readonly [adapters: string, failing: readonly string[]
   [
     `checkRegister("ours", async () => {
       const store = memoryStore();
-      // It writes whatever the version is, and has one text for all issuers.
+      // It ignores versions and has one document for all issuers.
       const write = async (text) => store.write(text, (await store.read()).version);
       return { handle: async () => ({ ...store, write }) };
     });
@@ -249,9 +249,9 @@ function tinySigner(dsaEncoding) {
 }
 `;
 
-describe("jwksd/testing/adapters holds adapters of others against the contract", () => {
+describe("jwksd/testing/adapters tests third-party adapters against the contract", () => {
   for (const [written, failing] of adapters) {
-    test(failing.length === 0 ? "all is well" : failing.join("; "), async () => {
+    test(failing.length === 0 ? "a correct adapter passes" : failing.join("; "), async () => {
       await writeFile(join(project, "adapter.test.mjs"), tiny + written);
       const node = ["-u", "NODE_TEST_CONTEXT", process.execPath, "--test-reporter=tap"];
       const output = await run("env", [...node, "adapter.test.mjs"]);
@@ -263,7 +263,7 @@ describe("jwksd/testing/adapters holds adapters of others against the contract",
   }
 });
 
-test("a wrong call of jwksd/testing/adapters says what is wrong, and registers no tests", async () => {
+test("a wrong call of jwksd/testing/adapters throws an explanation and registers no tests", async () => {
   const calls = [
     "checkSigner({ signer: tinySigner('der') })",
     "checkSigner(async () => ({}))",
@@ -285,20 +285,20 @@ test("a wrong call of jwksd/testing/adapters says what is wrong, and registers n
       ...[0, 1].map(() => "checkRegister takes a name and a function"),
     ],
   );
-  // What the function returns is known only when the tests run.
+  // The function's result is known only when the tests run.
   await writeFile(join(project, "adapter.test.mjs"), `${tiny}checkSigner("ours", async () => tinySigner("der"));`);
   assert.match(await runNode("adapter.test.mjs"), /must return \{ signer, secrets \}/);
 });
 
-/** The size of a minified bundle with jose's `jwtVerify`, in kB, gzipped. */
+/** Returns the size of a minified and gzipped bundle with jose's `jwtVerify`, in kB. */
 async function bundleSize(name: string, from: string): Promise<number> {
   await writeFile(join(project, "bundle.mjs"), `export { ${name} } from "${from}"; export { jwtVerify } from "jose";`);
   await run("bun", ["build", "--minify", "--target=browser", "--outfile=bundle.js", "bundle.mjs"]);
   return gzipSync(await readFile(join(project, "bundle.js"))).length / 1000;
 }
 
-describe("sizes that the pages state", () => {
-  test("of what npm installs", async () => {
+describe("the sizes on the pages are correct", () => {
+  test("for the installed packages", async () => {
     const [, count, megabytes] = /npm installs (\w+) packages, about (\d) MB/.exec(await readme) ?? [];
     const packages = ["jwksd", ...Object.keys(packageJson.dependencies)];
     assert.equal(count, ["none", "one", "two", "three", "four", "five"][packages.length]);
@@ -310,7 +310,7 @@ describe("sizes that the pages state", () => {
     assert.ok(Math.abs(bytes / 1e6 - Number(megabytes)) < 0.5, `${bytes} bytes`);
   });
 
-  test("of a bundle for a relying party", async () => {
+  test("for a relying party's bundle", async () => {
     const [, ours, joses] =
       /takes\s(\d+) kB, minified and gzipped\. With\s[^.]+, it\stakes\s(\d+) kB/.exec(await keySetPage) ?? [];
     const sizes = [
@@ -318,11 +318,11 @@ describe("sizes that the pages state", () => {
       { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },
     ];
     for (const { stated, measured } of sizes)
-      assert.ok(Math.abs(measured - Number(stated)) < 1, `${measured} kB, where docs/relying-party.md says ${stated}`);
+      assert.ok(Math.abs(measured - Number(stated)) < 1, `${measured} kB, but docs/relying-party.md states ${stated}`);
   });
 });
 
-/** Imports one module after the other, and prints which packages each of them loads, in the order of the alphabet. */
+/** Program that imports modules one by one and prints the packages that each loads, in alphabetical order. */
 const loadedPackages = `
 import { registerHooks } from "node:module";
 const [, , list, ...args] = process.argv;
@@ -348,7 +348,7 @@ for (const entry of entries) {
 console.log(JSON.stringify(loaded));
 `;
 
-// The declarations themselves are checked, too: skipLibCheck is off.
+// The declarations are checked too, because skipLibCheck is off.
 describe("types", () => {
   const importAll = entries.map((entry, index) => `import * as m${index} from "${entry}";`).join("\n");
   const requireAll = entries.map((entry, index) => `import m${index} = require("${entry}");`).join("\n");
@@ -378,11 +378,11 @@ describe("types", () => {
     verbatimModuleSyntax: true,
     isolatedModules: true,
   };
-  // The fastest compiler is first: npm test runs only that one.
+  // The fastest compiler is first, because npm test runs only the first one.
   const compilations = [
     ["typescript", "@types/node", node, ["module.mts", "import.cts", "require.cts"]],
     ["typescript-5.5", "lib dom", dom, ["module.mts", "import.cts"]],
-    // What docs and README.md say of 5.8 is so in 5.9, too.
+    // TypeScript 5.9 stands for the 5.8 that docs and README.md name.
     ["typescript-5.9", "lib dom", dom, ["module.mts", "import.cts", "require.cts"]],
   ] as const;
   for (const [compiler, what, options, files] of compilations.slice(0, soak(compilations.length, 1))) {
@@ -399,7 +399,7 @@ describe("types", () => {
     });
   }
 
-  // Everything that TypeScript can be told to check, of programs that extend jwksd and of the declarations that they use.
+  // All of TypeScript's strict checks, for programs that extend jwksd and for the declarations that they use.
   test("the extension points compile with the strictest settings of each compiler", async () => {
     const folder = join(project, "test/package/extensions");
     await cp(join(import.meta.dirname, "extensions"), folder, { recursive: true });
@@ -418,7 +418,7 @@ describe("types", () => {
     );
   });
 
-  test("what require() gives is there", async () => {
+  test("require() returns every entry point's exports", async () => {
     await writeFile(
       join(project, "require.cjs"),
       requireAll.replaceAll("import m", "const m") + use.replace("export default", "module.exports ="),
@@ -426,14 +426,14 @@ describe("types", () => {
     assert.equal(await runNode("require.cjs"), "");
   });
 
-  // Last, because from here on there are frameworks beside the package. Declarations of two peers contradict each other.
+  // Last, because this installs frameworks next to the package. The declarations of two peers contradict each other.
   for (const [files, pattern, module, moduleResolution] of [
     [["mcp.mts", "unguarded.mts"], "guard*.{mjs,mts}", "node16", "node16"],
     [["mcp.mts", "unguarded.mts"], "guard*.{mjs,mts}", "esnext", "bundler"],
     [["oauth2-jwt-bearer.mts"], "none", "node16", "node16"],
   ] as const) {
     if (!isSoak) continue;
-    test(`the guard's types, resolved as by ${moduleResolution}, beside those of frameworks and with ${files[0]}`, async () => {
+    test(`the guard's types compile with module resolution ${moduleResolution}, the frameworks' types and ${files[0]}`, async () => {
       const frameworks = ["express", "@types/express", "fastify", "hono", "@nestjs/common", "next", "h3", "elysia"];
       const others = ["@trpc/server", "@modelcontextprotocol/sdk", "express-oauth2-jwt-bearer"];
       for (const name of [...frameworks, ...others]) {
@@ -457,7 +457,7 @@ describe("types", () => {
         checkJs: true,
         experimentalDecorators: true,
         types: ["node"],
-        // The declarations of Elysia have errors of their own.
+        // Elysia's own declarations contain errors.
         skipLibCheck: true,
       };
       const config = { files: [...files, ...samples, "next.mts"], compilerOptions };

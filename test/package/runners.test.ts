@@ -10,19 +10,19 @@ import { skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
-// The programs of docs/testing.md in each runner, with the package as it is built.
+// The programs in docs/testing.md in each runner, with the built package.
 
 const root = resolve(import.meta.dirname, "../..");
 const modules = join(root, "node_modules");
 const programOf = (file: string): Promise<string> => readFile(join(root, file), "utf8");
 
 interface Runner {
-  /** What the first line imports from. */
+  /** Module that the first line imports from. */
   readonly from: string;
-  /** Sets the clock forward by six minutes, with a name that the first line imports, too. */
+  /** An additional name to import, and the code that sets the clock forward by six minutes. */
   readonly later: readonly [name: string, code: string];
   readonly command: readonly [string, ...string[]];
-  /** Whether it runs the program in CommonJS. */
+  /** Whether the runner also runs the program in CommonJS. */
   readonly require?: true;
 }
 
@@ -60,11 +60,11 @@ const runners: Readonly<Record<string, Runner>> = {
   },
 };
 
-describe("the programs of docs/testing.md", () => {
+describe("the programs in docs/testing.md", () => {
   for (const [name, { from, later, command, require }] of Object.entries(runners).slice(0, soak(5, 1))) {
-    // A checkout may have older packages.
+    // A checkout may have outdated packages.
     const skip = existsSync(join(modules, ".bin", name)) ? false : skipped(`${name} is not installed; npm ci does it`);
-    test(`run in ${name}${require ? ", also in CommonJS" : ""}`, { skip }, async (t) => {
+    test(`run in ${name}${require ? ", including CommonJS" : ""}`, { skip }, async (t) => {
       const folder = await temporaryFolder(t);
       await mkdir(join(folder, "node_modules"));
       await symlink(await builtClone(), join(folder, "node_modules/jwksd"));

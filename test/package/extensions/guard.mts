@@ -1,5 +1,5 @@
 import { createLocalJWKSet, createRemoteJWKSet } from "jose";
-// A guard with what docs/relying-party.md lets an application bring, in frameworks whose types are nobody else's.
+// A guard with all extension points of docs/relying-party.md, in frameworks with their own types.
 import { createClientVerifier } from "jwksd";
 import {
   type Auth,
@@ -19,7 +19,7 @@ import { type Fetch, createRemoteKeySet } from "jwksd/relying-party";
 
 const issuer = "https://login.example.com";
 
-/** Redis, as its client is typed. */
+/** The type of the Redis client. */
 declare const redis: {
   set(key: string, value: string, options: { NX: true; PXAT: number }): Promise<string | null>;
 };
@@ -72,7 +72,7 @@ const options: BearerOptions = {
 };
 export const bearer = createBearer(options);
 
-/** One handler that each framework calls in its own way. */
+/** Handler that each framework calls in its own way. */
 const answer = (auth: Auth | undefined): string =>
   [auth?.claims.sub, auth?.claims["tenant"], auth?.scopes.join()].map(String).join(" ");
 
@@ -127,7 +127,10 @@ export default {
     const auth = await bearer.check(request, { scope: "a b" });
     if (auth instanceof Response) return auth;
     if (auth.claims.sub === undefined) {
-      const { status, headers, body } = bearer.challenge(request, { status: 403, description: "there is no user" });
+      const { status, headers, body } = bearer.challenge(request, {
+        status: 403,
+        description: "the user does not exist",
+      });
       return new Response(body, { status, headers });
     }
     const guest = await bearer.check(request, { optional: true });

@@ -1,4 +1,4 @@
-// A store, as docs/stores.md describes it, with every method that a store can have.
+// A store as described in docs/stores.md, with every method that a store can have.
 import { createKeyManager } from "jwksd/rotation";
 import type { OpenRegister, Presence, Register } from "jwksd/store";
 import { checkRegister } from "jwksd/testing/adapters";

@@ -5,7 +5,7 @@ import { createBearer } from "jwksd/bearer";
 
 const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
-// @ts-expect-error The request may be one that no guard let through.
+// @ts-expect-error A guard might not have checked the request.
 express().get("/", (request, response) => response.json(bearer.authOf(request).claims.sub));
 // @ts-expect-error
 fastify().get("/", (request) => bearer.authOf(request).claims.sub);
