@@ -4,7 +4,7 @@ import { type Given, type Optional, checkOptions, string } from "../base/options
 import { rotationMode } from "../publish/rotation-mode.ts";
 import type { ManagedKeys } from "./managed-keys.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
-import { type ProviderSetup, type ServiceProvider, bringsItsOwn, provide } from "./service-provider.ts";
+import { type ProviderSetup, bringsItsOwn, provide } from "./service-provider.ts";
 import type { Provider } from "./types.ts";
 
 /**
@@ -28,14 +28,7 @@ import type { Provider } from "./types.ts";
 export async function createProvider(...options: readonly Optional<ProviderOptions>[]): Promise<Provider> {
   const provider = await provide(setupOf(options));
   await provider.follow();
-  return publicPart(provider);
-}
-
-/** Returns the provider without what only the service may call. */
-export function publicPart(provider: ServiceProvider): Provider {
-  const { follow: _, signPayload: _sign, checkMaySign: _check, publishedKeys: _keys, ...rest } = provider;
-  const { responseMetrics: _responses, signatureMetrics: _signatures, ...publicProvider } = rest;
-  return Object.freeze(publicProvider);
+  return provider.publicPart;
 }
 
 /** Resolves the options of a provider. @throws ConfigError, KeyMaterialError see `createProvider` */

@@ -39,6 +39,8 @@ export interface ProviderSetup extends Keysets {
 
 /** A provider as the service needs it. */
 export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayload" | "checkMaySign"> {
+  /** The provider without what only the service may call. */
+  readonly publicPart: Provider;
   /**
    * Takes each change of the source from now on. Resolves after the first time.
    *
@@ -152,7 +154,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const ownKeys: KeySource = ({ kid = "" }) =>
     onDemand === undefined || publicKeys.has(kid) ? publishedKey(kid) : onDemand.ask().then(() => publishedKey(kid));
 
-  return {
+  const publicPart: Provider = {
     ...publisher,
 
     async update(given) {
@@ -168,8 +170,6 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
             await fresh();
             return signer.sign(claims, options);
           },
-    signPayload: signer.signPayload,
-    checkMaySign: signer.checkMaySign,
 
     async jwkSet() {
       await fresh?.();
@@ -187,6 +187,14 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
       return verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock });
     },
 
+    metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
+  };
+
+  return {
+    ...publicPart,
+    publicPart: Object.freeze(publicPart),
+    signPayload: signer.signPayload,
+    checkMaySign: signer.checkMaySign,
     async follow(onTaken) {
       await keys?.subscribe({
         async update(keysets) {
@@ -198,7 +206,6 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     publishedKeys: () => set?.entries ?? [],
     responseMetrics,
     signatureMetrics: signer.metrics,
-    metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
   };
 }
 

@@ -171,7 +171,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   return { jwk, algs };
 }
 
-function checkRsa(bits: ReturnType<typeof rsaBits>): void {
+function checkRsa(bits: Readonly<Record<"modulus" | "exponent", number>>): void {
   for (const part of ["modulus", "exponent"] as const) {
     const most = maxRsaBits[part];
     if (bits[part] <= most) continue;

@@ -10,7 +10,7 @@ import { invalidOption } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { wellKnownPath } from "../../base/urls.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
-import { setupOf, publicPart } from "../provider.ts";
+import { setupOf } from "../provider.ts";
 import { provide } from "../service-provider.ts";
 import type { Provider } from "../types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./oidc-configuration.ts";
@@ -122,7 +122,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     get provider() {
       return current.instance;
     },
-    keys: publicPart(keys),
+    keys: keys.publicPart,
   };
 }
 
