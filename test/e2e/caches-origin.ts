@@ -2,20 +2,20 @@ import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
 import type { Scope } from "../support/service.ts";
 
-/** One request that reached the origin, and the status of its answer. */
+/** A request that reached the origin, and the status of its response. */
 export interface Exchange {
-  /** Request line and header fields as they were sent. */
+  /** Request line and headers as sent. */
   readonly request: string;
   readonly status: number;
 }
 
-/** A way to the origin that passes bytes on as they are and writes down what passed, in order. */
+/** A proxy to the origin that passes bytes unchanged and records the exchanges in order. */
 export interface RecordedOrigin {
   readonly port: number;
   readonly exchanges: readonly Exchange[];
 }
 
-/** Records what passes to the port; whoever has an answer finds its exchange recorded. Pipelined requests would be one. */
+/** Records the exchanges with a port. A caller that has a response finds its exchange recorded. Pipelined requests would count as one. */
 export async function recordOrigin(t: Scope, originPort: number): Promise<RecordedOrigin> {
   const exchanges: Exchange[] = [];
   const sockets = new Set<Socket>();
@@ -27,7 +27,7 @@ export async function recordOrigin(t: Scope, originPort: number): Promise<Record
       far.write(chunk, "latin1");
     });
     far.setEncoding("latin1").on("data", (chunk: string) => {
-      // The first bytes after a request are its answer's status line.
+      // The first bytes after a request are the status line of its response.
       if (request !== "") exchanges.push({ request, status: Number(chunk.slice("HTTP/1.1 ".length, 12)) });
       request = "";
       near.write(chunk, "latin1");

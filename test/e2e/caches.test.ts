@@ -10,7 +10,7 @@ import { type Scope, startService, temporaryFolder } from "../support/service.ts
 import { isSoak } from "../support/soak.ts";
 import { type Exchange, recordOrigin } from "./caches-origin.ts";
 
-/** Longer than the lifetime of what a short-lived cache holds. */
+/** Longer than the lifetime of documents in a short-lived cache. */
 const deadline = { timeout: 10_000 };
 
 const options = ({ program }: Cache) => ({ skip: skipWithout(program), timeout: 120_000, concurrency: 4 });
@@ -18,11 +18,11 @@ const options = ({ program }: Cache) => ({ skip: skipWithout(program), timeout: 
 // Each start of Varnish compiles its configuration.
 for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
   describe(`behind ${cache.name}`, options(cache), () => {
-    describe("which stores the document for as long as it may", { concurrency: 1 }, () => {
-      const asked = startFor(cache);
+    describe("with the long Cache-Control", { concurrency: 1 }, () => {
+      const newClient = startFor(cache);
 
-      test("the second request is a hit with the origin's bytes and header fields", async () => {
-        const { ask, askService, exchanges } = asked();
+      test("the second request is a hit with the origin's bytes and headers", async () => {
+        const { ask, askService, exchanges } = newClient();
         const direct = withoutHopFields(await askService());
         for (const expected of ["MISS", "HIT"]) {
           const reply = await ask();
@@ -33,23 +33,23 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
       });
 
       if (cache.sendsAge) {
-        test("a hit says its Age", async (t) => {
-          const { ask, exchanges } = asked();
+        test("a hit has an Age header", async (t) => {
+          const { ask, exchanges } = newClient();
           await ask();
           await t.waitFor(async () => assert.ok(Number((await ask()).headers.age) >= 1), deadline);
           assert.equal(exchanges().length, 1);
         });
       }
 
-      test("Cache-Control of the long mode says for how long", async () => {
-        const { ask, cacheLifetime } = asked();
+      test("the document is cached as long as Cache-Control says", async () => {
+        const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
         assert.deepEqual(await cacheLifetime(), { freshSeconds: 3600, staleSeconds: 3600 });
       });
 
       test("a ranged hit is the exact slice", async () => {
-        const { ask, exchanges } = asked();
+        const { ask, exchanges } = newClient();
         const { body } = await ask();
         const size = body.length;
         for (const [range, from, to] of [
@@ -65,8 +65,8 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.equal(exchanges().length, 1);
       });
 
-      test("HEAD and If-None-Match are answered from what GET has stored", async () => {
-        const { ask, askService, exchanges } = asked();
+      test("HEAD and If-None-Match are served from the stored response to GET", async () => {
+        const { ask, askService, exchanges } = newClient();
         const direct = withoutHopFields(await askService());
         await ask();
         const head = await ask({ method: "HEAD" });
@@ -77,8 +77,8 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.equal(exchanges().length, 1);
       });
 
-      test("a rotation reaches at once who asks with no-cache, and from then on everybody", async () => {
-        const { ask, rotate } = asked();
+      test("a request with no-cache gets a rotation immediately, and later requests get it too", async () => {
+        const { ask, rotate } = newClient();
         const before = await ask();
         await rotate();
         assert.deepEqual(kids(await ask()), kids(before));
@@ -89,23 +89,23 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
       });
     });
 
-    describe("in the rotation mode", () => {
-      const asked = startFor(cache, { args: ["--rotation-mode"] });
+    describe("in rotation mode", () => {
+      const newClient = startFor(cache, { args: ["--rotation-mode"] });
 
-      test("Cache-Control says for how long the document is stored", async () => {
-        const { ask, cacheLifetime } = asked();
+      test("the document is cached as long as Cache-Control says, in rotation mode", async () => {
+        const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
-        // It says nothing of stale targets, and caches have defaults of their own.
+        // It does not mention stale responses, and caches have their own defaults.
         assert.equal((await cacheLifetime()).freshSeconds, 300);
       });
     });
 
-    describe("whose documents expire soon", { concurrency: 1 }, () => {
-      const asked = startFor(cache, { shortLived: true });
+    describe("with documents that expire soon", { concurrency: 1 }, () => {
+      const newClient = startFor(cache, { shortLived: true });
 
-      test("an expired document is revalidated: the origin answers 304, the client gets the document", async (t) => {
-        const { ask, exchanges } = asked();
+      test("an expired document is revalidated: the origin returns 304, the client gets the document", async (t) => {
+        const { ask, exchanges } = newClient();
         const first = await ask();
         const again = await t.waitFor(async () => {
           const reply = await ask();
@@ -116,8 +116,8 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assertRevalidated(exchanges(), first, 304);
       });
 
-      test("an expired document that a rotation has changed is revalidated: the origin answers 200", async (t) => {
-        const { ask, askService, rotate, exchanges } = asked();
+      test("an expired document that a rotation has changed is revalidated: the origin returns 200", async (t) => {
+        const { ask, askService, rotate, exchanges } = newClient();
         const first = await ask();
         await rotate();
         const direct = withoutHopFields(await askService());
@@ -129,20 +129,20 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
 }
 
 /**
- * The service, a record of what reaches it, and the cache in front, for all tests of a suite: Varnish compiles its configuration at
- * each start. The last of the tests may rotate. Gives what asks for a URL of which nobody has asked.
+ * Starts the service, a recorder in front of it, and the cache, once for all tests of a suite, because Varnish compiles its configuration at
+ * each start. The last test may rotate. Returns a function that returns a client for a URL that was not requested before.
  */
-function startFor(cache: Cache, options: StartOptions = {}): () => Asked {
+function startFor(cache: Cache, options: StartOptions = {}): () => CacheClient {
   const scope: (() => Promise<void>)[] = [];
-  let asked: (path: string) => Asked;
+  let clientFor: (path: string) => CacheClient;
   let urls = 0;
   before(async () => {
-    asked = await start({ after: (end) => void scope.unshift(end) }, cache, options);
+    clientFor = await start({ after: (end) => void scope.unshift(end) }, cache, options);
   });
   after(async () => {
     for (const end of scope) await end();
   });
-  return () => asked(`/jwks?${(urls += 1)}`);
+  return () => clientFor(`/jwks?${(urls += 1)}`);
 }
 
 interface StartOptions {
@@ -150,8 +150,8 @@ interface StartOptions {
   readonly args?: readonly string[];
 }
 
-interface Asked {
-  /** What reached the origin. */
+interface CacheClient {
+  /** Returns the exchanges with the origin. */
   readonly exchanges: () => readonly Exchange[];
   readonly cacheLifetime: () => ReturnType<RunningCache["lifetime"]>;
   readonly ask: (options?: RequestOptions) => Promise<Answer>;
@@ -167,7 +167,7 @@ async function start(t: Scope, cache: Cache, { shortLived = false, args = [] }: 
   const service = await startService(t, ["--keys", keys, ...args]);
   const origin = await recordOrigin(t, service.port);
   const running = await cache.start(t, { originPort: origin.port, shortLived });
-  return (path: string): Asked => ({
+  return (path: string): CacheClient => ({
     exchanges: () => origin.exchanges.filter(({ request }) => request.split(" ")[1] === path),
     cacheLifetime: () => running.lifetime(path),
     ask: (options) => send(running.socketPath, { path, ...options }),
@@ -179,13 +179,13 @@ async function start(t: Scope, cache: Cache, { shortLived = false, args = [] }: 
   });
 }
 
-/** What a cache has to hand on unchanged. */
+/** Returns the parts of a response that a cache must pass unchanged. */
 function withoutHopFields({ status, headers, body }: Answer) {
   const { connection: _connection, "keep-alive": _keepAlive, date: _date, ...rest } = headers;
   return { status, headers: rest, body };
 }
 
-/** The second request to the origin carried the first answer's ETag. */
+/** Checks that the second request to the origin had the first response's ETag. */
 function assertRevalidated(exchanges: readonly Exchange[], first: Answer, status: number): void {
   const [fetched, revalidated] = exchanges;
   assert.equal(fetched?.status, 200);

@@ -28,22 +28,22 @@ const settings = [...Object.keys(settingDefinitions), "config"];
 
 describe("help", { timeout, concurrency: 4 }, () => {
   const rows = [
-    { args: ["--help"], teaches: ["serve", "keygen", "jwksd help serve", "--version"] },
+    { args: ["--help"], contains: ["serve", "keygen", "jwksd help serve", "--version"] },
     {
       args: ["help", "serve"],
-      teaches: [...settings.map(flagName), "JWKSD_PORT", "SIGHUP", "SIGTERM", "Examples:"],
+      contains: [...settings.map(flagName), "JWKSD_PORT", "SIGHUP", "SIGTERM", "Examples:"],
     },
-    { args: ["help", "keygen"], teaches: ["--out", "--format", "(jwk, pem; default: jwk)", "RFC 7638", "Examples:"] },
-    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
-    { args: ["keys", "list", "--help"], teaches: ["--data", "--store", "the policy of the store: jwksd policy"] },
+    { args: ["help", "keygen"], contains: ["--out", "--format", "(jwk, pem; default: jwk)", "RFC 7638", "Examples:"] },
+    { args: ["--version"], contains: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
+    { args: ["keys", "list", "--help"], contains: ["--data", "--store", "the policy of the store: jwksd policy"] },
   ];
-  for (const { args, teaches } of rows) {
+  for (const { args, contains } of rows) {
     test(args.join(" "), async (t) => {
       const { code, stdout, stderr } = await runCli(t, args);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
       const text = stdout.replaceAll(/\s+/g, " ");
       assert.deepEqual(
-        teaches.filter((part) => !text.includes(part)),
+        contains.filter((part) => !text.includes(part)),
         [],
       );
     });
@@ -70,7 +70,7 @@ test("a command refuses settings of serve that would have no effect on it", asyn
     }
 });
 
-describe("mistakes", { timeout, concurrency: 4 }, () => {
+describe("invalid command lines are refused", { timeout, concurrency: 4 }, () => {
   const rows: readonly [args: readonly string[], ...says: string[]][] = [
     [["serv"], "unknown command 'serv'", "serve"],
     [["keygn"], "unknown command 'keygn'", "keygen"],
@@ -115,13 +115,13 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
     await jose.jwtVerify(jwt, publicHalf);
   });
 
-  test("makes another key each time", async (t) => {
+  test("generates a different key each time", async (t) => {
     const [one, other] = await Promise.all([runCli(t, ["keygen"]), runCli(t, ["keygen"])]);
     assert.notEqual((JSON.parse(one.stdout) as jose.JWK).kid, (JSON.parse(other.stdout) as jose.JWK).kid);
   });
 
   for (const format of ["jwk", "pem"]) {
-    test(`writes a new file of mode 0600 whatever the umask, in the form ${format}, and can read it back`, async (t) => {
+    test(`writes a new file of mode 0600 whatever the umask, in ${format} format, and can read it back`, async (t) => {
       const folder = await temporaryFolder(t);
       const file = join(folder, `key.${format}`);
       const umask = process.umask(0);
@@ -149,17 +149,17 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
     assert.equal((await jose.exportJWK(key)).crv, "P-256");
   });
 
-  test("never writes over a file", async (t) => {
+  test("never overwrites a file", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "key.jwk");
     await writeFile(file, "precious");
     const stderr = await cliRefused(t, ["keygen", "--out", file]);
-    assert.match(stderr, /key\.jwk exists already.*\[ERR_FILE_EXISTS\]\n$/);
+    assert.match(stderr, /key\.jwk already exists.*\[ERR_FILE_EXISTS\]\n$/);
     assert.equal(await readFile(file, "utf8"), "precious");
     assert.deepEqual(await readdir(folder), ["key.jwk"]);
   });
 
-  test("says so if the key could not be written to standard output", async (t) => {
+  test("reports a key that could not be written to standard output", async (t) => {
     const { child, exited } = spawnCli(t, ["keygen"]);
     child.stdout.destroy();
     let errors = "";
@@ -169,14 +169,14 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
   });
 });
 
-describe("standard output that takes nothing", { timeout, concurrency: 4 }, () => {
+describe("standard output that cannot be written", { timeout, concurrency: 4 }, () => {
   const full = "/dev/full";
-  // What processes of the tests compile, the next ones find.
+  // Processes of the tests share compiled code.
   const { NODE_COMPILE_CACHE = "" } = process.env;
   const compiled = NODE_COMPILE_CACHE === "" ? {} : { NODE_COMPILE_CACHE };
   const skip = skipWithoutFull();
 
-  /** Why tests with a device that is always full are skipped: Linux has one. */
+  /** Returns why tests with a device that is always full are skipped; `false` on Linux, which has one. */
   function skipWithoutFull(): string | false {
     if (existsSync(full) || process.env["CI"]) return false;
     return skipped(`standard output on a full disk; this system has no ${full}`);
@@ -212,23 +212,23 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
     ["help", "keys"],
     ["--version"],
   ];
-  // All write by the same lines, and each takes a process.
+  // All commands share the same output code, and each test takes a process.
   const commands = [
     ...onStore.slice(0, soak(onStore.length, 1)),
     ...withoutStore.slice(0, soak(withoutStore.length, 0)),
   ];
   for (const args of commands) {
-    test(`jwksd ${args.join(" ")}: fails and says so once`, { skip }, async (t) => {
+    test(`jwksd ${args.join(" ")}: fails and reports it once`, { skip }, async (t) => {
       const flags = onStore.includes(args) ? await storeOf(t) : [];
       const { closed } = await spawnOnFull(t, [...args, ...flags]);
       const { code, errors } = await closed;
       assert.equal(code, 1);
-      const told = errors.split("\n").filter((line) => !line.startsWith("jwksd: what is shown is not"));
-      assert.deepEqual(told, ["jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]", ""]);
+      const messages = errors.split("\n").filter((line) => !line.startsWith("jwksd: what is shown is not"));
+      assert.deepEqual(messages, ["jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]", ""]);
     });
   }
 
-  test("a reader that went away, as head does, is no failure", async (t) => {
+  test("a reader that closes early, like head, is not a failure", async (t) => {
     const { child } = spawnCli(t, ["keys", ...(await storeOf(t))]);
     child.stdout.destroy();
     let errors = "";
@@ -237,18 +237,18 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
     assert.doesNotMatch(errors, /\[ERR_/);
   });
 
-  test("jwksd serve: goes on, and ends well", { skip }, async (t) => {
+  test("jwksd serve: keeps running and stops normally", { skip }, async (t) => {
     const args = ["serve", "--port", "0", "--admin", "off", ...(await storeOf(t))];
     const { child, errors, closed } = await spawnOnFull(t, args);
-    await eventually("it has started", () => errors().includes(" started "));
+    await eventually("the service has started", () => errors().includes(" started "));
     child.kill("SIGTERM");
     assert.equal((await closed).code, 0, errors());
     assert.match(errors(), / stopped\n$/);
   });
 });
 
-// Of a store that jwksd manages, managed.test.ts says the same.
-test("no private member of a key file gets out, nor of what is refused", { timeout }, async (t) => {
+// managed.test.ts tests the same for a store that jwksd manages.
+test("no private member of a key file is exposed, not even of refused files", { timeout }, async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   const text = keySetText("a", "b");
   await writeFile(file, text);
@@ -265,7 +265,7 @@ test("no private member of a key file gets out, nor of what is refused", { timeo
   for (const secret of secrets) assert.ok(secret.length === 43 && !output.includes(secret));
 });
 
-/** Flags by which a command finds a store with one key. */
+/** Creates a store with one key. Returns the flags that name it. */
 async function storeOf(t: TestContext): Promise<string[]> {
   const folder = await temporaryFolder(t);
   const [file, data] = [join(folder, "keys.json"), join(folder, "data")];

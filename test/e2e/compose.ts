@@ -13,10 +13,10 @@ interface Compose {
   readonly configs: { readonly nginx: { readonly content: string } };
 }
 
-/** What ops/compose.yml starts, without its containers: both replicas with its settings, and nginx with its configuration. */
+/** Tests the services of ops/compose.yml without containers: both replicas with its settings, and nginx with its configuration. */
 export function checkCompose(postgres: () => PostgresServer): void {
   test(
-    "ops/compose.yml: what it starts rotates, and goes on without one replica",
+    "ops/compose.yml: its services rotate keys and keep serving without one replica",
     { skip: skipWithout("nginx") },
     async (t) => {
       const text = await readFile(new URL("../../ops/compose.yml", import.meta.url), "utf8");
@@ -27,7 +27,7 @@ export function checkCompose(postgres: () => PostgresServer): void {
         POSTGRES_PASSWORD: "right",
         JWKSD_WRAPPING_KEYS: newWrappingKey(),
       };
-      const given = (value: string): string =>
+      const interpolated = (value: string): string =>
         value
           .replaceAll(/\$\{(\w+):\?\}/g, (_, name: string) => secrets[name] ?? assert.fail(name))
           .replaceAll(/\$\{\w+:-(.*?)\}/g, "$1");
@@ -38,11 +38,11 @@ export function checkCompose(postgres: () => PostgresServer): void {
       for (const name of ["jwksd-a", "jwksd-b"]) {
         const settings = Object.entries(services[name]?.environment ?? {});
         const environment = {
-          ...(Object.fromEntries(settings.map(([key, value]) => [key, given(value)])) as { PGPASSWORD: string }),
+          ...(Object.fromEntries(settings.map(([key, value]) => [key, interpolated(value)])) as { PGPASSWORD: string }),
           JWKSD_STORE: server.url("compose").replace("postgres@", "locked@"),
           JWKSD_DATA: await temporaryFolder(t),
         };
-        // Settings of libpq are those of the process.
+        // libpq reads its settings from the process's environment.
         Object.assign(process.env, { PGPASSWORD: environment.PGPASSWORD });
         const service = await startService(t, ["--replica-name", name], environment);
         replicas.push({ ...service, environment });

@@ -29,7 +29,7 @@ const issuer = "https://login.example.com";
 let server: PostgresServer;
 let databases = 0;
 
-/** A database of its own. */
+/** Creates a database. Returns its URL. */
 function database(): string {
   const name = `e2e_${(databases += 1)}`;
   server.sql(`CREATE DATABASE ${name}`);
@@ -58,7 +58,7 @@ describe("keys in PostgreSQL", { skip }, () => {
 
   checkCompose(() => server);
 
-  test("where the store's clock has jumped, no command takes a step that may be early, unless it is forced", async (t) => {
+  test("if the store's clock has jumped, no command takes a step that may be early, unless forced", async (t) => {
     const url = database();
     const name = new URL(url).pathname.slice(1);
     server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
@@ -73,9 +73,9 @@ describe("keys in PostgreSQL", { skip }, () => {
     const service = await startService(t, args, environment);
     await cliDone(t, ["rotate", ...args], environment);
     const next = () => withStore(url, async (store) => liveRecords((await documentOf(store)).records).at(-1));
-    await eventually("the announcement has begun", async () => (await next())?.publishedAt !== undefined);
+    await eventually("the propagation period has begun", async () => (await next())?.publishedAt !== undefined);
     const { kid = "" } = (await next()) ?? {};
-    // The announcement is over by that clock.
+    // By that clock, the propagation period is over.
     server.sql("UPDATE fake.ahead SET by = '24.5 hours'", name);
     const command = ["keys", "activate", kid, ...args];
     for (const more of [[], ["--dry-run"]]) {
@@ -90,7 +90,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await service.stop();
   });
 
-  test("what has to be given is asked for", async (t) => {
+  test("missing and invalid settings are reported", async (t) => {
     const url = database();
     const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const secret = url.replace("postgres@", "postgres:sesame@");
@@ -110,12 +110,16 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /sesame|ses\/ame/);
     }
-    const made = "SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'";
+    const schemas = "SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'";
     assert.match(
       (await runCli(t, ["keys", "--store", url, "--issuer", issuer], wrapping)).stdout,
       /^There are no keys/,
     );
-    assert.deepEqual(server.sql(made, new URL(url).pathname.slice(1)), [], "commands that only read make no schema");
+    assert.deepEqual(
+      server.sql(schemas, new URL(url).pathname.slice(1)),
+      [],
+      "commands that only read create no schema",
+    );
     const args = ["rotate", "--store", url, "--issuer", issuer];
     assert.match((await runCli(t, args)).stderr, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/);
     const data = await temporaryFolder(t);
@@ -126,7 +130,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("with --require-store, no schema is made, and no issuer; a command for a mistyped one makes no key", async (t) => {
+  test("with --require-store, no schema or issuer is created; a command for a mistyped issuer generates no key", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];
@@ -151,7 +155,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
   });
 
-  test("a user who may make nothing has what is needed with the SQL that is printed", async (t) => {
+  test("a user without the right to create tables works with the printed SQL", async (t) => {
     const url = database();
     const { stdout } = await runCli(t, ["store", "sql"]);
     server.sql(stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
@@ -164,7 +168,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       await temporaryFolder(t),
     ];
     const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
-    // Settings of libpq are those of the process.
+    // libpq reads its settings from the process's environment.
     process.env["PGPASSWORD"] = "right";
     t.after(() => delete process.env["PGPASSWORD"]);
     const service = await startService(t, args, environment);
@@ -172,8 +176,8 @@ describe("keys in PostgreSQL", { skip }, () => {
     await service.stop();
   });
 
-  describe("migrate", () => {
-    test("refuses what it cannot verify, and leaves nothing behind", async (t) => {
+  describe("jwksd store migrate", () => {
+    test("refuses a store that it cannot verify and copies nothing", async (t) => {
       const folder = await temporaryFolder(t);
       const service = await startService(t, ["--data", folder]);
       await service.stop();
@@ -197,7 +201,7 @@ describe("keys in PostgreSQL", { skip }, () => {
   });
 });
 
-/** How a database is called, what it needs, and the URL by which its keys are found. */
+/** Databases: name, required programs, and a function that starts one and returns its URL. */
 const others: readonly (readonly [name: string, parts: readonly string[], start: (t: Scope) => Promise<string>])[] = [
   ["Redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
   ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
@@ -208,10 +212,10 @@ const others: readonly (readonly [name: string, parts: readonly string[], start:
   ],
 ];
 
-// What each of them does is in test/contract.
+// test/contract tests the stores themselves.
 for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("they are copied into it, two services share them, commands act on them, and no message has a password", async (t) => {
+    test("keys are copied into it, two services share them, commands act on them, and no message contains a password", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];
@@ -226,15 +230,15 @@ for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
       for (const { port } of services) await eventually("the next key", async () => (await kidsOf(port)).length === 2);
       const replicas = await runCli(t, ["replicas", ...args.slice(0, 2)], environment);
       assert.equal(replicas.stdout.match(/ the latest /g)?.length, 2, replicas.stdout);
-      const anybodys = await runCli(t, ["keys"], environment);
-      assert.match(anybodys.stderr, /--issuer .*\[ERR_OPTION_INVALID\]/);
+      const withoutIssuer = await runCli(t, ["keys"], environment);
+      assert.match(withoutIssuer.stderr, /--issuer .*\[ERR_OPTION_INVALID\]/);
       const secret = url.includes("s3cret") ? url : url.replace("//", "//jwksd:s3cret@");
-      const onTheLine = await runCli(t, ["keys", "--store", secret], environment);
-      assert.match(onTheLine.stderr, /--store must not contain a password/);
-      const said = [rotated, replicas, anybodys, onTheLine, moved]
+      const withPassword = await runCli(t, ["keys", "--store", secret], environment);
+      assert.match(withPassword.stderr, /--store must not contain a password/);
+      const output = [rotated, replicas, withoutIssuer, withPassword, moved]
         .map(({ stdout, stderr }) => stdout + stderr)
         .join("\n");
-      assert.doesNotMatch(said + services.map(({ log }) => JSON.stringify(log)).join("\n"), /s3cret/);
+      assert.doesNotMatch(output + services.map(({ log }) => JSON.stringify(log)).join("\n"), /s3cret/);
     });
   });
 }

@@ -16,10 +16,10 @@ async function setUp(t: TestContext) {
   const data = join(folder, "data");
   const vault = await vaultStub(token);
   t.after(() => vault.close());
-  // Credentials of key services are those of the process.
+  // Key services read their credentials from the process's environment.
   process.env["VAULT_TOKEN"] = token;
   const run = (...args: string[]) => runCli(t, [...args, "--data", data]);
-  /** Flags by which signing keys are made in the key service. */
+  /** Returns flags with which signing keys are generated in the key service. */
   const inVault = async (): Promise<string[]> => {
     const signers = join(folder, "signers.json");
     await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
@@ -29,7 +29,7 @@ async function setUp(t: TestContext) {
   return { folder, vault, run, inVault, records };
 }
 
-test("a key in a key service is imported by its URI, and nothing of it is kept but that", { timeout }, async (t) => {
+test("a key in a key service is imported by its URI, and only the URI is stored", { timeout }, async (t) => {
   const { vault, run, records } = await setUp(t);
   const uri = vault.add("login");
   const dry = await run("keys", "import", "--signer", uri, "--kid", "2026-11", "--dry-run");
@@ -48,7 +48,7 @@ test("a key in a key service is imported by its URI, and nothing of it is kept b
 });
 
 test(
-  "where signing keys are made in a key service, one is made when it is certain that it is wanted",
+  "a signing key is generated in a key service only once it is certain that it is needed",
   { timeout },
   async (t) => {
     const { vault, run, inVault, records } = await setUp(t);
@@ -57,7 +57,7 @@ test(
 
     assert.equal((await run("rotate", "--dry-run", ...there)).code, 0);
     assert.match((await run("rotate", "--now", ...there)).stderr, /\[ERR_CONFIRMATION\]\n$/);
-    assert.equal(vault.keys.size, 1, "neither a dry run nor a refusal makes a key");
+    assert.equal(vault.keys.size, 1, "neither a dry run nor a refusal generates a key");
 
     const { code, stderr } = await run("rotate", ...there);
     assert.equal(code, 0, stderr);
@@ -66,16 +66,16 @@ test(
     assert.equal(announced?.state, "announced");
     assert.match((announced && uriOf(announced)) ?? "", /^vault-transit:/);
     assert.match((await run("rotate", ...there)).stderr, /is already announced.* \[ERR_TRANSITION\]\n$/);
-    assert.equal(vault.keys.size, 2, "what is refused for another reason makes none, either");
+    assert.equal(vault.keys.size, 2, "a command refused for another reason generates no key either");
 
     const enc = await run("keys", "announce", "--use", "enc", "--alg", "ECDH-ES", ...there);
     assert.equal(enc.code, 0, enc.stderr);
-    assert.equal(vault.keys.size, 2, "encryption keys are made in memory");
+    assert.equal(vault.keys.size, 2, "encryption keys are generated in memory");
   },
 );
 
 test(
-  "every command that makes a key says when it leaves the HSM or key service of the active one",
+  "every command that generates a key reports if the key is not in the active key's HSM or key service",
   { timeout },
   async (t) => {
     const { vault, run, inVault } = await setUp(t);
@@ -100,17 +100,17 @@ test(
     assert.doesNotMatch(
       await effectsOf("keys", "revoke", "first", "--dry-run"),
       /is made/,
-      "the announced one takes over",
+      "the announced key takes over",
     );
     assert.doesNotMatch(await effectsOf("rotate", "--now", "--dry-run"), /is made/);
     await run("keys", "remove", JSON.parse((await run("keys", "--json")).stdout).keys[1].kid as string);
-    assert.ok((await effectsOf("rotate")).includes(here), "the command itself, too");
+    assert.ok((await effectsOf("rotate")).includes(here), "so does the command without --dry-run");
     await run("rotate", "--now", "--yes");
-    assert.doesNotMatch(await effectsOf("rotate", "--dry-run"), /is made/, "where all is in the store");
+    assert.doesNotMatch(await effectsOf("rotate", "--dry-run"), /is made/, "if every key is in the store");
   },
 );
 
-test("a list says where a key is, and shows no private half", { timeout }, async (t) => {
+test("the list of keys shows where each key is, and no private key", { timeout }, async (t) => {
   const { folder, vault, run, records } = await setUp(t);
   const uri = vault.add("login");
   await run("keys", "import", "--signer", uri, "--kid", "there");
@@ -141,12 +141,12 @@ test("a list says where a key is, and shows no private half", { timeout }, async
 const destroyed = (uri: string, tense: "is" | "was"): RegExp =>
   new RegExp(`"[abc]" in\\s+${uri}\\s+${tense}\\s+destroyed\\s+for\\s+good\\.\\s+That\\s+cannot\\s+be\\s+undone`);
 
-test("what --destroy-external destroys is named before, and afterwards", { timeout }, async (t) => {
+test("--destroy-external names the keys it destroys before and afterwards", { timeout }, async (t) => {
   const { vault, run } = await setUp(t);
   const [a, b, c] = ["a", "b", "c"].map((name) => vault.add(name)) as [string, string, string];
   await run("keys", "import", "--signer", a, "--kid", "a");
   await run("keys", "import", "--signer", b, "--kid", "b");
-  /** First the dry run, then the refusal of what is not `sure`, then the destruction. */
+  /** Runs a dry run, then the command without the `sure` flags, which is refused, then the destruction. */
   async function destroys(name: string, uri: string, args: readonly string[], ...sure: string[]): Promise<void> {
     const dry = await run(...args, "--destroy-external", "--dry-run");
     assert.match(dry.stdout, destroyed(uri, "is"));
@@ -163,7 +163,7 @@ test("what --destroy-external destroys is named before, and afterwards", { timeo
   await run("keys", "activate", "c", "--force", "--yes");
   await destroys("a", a, ["keys", "remove", "a", "--force"], "--yes");
 
-  // Without the flag it stays; and what could not be destroyed was not.
+  // Without the flag, the key stays; a key that could not be destroyed is not reported as destroyed.
   const dry = await run("keys", "revoke", "c", "--dry-run");
   assert.doesNotMatch(dry.stdout, /destroyed/);
   vault.keys.delete("c");
@@ -177,7 +177,7 @@ test("what --destroy-external destroys is named before, and afterwards", { timeo
 });
 
 test(
-  "a key that was left in its service is destroyed later, unless its URI has come to name another",
+  "a key that was left in its service is destroyed later, unless its URI names another key by then",
   { timeout },
   async (t) => {
     const { folder, vault, run } = await setUp(t);
@@ -217,7 +217,7 @@ test(
 );
 
 test(
-  "of commands that make the next key at once one wins, and what the others have made is destroyed or told of",
+  "if two commands generate the next key at the same time, one wins, and the other's key is destroyed or reported",
   { timeout },
   async (t) => {
     const { vault, run, inVault, folder } = await setUp(t);
@@ -229,7 +229,7 @@ test(
       const [keys, created] = [vault.keys.size, vault.seen.get("create") ?? 0];
       const release = vault.hold("create");
       const rotating = [rotate(isDestroying), rotate(isDestroying)];
-      await eventually("both make a key", () => vault.seen.get("create") === created + 2);
+      await eventually("both generate a key", () => vault.seen.get("create") === created + 2);
       release();
       const outcomes = await Promise.all(rotating);
       const lost = outcomes.filter(({ code }) => code !== 0);
@@ -245,7 +245,7 @@ test(
   },
 );
 
-test("a command says what to do where a key cannot be made, or the next one cannot sign", { timeout }, async (t) => {
+test("a command says what to do if a key cannot be generated or the next key cannot sign", { timeout }, async (t) => {
   const { vault, run, inVault } = await setUp(t);
   const there = await inVault();
   await run("keys", "import", "--signer", vault.add("a"), "--kid", "a");
@@ -258,7 +258,7 @@ test("a command says what to do where a key cannot be made, or the next one cann
     /^jwksd: nothing was changed, .*; to do without it, first: jwksd keys remove -- b\njwksd: .*\]\n$/m,
   );
   assert.equal((await run("keys", "remove", "b")).code, 0);
-  vault.token = "of somebody else";
+  vault.token = "another token";
   const down = await run("keys", "revoke", "a", "--yes", ...there);
   assert.equal(down.code, 1);
   assert.match(
@@ -268,22 +268,22 @@ test("a command says what to do where a key cannot be made, or the next one cann
   assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });
 
-for (const [what, uri, code] of [
-  ["what is not a key URI", "vault:login", "ERR_SIGNER_URI"],
+for (const [name, uri, code] of [
+  ["a string that is not a key URI", "vault:login", "ERR_SIGNER_URI"],
   ["a URI that its adapter refuses", "aws-kms:alias/x", "ERR_SIGNER_URI"],
   ["PKCS#11 without a module", "pkcs11:token=jwksd;object=login", "ERR_SIGNER_URI"],
-  ["a key that is not there", undefined, "ERR_SIGNER_KEY_STATE"],
+  ["a missing key", undefined, "ERR_SIGNER_KEY_STATE"],
 ] as const) {
-  test(`${what} is refused before anything is made`, { timeout }, async (t) => {
+  test(`${name} is refused before anything is created`, { timeout }, async (t) => {
     const { folder, vault, run } = await setUp(t);
     const refused = await run("keys", "import", "--signer", uri ?? `vault-transit:${vault.url}/transit/none/1`);
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, new RegExp(`^[^\\n]*\\[${code}\\]\\n$`), "one line, with no first start");
+    assert.match(refused.stderr, new RegExp(`^[^\\n]*\\[${code}\\]\\n$`), "one line, without a first start");
     assert.deepEqual(await readdir(folder), []);
   });
 }
 
-test("a configuration of signers that is refused makes nothing, either", { timeout }, async (t) => {
+test("a refused signers file creates nothing either", { timeout }, async (t) => {
   const { folder, run } = await setUp(t);
   const file = join(folder, "here.json");
   await writeFile(file, JSON.stringify(named("here")));

@@ -14,7 +14,7 @@ import { processLine } from "../support/store-view.ts";
 
 const timeout = 180_000;
 
-/** A store with one active key, `first`, and a command line that works on it and remembers all output. */
+/** Prepares a store with one active key, `first`, and functions that run commands on it and record all output. */
 async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")]) {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
@@ -40,13 +40,13 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
     return finished.stderr;
   }
   async function stored(): Promise<Pick<StoreDocument, "records" | "policy"> | undefined> {
-    // To open a store makes it.
+    // Opening a store creates it.
     return (await readdir(folder)).includes("data") ? readStore(join(data, "keys.db")) : undefined;
   }
   async function states(): Promise<string[]> {
     return ((await stored())?.records ?? []).map(({ kid, use, state }) => `${kid} ${use} ${state}`);
   }
-  /** Runs a change as a dry run, which must change nothing and say the same, and then for good. */
+  /** Runs a change as a dry run, which must change nothing and print the same, and then for real. */
   async function change(...args: string[]): Promise<ChangeOutput> {
     const before = await stored();
     const dry = JSON.parse(await ok(...withFlags(args, "--dry-run", "--json"))) as ChangeOutput;
@@ -56,7 +56,7 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
     assert.deepEqual(shapeOf(dry), shapeOf(real));
     return real;
   }
-  /** Private members of the keys that were put in or made, and their wrapped halves: in no output. */
+  /** Checks that no output contains private members or wrapped private keys. */
   async function assertSilent(): Promise<void> {
     const wrapped = liveRecords((await stored())?.records ?? []).flatMap((record) => jweOf(record) ?? []);
     const wrappingKey = (await readFile(join(data, "wrapping.key"), "utf8")).trim();
@@ -71,7 +71,7 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
   return { folder, data, file, run, ok, refused, stored, states, change, assertSilent };
 }
 
-/** Flags come before "--", after which there are kids: one that was made may begin with a dash. */
+/** Inserts flags before "--", because the kids after it may begin with a dash. */
 function withFlags(args: readonly string[], ...flags: readonly string[]): string[] {
   const end = args.includes("--") ? args.indexOf("--") : args.length;
   return [...args.slice(0, end), ...flags, ...args.slice(end)];
@@ -89,7 +89,7 @@ interface ChangeOutput {
   readonly next: readonly { readonly action: string }[];
 }
 
-/** What a dry run and the real one have in common: all but times and the kids of keys that were made. */
+/** Returns the parts that a dry run and the real run have in common: everything except times and the kids of generated keys. */
 function shapeOf({ changes, events, effects, next }: ChangeOutput) {
   return [
     changes.map(({ state, stateBefore }) => `${stateBefore} ${state}`),
@@ -99,7 +99,7 @@ function shapeOf({ changes, events, effects, next }: ChangeOutput) {
   ];
 }
 
-describe("a life of managed keys on the command line", { timeout, concurrency: 3 }, () => {
+describe("managed keys on the command line", { timeout, concurrency: 3 }, () => {
   test("a planned rotation", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
@@ -135,7 +135,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("an emergency: the next key at once, then the old one is revoked", async (t) => {
+  test("an emergency: the next key signs immediately, then the old key is revoked", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /refuse its tokens until/);
@@ -171,7 +171,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("a whole set: the first key of each use is active, the others retire, and each can be got out again", async (t) => {
+  test("a set: the first key of each use becomes active, the others retire, and each can be exported again", async (t) => {
     const keys = [named("enc-1", { ...rsaKey(), use: "enc" }), named("now"), named("before")];
     const { folder, file, ok, refused, states, run, assertSilent } = await setUp(t, keys);
     await refused("ERR_OPTION_INVALID", "keys", "import", file, "--state", "active");
@@ -199,7 +199,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("an import says for how long the key stays published, and which key it does not replace", async (t) => {
+  test("an import reports how long the key stays published and which key it does not replace", async (t) => {
     const { folder, file, ok, refused, change } = await setUp(t);
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
@@ -227,7 +227,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     );
   });
 
-  test("all private keys move under a new wrapping key", async (t) => {
+  test("rewrap encrypts all private keys with a new wrapping key", async (t) => {
     const { folder, data, file, ok, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     const wrappingKeys = join(folder, "wrapping.keys");
@@ -249,7 +249,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("with another wrapping key or issuer nothing is changed, unless the wrapping key is lost", async (t) => {
+  test("with another wrapping key or issuer, nothing is changed unless the wrapping key is lost", async (t) => {
     const { folder, file, run, ok, refused, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -284,12 +284,12 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       await refused("ERR_WRAPPING_KEY_MISSING", "keys", "revoke", "--yes", ...wrong, "--", announced),
       /nothing was changed.*if that key is lost, see "A lost wrapping key"/,
     );
-    // A leaked key must not stay in use because its replacement cannot be used; where its wrapping key is lost, it can be replaced.
+    // A leaked key must not stay in use because its replacement cannot be used. If its wrapping key is lost, it can be replaced.
     for (const kid of [announced, encryption, "first"]) {
       const { code, stderr } = await run("keys", "revoke", "--yes", "--lost-wrapping-key", ...wrong, "--", kid);
       assert.equal(code, 0, stderr);
       assert.match(stderr, /serve that has other wrapping keys/);
-      // The first revocation makes the MAC of the store anew.
+      // The first revocation computes the store's MAC again.
       const told = stderr.match(/not verified: .*revoke every key that jwksd keys shows/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
     }
@@ -301,7 +301,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("what there is: table, events and plan", async (t) => {
+  test("the table of keys, the events and the plan", async (t) => {
     const { folder, data, file, ok, refused, assertSilent } = await setUp(t);
     await ok("keys", "import", file, "--issuer", "https://op.example");
     await ok("rotate");
@@ -329,11 +329,11 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     const picture = await ok("plan", "--svg", svg);
     assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
     // oxlint-disable-next-line no-control-regex
-    assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
+    assert.doesNotMatch(picture, /\u001b/, "colors are for terminals");
     assert.match(picture.replaceAll("\n", " "), /None of \d+ verifiers .* announced for two hours or longer/);
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
-    // As jwksd serve publishes it, where none is set.
+    // The default file name, because none is set.
     assert.ok((await readFile(svg, "utf8")).includes("Key rotation of https://op.example<"));
     await refused("ERR_FILE_EXISTS", "plan", "--svg", join(data, "keys.db"));
     for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
@@ -348,8 +348,8 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
   });
 });
 
-describe("the policy of a store", { timeout }, () => {
-  test("is that of its first start, and changes by a command that says what it means", async (t) => {
+describe("a store's policy", { timeout }, () => {
+  test("is set at the first start and changed by a command that reports the effects", async (t) => {
     const { file, ok, refused, change, stored } = await setUp(t);
     await ok("keys", "import", file, "--rotate-every-days", "60");
     await ok("rotate");
@@ -374,14 +374,14 @@ describe("the policy of a store", { timeout }, () => {
 
     const why = await refused("ERR_POLICY_INVALID", "policy", "--max-stale-seconds", "20000");
     assert.match(why, /--announce-for-seconds is 20000 and must be at least 34700: .*--max-stale-seconds \(20000\)/);
-    // Together with what the store says of the others, and not with the defaults.
+    // Checked together with the store's other values, not with the defaults.
     await ok("policy", "--max-stale-seconds", "60", "--cache-slack-seconds", "0");
     await ok("policy", "--announce-for-seconds", "8000");
   });
 });
 
 describe("a store", { timeout }, () => {
-  test("is copied into an empty one as it is, unless somebody runs on it", async (t) => {
+  test("is copied unchanged into an empty store, unless a replica runs on it", async (t) => {
     const { folder, data, file, ok } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -398,8 +398,8 @@ describe("a store", { timeout }, () => {
   });
 });
 
-describe("refusals", { timeout, concurrency: 3 }, () => {
-  test("without a store, commands say how to get one, and make none", async (t) => {
+describe("refused commands", { timeout, concurrency: 3 }, () => {
+  test("commands without a store say how to create one and do not create it", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     for (const args of [
@@ -422,7 +422,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     await assert.rejects(access(data));
   });
 
-  test("what cannot be imported is named, and makes no store", async (t) => {
+  test("a key that cannot be imported is named, and no store is created", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     const files = {
@@ -446,13 +446,13 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
         assert.ok(!stderr.includes(secret));
     }
     await assert.rejects(access(data));
-    // A set with one kid twice is found out when it is put together, and not a part of it is kept.
+    // A duplicate kid is detected when the set is put together, and no part of the set is stored.
     const stderr = await cliRefused(t, ["keys", "import", join(folder, "twice.json"), "--data", data]);
     assert.match(stderr, /\[ERR_KID_USED\]\n$/);
     assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys\. If there were some, /);
   });
 
-  test("a kid that begins with a dash works as it is, wherever it stands", async (t) => {
+  test("a kid that begins with a dash works in any position", async (t) => {
     const kids = ["-active", "-abc", "-Vx", "-h1", "--", "--ab", "-yes", "-".repeat(43)];
     const folder = await temporaryFolder(t);
     const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
@@ -474,7 +474,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     }
   });
 
-  test("a kid can be given by its beginning, and what changes it says it in full", async (t) => {
+  test("a kid can be abbreviated; changes report it in full", async (t) => {
     const { ok, refused } = await setUp(t, []);
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
@@ -495,7 +495,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     assert.match(several, /2 kids begin with "2026-11"; give more of one:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
-  test("an issuer is looked at before anything else, and its password is not repeated", async (t) => {
+  test("the issuer is checked first, and its password is not repeated", async (t) => {
     for (const command of [["keys"], ["plan"], ["token", "--aud", "x"], ["rotate", "--dry-run"]]) {
       const run = await runCli(t, [...command, "--issuer", "https://user:secret@op.example", "--data", "no/folder"]);
       assert.deepEqual([run.code, run.stdout], [1, ""]);
@@ -506,7 +506,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     }
   });
 
-  test("keys that others manage are left to them", async (t) => {
+  test("key files that jwksd does not manage are refused", async (t) => {
     assert.match(
       await cliRefused(t, ["keys"], { JWKSD_KEYS: "/etc/jwksd/keys" }),
       /those of \/etc\/jwksd\/keys, which others manage.*\[ERR_OPTION_INVALID\]/,

@@ -45,7 +45,7 @@ async function served({ port }: RunningService): Promise<{ kids: string[]; cache
 
 const kidOf = async (service: RunningService): Promise<string> => (await served(service)).kids[0] ?? "";
 
-/** A next key, and when it was on the wire, in milliseconds after the commit. */
+/** Announces a key. Returns its kid, and the time from the commit until it was served, in milliseconds. */
 async function announceNext({ path, data, service }: Running): Promise<{ kid: string; afterMs: number }> {
   const key = await keyFor(await wrappingKeyOf(data));
   const { doneMs } = await commandStore(path, { type: "announce", key });
@@ -53,8 +53,8 @@ async function announceNext({ path, data, service }: Running): Promise<{ kid: st
   return { kid: key.kid, afterMs: performance.now() - doneMs };
 }
 
-describe("what another process commits is served within a second", { timeout, concurrency: 2 }, () => {
-  test("files of encryption keys and managed keys change at the same time, and neither undoes the other", async (t) => {
+describe("a commit by another process is served within a second", { timeout, concurrency: 2 }, () => {
+  test("encryption key files and managed keys change at the same time without undoing each other", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "encryption.json");
     const write = async (kid: string): Promise<void> => {
@@ -71,7 +71,7 @@ describe("what another process commits is served within a second", { timeout, co
     await Promise.all([commandStore(path, { type: "activate", kid, force: true }), (async () => service.reload())()]);
     const expected = [kid, first, "e1"].join();
     await eventually(expected, async () => (await served(service)).kids.join() === expected);
-    // One kid in both: refused, whoever comes second, and what was good stays.
+    // A kid in both is refused, whichever comes second, and the valid set stays.
     const before = await served(service);
     const from = service.log.length;
     await write(kid);
@@ -83,7 +83,7 @@ describe("what another process commits is served within a second", { timeout, co
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or from the environment; several open, the first wraps; nothing is made beside the store", async (t) => {
+  test("come from a file or the environment; all can unwrap, the first wraps; nothing else is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");
@@ -108,7 +108,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
 });
 
 describe("the store", { timeout, concurrency: 2 }, () => {
-  test("is made where --store says, with its folder, for its owner only", async (t) => {
+  test("is created at the path in --store, with its folder, for its owner only", async (t) => {
     const folder = await temporaryFolder(t);
     const path = join(folder, "deep", "er", "my keys.db");
     const service = await startService(t, ["--store", `sqlite:${path}`, "--data", join(folder, "data")]);
@@ -122,7 +122,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(await readdir(folder), ["deep"]);
   });
 
-  test("was removed while it serves: it goes on, says so, and takes over what is there when the store is back", async (t) => {
+  test("is removed while the service runs: the service keeps serving, reports it, and picks up the store when it is back", async (t) => {
     const running = await start(t);
     const { service, path } = running;
     const { kid } = await announceNext(running);
@@ -140,7 +140,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     await commandStore(`${path}.away`, { type: "activate", kid, force: true });
     await copyFile(`${path}.away`, path);
     await service.logged(({ msg }) => msg === "keys are managed again", from);
-    await eventually("the command shows", async () => (await kidOf(service)) === kid);
+    await eventually("the other process's change is served", async () => (await kidOf(service)) === kid);
     await announceNext(running);
     assert.equal(await service.stop(), 0);
   });
@@ -162,7 +162,7 @@ test("a paused service sends the short Cache-Control from its first response on,
   }
 });
 
-test("no private byte gets out: not of a running service, not of commands, not of failures", { timeout }, async (t) => {
+test("no private key is exposed by a running service, by commands or by failures", { timeout }, async (t) => {
   const running = await start(t, "--log-level", "debug");
   const { data, path, service } = running;
   const outputs: string[] = [];
@@ -185,7 +185,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   await commandStore(path, { type: "announce", key: enc });
   await eventually("both", async () => (await served(service)).kids.length === 3);
   await collect();
-  // Commands that are refused, and records that are.
+  // Refused commands and refused records.
   await failing(commandStore(path, { type: "announce", key: enc }));
   await failing(commandStore(path, { type: "remove", kid }));
   const store = sqliteStore(path);
@@ -199,7 +199,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   await store.write(text, (await store.read()).version);
   await store.close?.();
   await service.logged(({ msg }) => msg === "keys are managed again");
-  // Wrapped keys that are damaged in every place.
+  // Wrapped keys damaged in every part.
   const wrapping = await createWrapping([wrappingKey], noIssuer);
   for (const record of records) {
     const { kid } = record;
@@ -234,7 +234,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   const output = outputs.join("\n");
   for (const secret of secrets) {
     assert.equal(secret.length, 43);
-    // As text, as bytes that inspect shows, and in the other base64.
+    // As a string, as bytes in the form of inspect, and in standard base64.
     const bytes = Buffer.from(secret, "base64url");
     for (const form of [secret, bytes.toString("hex"), bytes.toString("base64"), [...bytes].join(", ")]) {
       assert.ok(!output.includes(form));

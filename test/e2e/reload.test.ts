@@ -21,18 +21,18 @@ const encryptionText = (...kids: readonly string[]): string =>
   setText(...kids.map((kid) => withoutPrivate(named(kid, ecKey(kid, "P-384")))));
 
 describe("reload:", { timeout, concurrency: 4 }, () => {
-  describe("new keys are taken", { concurrency: 2 }, () => {
+  describe("new keys are published", { concurrency: 2 }, () => {
     const rows: Readonly<Record<string, (file: string, text: string, service: RunningService) => Promise<unknown>>> = {
       "on SIGHUP": async (file, text, service) => {
         await writeFile(file, text, { mode });
         service.reload();
       },
-      "when the file is written again": (file, text) => writeFile(file, text, { mode }),
+      "when the file is rewritten": (file, text) => writeFile(file, text, { mode }),
       "when another file is renamed over it": async (file, text) => {
         await writeFile(`${file}.new`, text, { mode });
         await rename(`${file}.new`, file);
       },
-      "when the file was away for a while": async (file, text, service) => {
+      "when the file was missing for a while": async (file, text, service) => {
         await refused(service, "ERR_FILE_UNREADABLE", () => rm(file));
         await writeFile(file, text, { mode });
       },
@@ -41,16 +41,16 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
       test(name, async (t) => {
         const { service, file } = await serveFile(t, keySetText("one", "zero"));
         assert.equal(await servedKids(service), "one,zero");
-        await taken(service, "two,one", () => change(file, keySetText("two", "one"), service));
+        await reloaded(service, "two,one", () => change(file, keySetText("two", "one"), service));
         assert.deepEqual(service.log.at(-1)?.["kids"], ["two", "one"]);
       });
     }
 
-    test("from a folder, newest name first, when files come and go", async (t) => {
+    test("from a folder, latest name first, when files appear and disappear", async (t) => {
       const folder = await temporaryFolder(t);
       const put = (name: string, kid: string) => writeFile(join(folder, name), jwkText(kid), { mode });
       await put("2026-10.jwk", "october");
-      // None of these is a key file, and the link leads in a circle.
+      // None of these is a key file, and the link is circular.
       await Promise.all([put(".2027.jwk", "hidden"), put("2027.jwk.tmp", "unfinished"), put("2027.txt", "other")]);
       await symlink(".", join(folder, "circle"));
       const service = await startService(t, ["--keys", folder]);
@@ -61,12 +61,12 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
         [() => rename(join(folder, "2026-11.jwk"), join(folder, "2026-08.jwk")), "september,november"],
         [() => put("2026-09.json", "other"), "other,november"],
       ];
-      for (const [change, kids] of steps) await taken(service, kids, change);
+      for (const [change, kids] of steps) await reloaded(service, kids, change);
     });
   });
 
   describe("a secret mounted by Kubernetes", { concurrency: 2 }, () => {
-    // Of one size all three, so that it is not the size that gives them away.
+    // All three have the same size, so that the size does not reveal the change.
     const rows: readonly [as: string, keys: string, versions: readonly Record<string, string>[], kids: string[]][] = [
       ["a file", "keys.json", ["one", "two", "six"].map((kid) => ({ "keys.json": keySetText(kid) })), ["two", "six"]],
       [
@@ -86,22 +86,22 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
         await mountSecret(folder, 1, first);
         const service = await startService(t, ["--keys", join(folder, keys)]);
         for (const [index, files] of versions.entries())
-          await taken(service, kids[index] ?? "", () => mountSecret(folder, index + 2, files));
+          await reloaded(service, kids[index] ?? "", () => mountSecret(folder, index + 2, files));
       });
     }
   });
 
-  describe("bad keys are refused by their code, the old ones stay, and good ones are taken afterwards", () => {
+  describe("invalid keys are refused by their code, the old ones stay, and valid ones are published afterwards", () => {
     const rows: readonly [name: string, text: string, code: string][] = [
       ["an empty file", "", "ERR_KEY_FORMAT"],
       ["no key", setText(), "ERR_KEYSET_EMPTY"],
-      ["broken JSON", keySetText("two").slice(0, -2), "ERR_KEY_FORMAT"],
+      ["malformed JSON", keySetText("two").slice(0, -2), "ERR_KEY_FORMAT"],
       ["a key on P-384", setText(named("two", ecKey("two", "P-384"))), "ERR_KEY_NOT_P256"],
-      ["one kid twice", setText(named("two"), named("two", ecKey("three"))), "ERR_KID_DUPLICATE"],
-      ["one key twice", setText(named("two"), named("three", ecKey("two"))), "ERR_KEY_DUPLICATE"],
+      ["a duplicate kid", setText(named("two"), named("two", ecKey("three"))), "ERR_KID_DUPLICATE"],
+      ["a duplicate key", setText(named("two"), named("three", ecKey("two"))), "ERR_KEY_DUPLICATE"],
       ["a public key only", setText(withoutPrivate(named("two"))), "ERR_PRIVATE_KEY_MISSING"],
       ["halves of two keys", setText({ ...named("two"), d: ecKey("three").d }), "ERR_KEY_MISMATCH"],
-      ["a good key and an octet key", setText(named("two"), { kty: "oct", k: "AA" }), "ERR_KEY_UNSUPPORTED"],
+      ["a valid key and an octet key", setText(named("two"), { kty: "oct", k: "AA" }), "ERR_KEY_UNSUPPORTED"],
     ];
 
     test("from a file", async (t) => {
@@ -114,31 +114,31 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
           }),
         );
       }
-      await taken(service, "good", () => writeFile(file, keySetText("good"), { mode }));
+      await reloaded(service, "good", () => writeFile(file, keySetText("good"), { mode }));
     });
 
-    test("at the start", async (t) => {
+    test("at startup", async (t) => {
       const file = join(await temporaryFolder(t), "keys.json");
       await writeFile(file, keySetText("one").replace("P-256", "P-999"), { mode });
       await assert.rejects(startService(t, ["--keys", file]), { code: "ERR_KEY_UNSUPPORTED" });
     });
   });
 
-  test("encryption keys are read again on their own", async (t) => {
+  test("encryption keys are reloaded independently", async (t) => {
     const folder = await temporaryFolder(t);
     const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
     await write(keys, keySetText("one"))();
     await write(encryptionKeys, encryptionText("e1"))();
     const service = await startService(t, ["--keys", keys, "--encryption-keys", encryptionKeys]);
     assert.equal(await servedKids(service), "one,e1");
-    await taken(service, "one,e2,e1", write(encryptionKeys, encryptionText("e2", "e1")));
-    await taken(service, "two,one,e2,e1", write(keys, keySetText("two", "one")));
+    await reloaded(service, "one,e2,e1", write(encryptionKeys, encryptionText("e2", "e1")));
+    await reloaded(service, "two,one,e2,e1", write(keys, keySetText("two", "one")));
     await refused(service, "ERR_KEY_UNSUPPORTED", write(encryptionKeys, "{}"));
     await refused(service, "ERR_KID_DUPLICATE", write(encryptionKeys, encryptionText("two")));
-    await taken(service, "two,one,e3", write(encryptionKeys, encryptionText("e3")));
+    await reloaded(service, "two,one,e3", write(encryptionKeys, encryptionText("e3")));
   });
 
-  test("a private key file that others can read gets a warning that says how to fix it", async (t) => {
+  test("a private key file that other users can read causes a warning that says how to fix it", async (t) => {
     const { service, file } = await serveFile(t, keySetText("one"));
     assert.equal(service.log.some(isWarning), false);
     for (const octal of ["644", "640", "604"]) {
@@ -156,7 +156,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
   });
 
   const reloads = soak(50, 10);
-  test(`requests during ${reloads} reloads see whole documents, each with its own ETag`, async (t) => {
+  test(`requests during ${reloads} reloads see complete documents, each with its own ETag`, async (t) => {
     const { service, file } = await serveFile(t, keySetText("0"));
     let published: readonly string[] = ["0"];
     const check = (reply: WireReply): void => assert.ok(published.includes(kidsIn(reply).join()), reply.body);
@@ -165,7 +165,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
       const kids = Array.from({ length: 1 + (version % 7) }, (_, index) => String(version + index)).join();
       published = [...published.slice(-1), kids];
       const from = service.log.length;
-      // Renamed into place: what is only half written would be read as such, and refused.
+      // Renamed into place, because a half-written file would be read and refused.
       await writeFile(`${file}.new`, keySetText(...kids.split(",")), { mode });
       await rename(`${file}.new`, file);
       service.reload();
@@ -179,7 +179,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
   });
 });
 
-/** A service whose keys are one file. */
+/** Starts a service with one key file. */
 async function serveFile(
   t: Parameters<typeof startService>[0],
   text: string,
@@ -193,8 +193,8 @@ async function servedKids({ port }: RunningService): Promise<string> {
   return kidsIn(await getOnce(port)).join();
 }
 
-/** Changes the keys and waits until these are taken. A change in several steps may be seen in several steps. */
-async function taken(service: RunningService, kids: string, change: () => Promise<unknown>): Promise<void> {
+/** Changes the keys and waits until they are served. A change in several steps may be seen in several steps. */
+async function reloaded(service: RunningService, kids: string, change: () => Promise<unknown>): Promise<void> {
   let from = service.log.length;
   await change();
   do {
@@ -203,7 +203,7 @@ async function taken(service: RunningService, kids: string, change: () => Promis
   } while ((await servedKids(service)) !== kids);
 }
 
-/** Changes the keys, waits until they are refused for this reason, and holds the service to what it served before. */
+/** Changes the keys, waits until they are refused for this reason, and checks that the old ones are still served. */
 async function refused(service: RunningService, code: string, change: () => Promise<unknown>): Promise<void> {
   const from = service.log.length;
   const before = await getOnce(service.port);
@@ -214,7 +214,7 @@ async function refused(service: RunningService, code: string, change: () => Prom
   assert.equal((await getOnce(service.port)).body, before.body);
 }
 
-/** As the kubelet does it: each version is a folder, `..data` leads to the current one, each file is a link through `..data`. */
+/** Mounts a secret like the kubelet: each version is a folder, `..data` points to the current one, and each file is a link through `..data`. */
 async function mountSecret(folder: string, version: number, files: Readonly<Record<string, string>>): Promise<void> {
   await mkdir(join(folder, versionFolder(version)));
   for (const [name, text] of Object.entries(files)) {

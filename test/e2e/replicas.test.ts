@@ -15,7 +15,7 @@ import { startWithAdmin } from "../support/scrape.ts";
 import { type Finished, eventually, keySetText, runCli, temporaryFolder } from "../support/service.ts";
 import { processLine } from "../support/store-view.ts";
 
-/** Keeps everybody else from writing to a SQLite store, until it is told to let go. */
+/** Blocks all other writers of a SQLite store. Returns a function that releases it. */
 function lockStore(path: string): () => void {
   const db = new DatabaseSync(path, { timeout: 5_000 });
   db.exec("BEGIN IMMEDIATE");
@@ -30,7 +30,7 @@ async function startReplica(t: TestContext, args: readonly string[] = [], data?:
   return { data: folder, path: join(folder, "keys.db"), ...(await startWithAdmin(t, "--data", folder, ...args)) };
 }
 
-/** A store with one key and no service, and processes that write what a test says. */
+/** Prepares a store with one key and no service, and functions that write presence records. */
 async function withReplicas(t: TestContext) {
   const data = join(await temporaryFolder(t), "data");
   const file = `${data}.json`;
@@ -43,20 +43,20 @@ async function withReplicas(t: TestContext) {
     data,
     store,
     run,
-    /** Writes the line of a process that has published what there is. */
-    tell: async (name: string, told: Partial<PresenceRecord> = {}): Promise<void> => {
+    /** Writes the presence record of a process that publishes the latest revision. */
+    checkIn: async (name: string, overrides: Partial<PresenceRecord> = {}): Promise<void> => {
       const { revision, commits } = await documentOf(store);
-      const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...told });
+      const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...overrides });
       await store.presence?.put(name, presenceText(line));
     },
-    /** Names a target that was never written. */
-    addCopy: async (name: string): Promise<void> => {
+    /** Records a target that was never written. */
+    addTarget: async (name: string): Promise<void> => {
       const custody = await custodyOf(store, [await wrappingKeyOf(data)]);
       const { signal } = new AbortController();
       const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
       await access.change(async ({ now }) => ({ targets: [{ name, revision: 0, at: now }] }));
     },
-    /** Resolves when the store has another version than it had. */
+    /** Resolves when the store's version changes. */
     changed: async (): Promise<void> => {
       const { version } = await store.read();
       await eventually("a change", async () => (await store.read(version)).version !== version);
@@ -81,8 +81,8 @@ const record = (name: string): string => presenceText(processLine(name, { name: 
 const soonStale = ["--max-stale-seconds", "2"];
 const stale = /^this process does not sign now: it has not checked in with its store/;
 
-describe("the name of a replica", { timeout: 60_000 }, () => {
-  test("is that of the host, or the one that is given", async (t) => {
+describe("a replica's name", { timeout: 60_000 }, () => {
+  test("is the host name or the configured name", async (t) => {
     const { data } = await startReplica(t);
     await startReplica(t, ["--replica-name", "b in Zürich"], data);
     const { stdout } = await runCli(t, ["replicas", "--json", "--data", data]);
@@ -91,14 +91,14 @@ describe("the name of a replica", { timeout: 60_000 }, () => {
   });
 
   for (const name of ["", "x".repeat(256), "two\nlines"]) {
-    test(`is not ${JSON.stringify(name.slice(0, 12))}`, async (t) => {
+    test(`cannot be ${JSON.stringify(name.slice(0, 12))}`, async (t) => {
       await assert.rejects(startReplica(t, ["--replica-name", name]), { code: "ERR_OPTION_INVALID" });
     });
   }
 });
 
-describe("a process that is stale", { timeout: 60_000, concurrency: true }, () => {
-  test("is not ready, says why, logs it, and serves all the same; with the store it is ready again", async (t) => {
+describe("a stale process", { timeout: 60_000, concurrency: true }, () => {
+  test("is not ready, logs and reports why, keeps serving, and is ready again when the store is back", async (t) => {
     const { path, service, ready } = await startReplica(t, soonStale);
     assert.equal(await ready(), "200 ok\n");
     const served = kidsIn(await getOnce(service.port));
@@ -130,29 +130,29 @@ describe("a process that is stale", { timeout: 60_000, concurrency: true }, () =
 
 describe("a command that changes keys waits for the replicas", { timeout: 60_000, concurrency: true }, () => {
   test("until every one publishes the change", async (t) => {
-    const { run, tell, changed } = await withReplicas(t);
-    await tell("a");
-    await tell("b");
+    const { run, checkIn, changed } = await withReplicas(t);
+    await checkIn("a");
+    await checkIn("b");
     const rotated = run("rotate", "--wait", "30");
     await changed();
-    await tell("a");
-    await tell("b");
+    await checkIn("a");
+    await checkIn("b");
     const { code, stdout } = await rotated;
     assert.equal(code, 0);
     assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 have caught up\.\n$/);
   });
 
-  const who =
+  const replica =
     'Replica "a b", last check-in \\d s ago, may publish the previous keys and sign with "first" until .* at the latest\\.';
   for (const [command, says] of [
-    ["rotate --now --yes", new RegExp(`Replicas: - 0 of 1 has caught up\\. - ${who} $`)],
-    ["keys revoke first --yes", new RegExp(`${who} Verifiers with the new set refuse its tokens\\.`)],
+    ["rotate --now --yes", new RegExp(`Replicas: - 0 of 1 has caught up\\. - ${replica} $`)],
+    ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set refuse its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
-    test(`and says who is missing, and what that means; the change is done: ${command}`, async (t) => {
-      const { run, tell, store } = await withReplicas(t);
+    test(`and reports who is missing and the consequences after the change: ${command}`, async (t) => {
+      const { run, checkIn, store } = await withReplicas(t);
       const { revision } = await documentOf(store);
-      await tell("a b");
+      await checkIn("a b");
       const { code, stdout, stderr } = await run(...command.split(" "), "--wait", "1");
       assert.deepEqual({ code, stderr }, { code: 3, stderr: "" });
       assert.match(stdout.replaceAll(/\s+/g, " "), says);
@@ -160,11 +160,11 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     });
   }
 
-  test("--wait 0 waits for none, nor does what changes nothing; without replicas nothing is said", async (t) => {
-    const { run, tell } = await withReplicas(t);
+  test("but not with --wait 0 or without a change, and without replicas it prints nothing about them", async (t) => {
+    const { run, checkIn } = await withReplicas(t);
     const alone = await run("rotate");
     assert.deepEqual([alone.code, alone.stdout.includes("Replicas:")], [0, false]);
-    await tell("a");
+    await checkIn("a");
     const [unwaited, dry] = [await run("rotate", "--now", "--yes", "--wait", "0"), await run("rotate", "--dry-run")];
     for (const { code, stdout } of [unwaited, dry]) assert.deepEqual([code, stdout.includes("Replicas:")], [0, false]);
     assert.match((await run("rotate", "--wait", "-1")).stderr, /Not a whole number of seconds/);
@@ -172,13 +172,13 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
 });
 
 describe("jwksd replicas", { timeout: 60_000 }, () => {
-  test("lists the processes and the targets of a store; keys and plan name a target that holds up a step", async (t) => {
-    const { run, tell, addCopy } = await withReplicas(t);
-    await tell("a", { version: "1.2.3" });
-    await tell("b in Zürich", { kid: undefined, signs: false });
-    await tell("dead", { at: Date.now() - 3_600_000 });
+  test("lists a store's processes and targets; keys and plan name a target that blocks a step", async (t) => {
+    const { run, checkIn, addTarget } = await withReplicas(t);
+    await checkIn("a", { version: "1.2.3" });
+    await checkIn("b in Zürich", { kid: undefined, signs: false });
+    await checkIn("dead", { at: Date.now() - 3_600_000 });
     const target = "s3://bucket/cluster-1";
-    await addCopy(target);
+    await addTarget(target);
     assert.equal((await run("rotate", "--wait", "0")).code, 0);
 
     const list = async (): Promise<Listed> => JSON.parse((await run("replicas", "--json")).stdout) as Listed;
@@ -202,8 +202,8 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.match(table, /^b in Zürich .* publishes only; it is not set up to sign$/m);
     assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
-      const said = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(said.includes(`which has not begun. Target "${target}" lacks the step; write it`), said);
+      const output = (await run(command)).stdout.replaceAll(/\s+/g, " ");
+      assert.ok(output.includes(`which has not begun. Target "${target}" lacks the step; write it`), output);
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
@@ -213,11 +213,11 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
   });
 
   test("forget removes the presence record of a process that has ended, by its name or id", async (t) => {
-    const { run, tell, store } = await withReplicas(t);
+    const { run, checkIn, store } = await withReplicas(t);
     const ids = { old: "0d1f0c5e-aaaa", new: "7b3e9a21-bbbb", other: "c4d0e5f6-cccc" };
-    await tell(ids.old, { name: "login-2", revision: 7, at: Date.now() - 60_000 });
-    await tell(ids.new, { name: "login-2" });
-    await tell(ids.other, { name: "login-3", revision: 7 });
+    await checkIn(ids.old, { name: "login-2", revision: 7, at: Date.now() - 60_000 });
+    await checkIn(ids.new, { name: "login-2" });
+    await checkIn(ids.other, { name: "login-3", revision: 7 });
     assert.match((await run("replicas")).stdout, /^login-2 \(0d1f0c5e\) +revision 7, which the store no longer has/m);
     assert.match(
       (await run("replicas", "forget", "login")).stderr,
@@ -237,7 +237,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     "20,000 ids of 2 kB": (index) => [`${index}${"x".repeat(2_000)}`, record("a")],
   };
   for (const [name, of] of Object.entries(attacks)) {
-    test(`lists some of many presence records, and says how many more there are: ${name}`, async (t) => {
+    test(`lists some of many presence records and how many more there are: ${name}`, async (t) => {
       const { run, data } = await withReplicas(t);
       const count = Number(/^[\d,]+/.exec(name)?.[0].replace(",", ""));
       const db = new DatabaseSync(join(data, "keys.db"));
@@ -259,7 +259,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     });
   }
 
-  test("does without presence records that cannot be read, and says so; so do the commands that show keys", async (t) => {
+  test("works and reports it if presence records cannot be read; so do the commands that show keys", async (t) => {
     const { run, data } = await withReplicas(t);
     const db = new DatabaseSync(join(data, "keys.db"));
     db.exec("DROP TABLE presence");
@@ -272,7 +272,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     }
   });
 
-  test("says where there is none", async (t) => {
+  test("reports that no replica is listed", async (t) => {
     const { run } = await withReplicas(t);
     assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: on-demand processes/);
   });

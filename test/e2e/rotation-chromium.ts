@@ -8,17 +8,17 @@ import { assertLivedThrough, rotate, verifierScript } from "../support/verifier-
 
 const timeout = 60_000;
 
-/** @param browser which is there when the tests run */
+/** Defines the tests. @param browser returns the browser, once the tests run */
 export function checkRotation(browser: () => Browser, swaps: number): void {
-  describe("a page of another origin", () => {
+  describe("a page from another origin", () => {
     test(
-      `lives through ${swaps} swaps: no valid token refused, at most one refetch per swap, no preflight; a cold start`,
+      `accepts every valid token through ${swaps} swaps, with at most one refetch per swap and no preflight, and starts from saved state`,
       { timeout },
       async (t) => {
         const op = await startProvider(t);
         const report = await rotate(op, pageVerifier(t, browser(), op, verifierScript), swaps);
         const sets = assertLivedThrough(op, swaps, report);
-        t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+        t.diagnostic(`${report.verified} valid tokens, ${sets} requests for ${swaps} swaps`);
         for (const { headers } of op.requests) {
           assert.equal(headers["sec-fetch-mode"], "cors");
           assert.match(headers.origin ?? "", /^http:/);
@@ -38,7 +38,7 @@ export function checkRotation(browser: () => Browser, swaps: number): void {
     );
 
     if (!isSoak) return;
-    test("would not if an unknown kid were left to its HTTP cache", { timeout }, async (t) => {
+    test("refuses valid tokens if it leaves an unknown kid to its HTTP cache", { timeout }, async (t) => {
       const op = await startProvider(t);
       const report = await rotate(
         op,

@@ -32,26 +32,26 @@ const firstStart = [
   partial,
   "started",
 ];
-/** The kids that are served on a port, by whichever process answers. */
+/** Returns the kids that are served on a port, by any process. */
 async function servedAt(port: number): Promise<Set<string>> {
   const replies = await Promise.all(Array.from({ length: 40 }, () => getOnce(port)));
   return new Set(replies.flatMap(kidsIn));
 }
 const messagesOf = ({ log }: RunningService): string[] => log.map(({ msg }) => msg);
-/** A write that is under way has a journal. */
-const isOfSqlite = (name: string): boolean => name.endsWith("-journal");
+/** A write in progress has a journal. */
+const isJournal = (name: string): boolean => name.endsWith("-journal");
 const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
 const startHere = async (t: Parameters<typeof startService>[0]): Promise<RunningService> =>
   startService(t, ["--data", await temporaryFolder(t)]);
 
 describe("the data folder", { timeout, concurrency: 4 }, () => {
-  test("is made by the first start, for its owner only whatever the umask, and later starts find its key", async (t) => {
+  test("is created by the first start, for its owner only whatever the umask, and later starts find its key", async (t) => {
     const data = join(await temporaryFolder(t), "deep", "data");
     const umask = process.umask(0);
     const starting = startServiceProcess(t, ["--data", data]);
     process.umask(umask);
     const first = await starting;
-    const files = (await readdir(data)).filter((name) => !isOfSqlite(name));
+    const files = (await readdir(data)).filter((name) => !isJournal(name));
     assert.deepEqual(files, ["keys.db", "saved-set.json", "wrapping.key"]);
     const modes = await Promise.all([data, ...files.map((name) => join(data, name))].map(modeOf));
     assert.deepEqual(modes, ["700", ...files.map(() => "600")]);
@@ -65,7 +65,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     assert.deepEqual(kidsIn(await getOnce(second.port)), kids);
   });
 
-  test("keeps its mode if it was there before", async (t) => {
+  test("keeps its mode if it already exists", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     await mkdir(data, { mode: 0o755 });
     await startService(t, ["--data", data]);
@@ -74,14 +74,14 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     assert.deepEqual(modes, ["755", "600", "600", "600"]);
   });
 
-  test("gets its key even where a start before broke off", async (t) => {
-    const broken: readonly Readonly<Record<string, string>>[] = [
-      // SQLite takes an empty file for a new database.
+  test("gets its key even if an earlier start was interrupted", async (t) => {
+    const leftovers: readonly Readonly<Record<string, string>>[] = [
+      // SQLite treats an empty file as a new database.
       { "keys.db": "" },
       { "wrapping.key.1.tmp": "AAAA" },
       { "keys.db": "", "wrapping.key": `${"A".repeat(43)}\n` },
     ];
-    for (const files of broken) {
+    for (const files of leftovers) {
       const data = await temporaryFolder(t);
       for (const [name, text] of Object.entries(files)) await writeFile(join(data, name), text, { mode: 0o600 });
       const { port } = await startService(t, ["--data", data]);
@@ -89,18 +89,18 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  test("gets one key from first starts at once", async (t) => {
+  test("gets one key from simultaneous first starts", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const services = await Promise.all([1, 2, 3].map(() => startService(t, ["--data", data])));
     const kids = await Promise.all(services.map(async ({ port }) => kidsIn(await getOnce(port)).join()));
     assert.equal(new Set(kids).size, 1);
-    const made = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));
-    assert.equal(made.length, 1);
+    const activated = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));
+    assert.equal(activated.length, 1);
   });
 });
 
-describe("what it says", { timeout, concurrency: 4 }, () => {
-  test("the first lines on the terminal are the URL, the kid, a command to try and the address of the page", async (t) => {
+describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
+  test("begins on a terminal with the URL, the kid, a command to try and the address of the admin page", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("new", "old"), { mode: 0o600 });
     const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "127.0.0.1:0"]);
@@ -113,7 +113,7 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
     assert.equal((await fetch(url)).status, 200);
   });
 
-  test("one line for each event of its life, none for a request", async (t) => {
+  test("has one line for each event and none for a request", async (t) => {
     const data = await temporaryFolder(t);
     const service = await startService(t, ["--data", data, "--log-level", "debug"]);
     assert.equal((await fetch(service.jwksUri)).status, 200);
@@ -123,7 +123,7 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
     assert.equal(service.errors(), "");
   });
 
-  describe("an error that ends a command is a line of the log where the log is JSON, and else it is text", () => {
+  describe("an error that ends a command is a log line if the log is JSON, otherwise text", () => {
     const keys = ["--keys", "no/such/file", "--issuer", "https://op.example"];
     const serve = ["serve", "--port", "0", "--admin", "off"];
     const unreadable = "ERR_FILE_UNREADABLE: cannot read no/such/file (ENOENT)";
@@ -132,7 +132,7 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
       ["serve, by a flag", [...serve, ...keys, "--json-logs"], {}, unreadable],
       ["serve, by a variable", [...serve, ...keys], { JWKSD_JSON_LOGS: "true" }, unreadable],
       ["serve, by the --config file", [...serve, ...keys, "--config", "FILE"], {}, unreadable],
-      ["serve, with a setting that is wrong", ["serve", "--port", "x"], { JWKSD_JSON_LOGS: "1" }, badPort],
+      ["serve, with an invalid setting", ["serve", "--port", "x"], { JWKSD_JSON_LOGS: "1" }, badPort],
       ["publish", ["publish", "folder", ...keys], { JWKSD_JSON_LOGS: "true" }, unreadable],
       ["text", [...serve, ...keys], {}, ""],
     ];
@@ -159,7 +159,7 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
 });
 
 describe("the admin address", { timeout, concurrency: 4 }, () => {
-  test("says whether the process lives, and whether it takes requests; not while it drains", async (t) => {
+  test("reports whether the process is alive and ready; it is not ready while it drains", async (t) => {
     const service = await startService(t, ["--data", await temporaryFolder(t), "--admin", "127.0.0.1:0"]);
     const { admin } = service.log.find(({ msg }) => msg === "started") as { admin?: string };
     const get = async (path: string): Promise<[number, string]> => {
@@ -186,24 +186,28 @@ describe("the admin address", { timeout, concurrency: 4 }, () => {
   });
 });
 
-describe("an address in use ends the start with code 1, and nothing stays behind", { timeout, concurrency: 4 }, () => {
-  for (const [name, first, second] of [
-    ["port, with --reuse-port", [], ["--reuse-port"]],
-    ["port of a process with --reuse-port", ["--reuse-port"], []],
-  ] as const) {
-    test(name, { skip: !sharesPorts }, async (t) => {
-      const folder = await temporaryFolder(t);
-      const { port } = await startService(t, ["--data", folder, ...first]);
-      const args = ["serve", "--data", folder, "--admin", "off", ...second, "--port", String(port)];
-      const stderr = await cliRefused(t, args);
-      assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use by .* \\[ERR_LISTEN\\]\\n$`));
-      assertWhole(await getOnce(port));
-    });
-  }
-});
+describe(
+  "an address in use makes the start fail with code 1 and leaves nothing behind",
+  { timeout, concurrency: 4 },
+  () => {
+    for (const [name, first, second] of [
+      ["port, with --reuse-port", [], ["--reuse-port"]],
+      ["port of a process with --reuse-port", ["--reuse-port"], []],
+    ] as const) {
+      test(name, { skip: !sharesPorts }, async (t) => {
+        const folder = await temporaryFolder(t);
+        const { port } = await startService(t, ["--data", folder, ...first]);
+        const args = ["serve", "--data", folder, "--admin", "off", ...second, "--port", String(port)];
+        const stderr = await cliRefused(t, args);
+        assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use by .* \\[ERR_LISTEN\\]\\n$`));
+        assertWhole(await getOnce(port));
+      });
+    }
+  },
+);
 
 test(
-  "processes with --reuse-port share a port, and start and stop without a failed request",
+  "processes with --reuse-port share a port and start and stop without a failed request",
   { timeout, skip: !sharesPorts },
   async (t) => {
     const folder = await temporaryFolder(t);
@@ -216,7 +220,7 @@ test(
     const load = startLoad(one.port, { kept: 8, fresh: 8 });
     await load.answers(100);
     const two = await startAt(one.port, "two");
-    await eventually("both answer", async () => (await servedAt(one.port)).size === 2);
+    await eventually("both respond", async () => (await servedAt(one.port)).size === 2);
 
     const waiting = await requestsNotAccepted(one.port, [one.pid, two.pid]);
     one.process.kill("SIGTERM");
@@ -231,8 +235,8 @@ test(
   },
 );
 
-describe("a stop", { timeout }, () => {
-  test("under load cuts no request that was sent", async (t) => {
+describe("stopping", { timeout }, () => {
+  test("under load cuts off no request that was sent", async (t) => {
     const service = await startServiceProcess(t, ["--data", await temporaryFolder(t)]);
     const load = startLoad(service.port, { kept: 8, fresh: 8 });
     const open = (): Promise<Client[]> => Promise.all([1, 2, 3].map(() => Client.open(service.port)));
@@ -258,7 +262,7 @@ describe("a stop", { timeout }, () => {
     t.diagnostic(`${answered} requests answered`);
   });
 
-  test("closes the port before it closes idle connections: what came to the port meanwhile would be cut", async (t) => {
+  test("closes the port before idle connections, because connections that arrive meanwhile would be cut off", async (t) => {
     const service = await startHere(t);
     const idle = await Promise.all(Array.from({ length: 400 }, () => Client.open(service.port)));
     for (const client of idle) assertWhole(await client.request());
@@ -269,7 +273,7 @@ describe("a stop", { timeout }, () => {
     assert.equal(await stopped, 0);
   });
 
-  test("answers a first request that comes when the port is closed already", async (t) => {
+  test("responds to a first request that arrives after the port is closed", async (t) => {
     const service = await startHere(t);
     const client = await Client.open(service.port);
     await getOnce(service.port);
@@ -287,24 +291,24 @@ describe("a stop", { timeout }, () => {
   });
 });
 
-test("a stop waits for nobody who asks nothing, and cuts off in the end who never ends", { timeout }, async (t) => {
+test("stopping does not wait for idle clients and finally cuts off requests that never end", { timeout }, async (t) => {
   const never = ["half a request", "half a body"];
   const connections: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
-    "asked before": (client) => client.request(),
+    "used before": (client) => client.request(),
     "never sent a byte": async () => {},
-    "given up by CONNECT": async ({ socket }) => {
+    "ended by CONNECT": async ({ socket }) => {
       socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
       await once(socket, "end");
     },
     "half a request": async ({ socket }) => void socket.write(halfARequest),
     "half a body": (client) => client.request("GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"),
   };
-  const services = new Map([["nobody connected", await startHere(t)]]);
+  const services = new Map([["no connection", await startHere(t)]]);
   for (const [name, connect] of Object.entries(connections)) {
     const service = await startHere(t);
     const client = await Client.open(service.port, { allowHalfOpen: true });
     t.after(() => client.close());
-    // The service has accepted them in the order in which they came.
+    // The service has accepted them in the order of arrival.
     await Promise.all([connect(client), getOnce(service.port)]);
     services.set(name, service);
   }

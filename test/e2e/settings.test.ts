@@ -31,15 +31,15 @@ import {
 const timeout = 180_000;
 const names = Object.keys(settingDefinitions) as SettingName[];
 
-/** What is given as a flag, as a variable (texts, or `true` for a flag without a value) and in the file, and what is meant. */
+/** A setting as a flag (a string, or `true` for a flag without a value), as a variable and in the file, each with the expected value. */
 interface Sample {
-  readonly flag: readonly [given: string | true, meant: unknown];
-  readonly variable: readonly [given: string, meant: unknown];
+  readonly flag: readonly [given: string | true, expected: unknown];
+  readonly variable: readonly [given: string, expected: unknown];
   readonly member: unknown;
 }
 
 const textSample: Sample = { flag: ["a", "a"], variable: ["2", "2"], member: "c" };
-/** The longest duration that the schema lets through, and the shortest; which ones make sense is the policy's to say. */
+/** The shortest and longest durations that the schema accepts; the policy has further limits. */
 const durationSample: Sample = { flag: ["0", 0], variable: ["1000000000", 1_000_000_000], member: 30 };
 const switchSample: Sample = { flag: [true, true], variable: ["false", false], member: true };
 const samples: Readonly<Record<SettingName, Sample>> = {
@@ -82,7 +82,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   jsonLogs: switchSample,
 };
 
-describe("a flag wins over the environment, the environment over the file, the file over the default", () => {
+describe("a flag takes precedence over the environment, the environment over the file, the file over the default", () => {
   for (const name of names) {
     test(name, async (t) => {
       assert.ok(Object.hasOwn(samples, name), `samples has no row "${name}"`);
@@ -92,13 +92,13 @@ describe("a flag wins over the environment, the environment over the file, the f
       const flags = { [name]: flag[0] };
       const environment = { [variableName(name)]: variable[0] };
       const rows = [
-        { sources: { flags, environment, configFile }, meant: flag[1] },
-        { sources: { flags, environment: {}, configFile }, meant: flag[1] },
-        { sources: { flags: {}, environment, configFile }, meant: variable[1] },
-        { sources: { flags: {}, environment: {}, configFile }, meant: member },
-        { sources: { flags: {}, environment: {} }, meant: settingDefinitions[name].fallback },
+        { sources: { flags, environment, configFile }, expected: flag[1] },
+        { sources: { flags, environment: {}, configFile }, expected: flag[1] },
+        { sources: { flags: {}, environment, configFile }, expected: variable[1] },
+        { sources: { flags: {}, environment: {}, configFile }, expected: member },
+        { sources: { flags: {}, environment: {} }, expected: settingDefinitions[name].fallback },
       ];
-      for (const { sources, meant } of rows) assert.equal((await resolveSettings(sources))[name], meant);
+      for (const { sources, expected } of rows) assert.equal((await resolveSettings(sources))[name], expected);
     });
   }
 
@@ -124,14 +124,14 @@ describe("a flag wins over the environment, the environment over the file, the f
     });
   });
 
-  test("null in the file is not given", async (t) => {
+  test("null in the file is treated as not set", async (t) => {
     const configFile = join(await temporaryFolder(t), "jwksd.json");
     await writeFile(configFile, '{"port": null}');
     assert.equal((await resolveSettings({ flags: {}, environment: {}, configFile })).port, 9900);
   });
 });
 
-describe("a wrong value is refused by a message that names its source and the rule, and nothing of the value, which may be a secret", () => {
+describe("an invalid value is refused with a message that names its source and the rule but not the value, which may be a secret", () => {
   const notEmpty = "must be a string that is not empty";
   const host = "must be an IP address, without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";
@@ -150,9 +150,9 @@ describe("a wrong value is refused by a message that names its source and the ru
     `a\n${secret}`,
     secret.repeat(6).slice(5),
   ];
-  const noPaths = [...contents, "", object, [object], Number(secret)];
+  const notPaths = [...contents, "", object, [object], Number(secret)];
   const urls = ["", "keys.db", `sqlite:postgres://u:${secret}@db`, `mongodb://u:${secret}@db`, "SQLITE:keys.db"];
-  const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
+  const rows: readonly [SettingName, rule: string, strings: readonly string[], members: readonly unknown[]][] = [
     ["host", host, ["", "[::1]", "a b", "300.1.1.1", "http://a", "a:80"], ["", 1, true, object]],
     ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5, [80]]],
     ["issuer", notEmpty, [""], [""]],
@@ -165,10 +165,10 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["cacheSlackSeconds", seconds, ["1h"], [true]],
     ["maxStaleSeconds", seconds, ["1h"], [true]],
     ["data", notEmpty, [""], [""]],
-    ["signers", path, [...contents, ""], noPaths],
-    ["keys", path, [...contents, ""], noPaths],
-    ["encryptionKeys", path, [...contents, ""], noPaths],
-    ["wrappingKeyFile", path, [...contents, ""], noPaths],
+    ["signers", path, [...contents, ""], notPaths],
+    ["keys", path, [...contents, ""], notPaths],
+    ["encryptionKeys", path, [...contents, ""], notPaths],
+    ["wrappingKeyFile", path, [...contents, ""], notPaths],
     ["store", store, [...urls, `etcd://u:${secret}@a:1,b:x`], ["", "/keys.db", object]],
     ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1]],
     ["reusePort", trueOrFalse, ["2"], [1]],
@@ -177,10 +177,10 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["logLevel", level, ["", "trace", "INFO"], ["fatal", 30]],
     ["jsonLogs", trueOrFalse, ["json"], [0]],
   ];
-  for (const [name, rule, texts, members] of rows) {
+  for (const [name, rule, strings, members] of rows) {
     test(`${name} ${rule}`, async (t) => {
       const configFile = join(await temporaryFolder(t), "jwksd.json");
-      for (const text of texts) {
+      for (const text of strings) {
         await assertRefused({ flags: { [name]: text }, environment: {} }, flagName(name), rule);
         const environment = { [variableName(name)]: text };
         await assertRefused({ flags: {}, environment }, variableName(name), rule);
@@ -194,7 +194,7 @@ describe("a wrong value is refused by a message that names its source and the ru
   }
 });
 
-test("settings exclude each other: keys of others and what is for managed ones, two places of wrapping keys", async () => {
+test("settings for key files exclude settings for managed keys, and a wrapping key has only one source", async () => {
   const rows: readonly (readonly [one: "keys" | "wrappingKeyFile", other: string, value: string])[] = [
     ["keys", "store", "sqlite:keys.db"],
     ["keys", "signerType", "pkcs11"],
@@ -214,11 +214,11 @@ test("settings exclude each other: keys of others and what is for managed ones, 
   }
 });
 
-describe("a mistake ends the start with code 1 and one line", { timeout, concurrency: 4 }, () => {
+describe("a configuration error makes the start fail with code 1 and one line", { timeout, concurrency: 4 }, () => {
   interface Given {
     readonly args?: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
-    /** The text of the file of `--config`. */
+    /** Content of the `--config` file. */
     readonly config?: string;
   }
   const noFile = /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/;
@@ -234,8 +234,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       { config: '{"isuer": "https://op.example"}' },
       /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
     ],
-    ["broken file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
-    ["file that is no object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
+    ["malformed file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
+    ["file that is not an object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
     ["missing file", { args: ["--config", "no.json"] }, noFile],
     ["missing file of JWKSD_CONFIG", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
     [
@@ -243,25 +243,25 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       { env: { JWKSD_REUSE_PORT: "2" } },
       /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
     ],
-    ["keys that are not there", { args: ["--keys", "no"] }, /cannot read no \(ENOENT\) \[ERR_FILE_UNREADABLE\]/],
+    ["missing keys", { args: ["--keys", "no"] }, /cannot read no \(ENOENT\) \[ERR_FILE_UNREADABLE\]/],
     ["data folder that is a file", { args: ["--data", "/dev/null"] }, /\/dev\/null \(.*\).*\[ERR_FILE_UNWRITABLE\]/],
     [
-      "wrapping key that is none",
+      "invalid wrapping key",
       { env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` } },
       /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
     ],
     [
-      "wrapping key file that is not there",
+      "missing wrapping key file",
       { args: ["--wrapping-key-file", "no.key"] },
       /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
     ],
     [
-      "host that is not there",
+      "unavailable host",
       { args: nowhere },
       /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
     ],
     [
-      "host and port that are not there",
+      "unavailable host and port",
       { args: [...nowhere, "--port", "8099"] },
       /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
     ],
@@ -281,8 +281,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
   }
 });
 
-// Other loopback addresses, and a shared port, need Linux.
-test("flags reach the service: all that shows", { timeout, skip: process.platform !== "linux" }, async (t) => {
+// Other loopback addresses and a shared port require Linux.
+test("flags reach the service", { timeout, skip: process.platform !== "linux" }, async (t) => {
   const folder = await temporaryFolder(t);
   const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
   await writeFile(keys, keySetText("active", "retiring"));
@@ -311,7 +311,7 @@ test("flags reach the service: all that shows", { timeout, skip: process.platfor
 test("a file that --config or JWKSD_CONFIG names is read", async (t) => {
   const file = join(await temporaryFolder(t), "jwksd.json");
   await writeFile(file, JSON.stringify({ port: 1 }));
-  const silent = { write: () => assert.fail("nothing to say") };
+  const silent = { write: () => assert.fail("unexpected output") };
   const io = { stdin: Readable.from([]), stdout: silent, stderr: silent, exitCode: 0 };
   for (const [args, environment] of [
     [["--config", file], {}],
@@ -324,7 +324,7 @@ test("a file that --config or JWKSD_CONFIG names is read", async (t) => {
   }
 });
 
-test("the variables by which Kubernetes describes a service called jwksd are none of the settings", async () => {
+test("variables in which Kubernetes describes a service named jwksd are not settings", async () => {
   const environment = {
     JWKSD_SERVICE_HOST: "10.0.0.1",
     JWKSD_SERVICE_PORT: "9900",
@@ -341,7 +341,7 @@ test("the variables by which Kubernetes describes a service called jwksd are non
   assert.equal(port, settingDefinitions.port.fallback);
 });
 
-test("a key in the place of the path of the wrapping key is not repeated", async (t) => {
+test("a wrapping key given instead of its path is not repeated", async (t) => {
   const bytes = randomBytes(32);
   const data = await temporaryFolder(t);
   for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {
@@ -353,7 +353,7 @@ test("a key in the place of the path of the wrapping key is not repeated", async
   }
 });
 
-test("a configuration file that is given by its content is refused without it being repeated", async () => {
+test("the content of a configuration file given instead of its path is refused and not repeated", async () => {
   const code = "ERR_CONFIG_FORMAT";
   const message = "the configuration file is given by its path, not by its content";
   for (const configFile of [`{"keys":"a-secret"}`, "91827364".repeat(6).slice(5)]) {
@@ -374,13 +374,13 @@ async function assertRefused(
   });
 }
 
-// A command that was not given the settings of the service: it goes by what is in the store.
+// Commands without the service's settings use the policy in the store.
 
 async function dataOf(t: TestContext): Promise<string> {
   return join(await temporaryFolder(t), "data");
 }
 
-/** In how many days the next key is announced. */
+/** Returns the number of days until the next key is announced. */
 async function announcedInDays(
   t: TestContext,
   args: readonly string[],
@@ -392,7 +392,7 @@ async function announcedInDays(
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
 }
 
-test("plan and --dry-run go by the policy of the store, and serve warns of a flag that differs", async (t) => {
+test("plan and --dry-run use the store's policy, and serve warns about a flag that differs", async (t) => {
   const data = await dataOf(t);
   const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
   const first = await startService(t, ["--data", data, ...policy]);
@@ -419,7 +419,7 @@ test("plan and --dry-run go by the policy of the store, and serve warns of a fla
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
-test("rewrap refuses while a replica that runs lacks the wrapping key, and names both", async (t) => {
+test("rewrap refuses while a running replica lacks the wrapping key, and names both", async (t) => {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
   const first = await startService(t, ["--data", data, "--replica-name", "one"]);
@@ -439,7 +439,7 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
       ),
     );
   }
-  // Any other change leaves the store under its key, so the replica follows.
+  // Other changes keep the store under its wrapping key, so the replica can read them.
   for (const args of [["rotate"], ["rotate", "--now", "--yes"]]) {
     await cliDone(t, [...args, "--data", data, "--wrapping-key-file", file]);
   }

@@ -19,16 +19,16 @@ const types: Readonly<Record<string, string>> = {
   ".png": "image/png",
 };
 const isMissing = !existsSync(join(site, "index.html")) && !process.env["CI"];
-const skip = isMissing && skipped("the site of the documentation was not built; build it with: npm run docs");
+const skip = isMissing && skipped("the documentation site was not built; build it with: npm run docs");
 
-/** The site of the documentation, as any file server shows it below any path. */
+/** Tests the documentation site, as any file server serves it below any path. */
 export function checkSite(browser: () => Browser): void {
-  describe("the site of the documentation in Chromium", { skip }, () => {
-    test("finds pages, decisions and the reference from below any path, and asks nobody else", async (t) => {
+  describe("the documentation site in Chromium", { skip }, () => {
+    test("finds pages, decisions and the reference below any path, without requests to other servers", async (t) => {
       const missing: string[] = [];
       const server = createServer(async (request, response) => {
         const path = new URL(request.url ?? "", "http://localhost").pathname;
-        // Browsers ask for that by themselves.
+        // Browsers request this automatically.
         if (path === "/favicon.ico") {
           response.writeHead(204).end();
           return;
@@ -45,7 +45,7 @@ export function checkSite(browser: () => Browser): void {
       for (const [word, found, path] of [
         ["createRemoteKeySet", "createRemoteKeySet", "functions/"],
         ["leases", "44. A process is a cache of the store, and a store is one text", "pages/0044-"],
-        // Only the text of the page has this word.
+        // Only the page's text contains this word.
         ["PgBouncer", "Keys in PostgreSQL", "pages/store-postgres.html"],
       ] as const) {
         await page.locator("#tsd-search-trigger").click();
@@ -59,19 +59,19 @@ export function checkSite(browser: () => Browser): void {
       await page.context().close();
     });
 
-    test("every link leads to a place of the site or an https address, and nothing is loaded from elsewhere", async () => {
-      const texts = new Map<string, string>();
+    test("every link points to an existing place on the site or to an https URL, and nothing is loaded from elsewhere", async () => {
+      const documents = new Map<string, string>();
       for await (const file of glob("**/*.{html,svg}", { cwd: site }))
-        texts.set(join(site, file), await readFile(join(site, file), "utf8"));
-      const hasPlace = (file: string, id: string): boolean => texts.get(file)?.includes(` id="${id}"`) === true;
+        documents.set(join(site, file), await readFile(join(site, file), "utf8"));
+      const hasPlace = (file: string, id: string): boolean => documents.get(file)?.includes(` id="${id}"`) === true;
       const broken: string[] = [];
-      for (const [file, text] of texts) {
+      for (const [file, text] of documents) {
         for (const [, kind = "", link = ""] of text.matchAll(/<[^>]*? (href|src)="([^"]+)"/g)) {
           const [path = "", place = ""] = link.split("#");
           const target = path === "" ? file : join(dirname(file), path);
           const isThere = URL.canParse(link)
             ? kind === "href" && /^https:\/\/|^http:\/\/127\.0\.0\.1:/.test(link)
-            : // A file server need not show the index of a folder.
+            : // A file server need not serve the index of a folder.
               !/^\/|\/$/.test(path) && existsSync(target) && (place === "" || hasPlace(target, place));
           if (!isThere) broken.push(`${file}: ${link}`);
         }

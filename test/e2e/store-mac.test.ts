@@ -1,4 +1,4 @@
-// What the command line does with a store that somebody else has written, or that has no issuer yet.
+// Commands on a store that an attacker has written, or that has no issuer yet.
 
 import assert from "node:assert/strict";
 import { access, chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
@@ -16,7 +16,7 @@ import { type Finished, runCli, startService, temporaryFolder, cliRefused } from
 const timeout = 120_000;
 const isSupported = process.platform === "linux";
 
-/** A store with one active key, `first`, and a command line that works on it. */
+/** Prepares a store with one active key, `first`, and functions that run commands on it. */
 async function setUp(t: TestContext, ...flags: readonly string[]) {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
@@ -41,7 +41,7 @@ async function setUp(t: TestContext, ...flags: readonly string[]) {
   return { folder, data, path, run, ok, refused };
 }
 
-/** The text of the store in a file. */
+/** Reads the stored document. */
 async function textIn(path: string): Promise<string> {
   const store = sqliteStore(path);
   const { text = "" } = await store.read();
@@ -49,7 +49,7 @@ async function textIn(path: string): Promise<string> {
   return text;
 }
 
-/** Writes into the file as anybody can who may write it. */
+/** Writes to the store, as anyone with write access can. */
 async function write(path: string, text: string): Promise<void> {
   const store = sqliteStore(path);
   assert.equal(await store.write(text, (await store.read()).version), true);
@@ -69,24 +69,24 @@ const evil: KeyRecord = {
   privateHalf: { uri: "pkcs11:token=evil;object=evil" },
 };
 
-/** Changes the document of a store, leaves its MAC as it is, and gives the text of before. */
+/** Changes the stored document but not its MAC. Returns the previous document. */
 async function attack(
   path: string,
   change = ({ records }: StoreDocument): Partial<StoreDocument> => ({ records: [...records, evil] }),
 ): Promise<string> {
-  const good = await textIn(path);
-  const [mac = ""] = good.split("\n", 1);
-  const document = parseDocument(unsealed(good));
+  const original = await textIn(path);
+  const [mac = ""] = original.split("\n", 1);
+  const document = parseDocument(unsealed(original));
   await write(path, `${mac}\n${JSON.stringify({ ...document, ...change(document) })}`);
-  return good;
+  return original;
 }
 
 const verified = (text: string): unknown => (JSON.parse(text) as { verified: unknown }).verified;
 
 const tokenOf = ({ stdout }: Finished): jose.JWTPayload => jose.decodeJwt(stdout.trim());
 
-describe("a store that somebody else has written", { timeout }, () => {
-  test("is shown as what it is, and nothing acts on it", async (t) => {
+describe("a store that an attacker has written", { timeout }, () => {
+  test("is shown as not authentic, and no command acts on it", async (t) => {
     const { folder, path, run, refused } = await setUp(t);
     await attack(path);
     for (const args of [["keys"], ["plan"]]) {
@@ -118,7 +118,7 @@ describe("a store that somebody else has written", { timeout }, () => {
     await assert.rejects(access(out));
   });
 
-  test("an operator who knows every key in it may vouch for it", async (t) => {
+  test("can be accepted by an operator who knows every key in it", async (t) => {
     const { path, run, ok, refused } = await setUp(t);
     await attack(path);
     const { code, stderr } = await run("keys", "rewrap");
@@ -137,8 +137,8 @@ describe("a store that somebody else has written", { timeout }, () => {
   });
 });
 
-describe("what is shown without being verified says so", { timeout }, () => {
-  test("and what cannot be shown is refused", async (t) => {
+describe("unverified output is marked as such", { timeout }, () => {
+  test("and a document that cannot be shown is refused", async (t) => {
     const { data, path, refused } = await setUp(t);
     await rename(join(data, "wrapping.key"), join(data, "away"));
     const event = { number: 1, at: 0, type: "removed", reason: "" } as const;
@@ -150,13 +150,13 @@ describe("what is shown without being verified says so", { timeout }, () => {
       { targets: [{ name: 1, revision: 1, at: 0 }] },
     ];
     for (const change of changes) {
-      const good = await attack(path, () => change);
+      const original = await attack(path, () => change);
       for (const command of ["events", "replicas"]) await refused("ERR_RECORDS_INVALID", command);
-      await write(path, good);
+      await write(path, original);
     }
   });
 
-  test("where no wrapping key is there", async (t) => {
+  test("if the wrapping key is missing", async (t) => {
     const { data, run, ok } = await setUp(t);
     for (const args of [["keys"], ["plan"]]) {
       const { stdout, stderr } = await ok(...args, "--json");
@@ -182,7 +182,7 @@ describe("what is shown without being verified says so", { timeout }, () => {
 });
 
 describe("a store", { timeout }, () => {
-  test("whose MAC is gone, and whose keys are all in a token: an operator has to vouch for it", async (t) => {
+  test("without a MAC and with all keys in an HSM must be accepted by an operator", async (t) => {
     const { path, ok, refused } = await setUp(t);
     const privateHalf = { uri: "pkcs11:token=a;object=b" };
     await attack(path, ({ records }) => ({ records: mapLive(records, (record) => ({ ...record, privateHalf })) }));
@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store that was made without one: commands find that of serve, and the first that is set takes the store", async (t) => {
+  test("of a store created without one is found by commands from serve, and the first issuer that is set owns the store", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);
@@ -204,7 +204,7 @@ describe("the issuer", { timeout }, () => {
       assert.equal(tokenOf(await run("token", "--aud", "api", ...flags)).iss, here, flags.join(" "));
     }
     await first.stop();
-    assert.equal(tokenOf(await run("token", "--aud", "api")).iss, here, "also when it has ended");
+    assert.equal(tokenOf(await run("token", "--aud", "api")).iss, here, "even after it has ended");
     const login = "https://login.example.com";
     for (const args of [["token", "--aud", "api"], ["rotate"], ["keys"]]) {
       const { code, stderr } = await run(...args, "--issuer", login);
@@ -232,7 +232,7 @@ describe("the issuer", { timeout }, () => {
     assert.equal(third.log.filter(({ msg }) => msg === "key rewrapped").length, 0);
   });
 
-  test("can be set by keys rewrap as well, and once only", async (t) => {
+  test("can also be set by keys rewrap, but only once", async (t) => {
     const { ok, refused } = await setUp(t);
     await ok("keys", "rewrap", "--issuer", "https://a.example");
     assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "https://a.example");
@@ -242,12 +242,12 @@ describe("the issuer", { timeout }, () => {
 });
 
 describe("files", { timeout, skip: !isSupported }, () => {
-  test("a store that others can write, or put another in its place, is warned of, each time", async (t) => {
+  test("every command warns about a store that other users can write or replace", async (t) => {
     const { folder, data, path, ok } = await setUp(t);
     const warnings = async (): Promise<string[]> =>
       (await ok("keys")).stderr.split("\n").flatMap((line) => / warn (.*) store=/.exec(line)?.[1] ?? []);
     assert.deepEqual(await warnings(), []);
-    const rows: [name: string, mode: number, isTold: boolean][] = [
+    const rows: [name: string, mode: number, isWarned: boolean][] = [
       [path, 0o620, true],
       [data, 0o777, true],
       [data, 0o770, true],
@@ -256,15 +256,15 @@ describe("files", { timeout, skip: !isSupported }, () => {
       [folder, 0o777, true],
       [folder, 0o1777, false],
     ];
-    for (const [name, mode, isTold] of rows) {
+    for (const [name, mode, isWarned] of rows) {
       await chmod(name, mode);
       const told = `users other than its owner can write to ${name} (mode 0${mode.toString(8)}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${name}`;
-      assert.deepEqual(await warnings(), isTold ? [told] : [], `${name} ${mode.toString(8)}`);
+      assert.deepEqual(await warnings(), isWarned ? [told] : [], `${name} ${mode.toString(8)}`);
       await chmod(name, 0o700);
     }
   });
 
-  test("a folder that cannot be made ends serve and keygen at once", async (t) => {
+  test("a folder that cannot be created ends serve and keygen immediately", async (t) => {
     for (const args of [
       ["serve", "--data", "/proc/x", "--port", "0", "--admin", "off"],
       ["serve", "--store", "sqlite:/proc/x/y/keys.db", "--port", "0", "--admin", "off"],

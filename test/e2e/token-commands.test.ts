@@ -93,11 +93,11 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
   }
 });
 
-/** What a retirement takes beside the longest token: how long a process may be stale, and twice the skew of clocks. */
+/** Seconds of a retirement period in addition to the longest token lifetime: the maximum staleness and twice the clock skew. */
 const others = 3600 + 2 * 300;
 
-describe("jwksd token and the keys that a service manages", { timeout, concurrency: 4 }, () => {
-  test("signs with the active one, for as long as keys are kept", async (t) => {
+describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 }, () => {
+  test("signs with the active key, for at most the lifetime that the policy allows", async (t) => {
     const data = await temporaryFolder(t);
     const service = await startService(t, ["--data", data]);
     const issuer = `http://127.0.0.1:${service.port}`;
@@ -115,12 +115,12 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     );
     await cliDone(t, ["policy", "--data", data, "--max-token-lifetime-seconds", "7200"]);
     await cliDone(t, [...args, "--lifetime", "3601"]);
-    assert.deepEqual(await notedRetirements(t, data), [7200 + others], "or serve would remove the key too early");
+    assert.deepEqual(await storedRetirements(t, data), [7200 + others], "or serve would remove the key too early");
     await service.stop();
-    assert.equal((await runCli(t, args)).code, 0, "nothing has to be running");
+    assert.equal((await runCli(t, args)).code, 0, "no service has to run");
   });
 
-  test("results are alone on standard output, whatever there is to warn of", async (t) => {
+  test("prints only results on standard output, whatever the warnings", async (t) => {
     const folder = await temporaryFolder(t);
     const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
     await writeFile(file, keySetText("active"));
@@ -139,7 +139,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.match(announcing.stderr, warning);
   });
 
-  test("makes no wrapping key for a store without keys", async (t) => {
+  test("generates no wrapping key for a store without keys", async (t) => {
     const folder = await temporaryFolder(t);
     await sqliteStore(join(folder, "keys.db")).close?.();
     const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
@@ -157,8 +157,8 @@ async function someKeys(t: TestContext): Promise<string[]> {
   return ["--keys", keys];
 }
 
-/** Of the keys in the order in which they were added. */
-async function notedRetirements(t: TestContext, data: string): Promise<unknown[]> {
+/** Returns the keys' retirement periods, in the order in which the keys were added. */
+async function storedRetirements(t: TestContext, data: string): Promise<unknown[]> {
   const { stdout } = await runCli(t, ["keys", "list", "--json", "--data", data]);
   const { keys } = JSON.parse(stdout) as { keys: { retireForSeconds?: number }[] };
   return keys.map(({ retireForSeconds }) => retireForSeconds);

@@ -17,7 +17,7 @@ const page = fileURLToPath(new URL("./trust-page.ts", import.meta.url));
 const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
 const at = (seconds: number): Window => ({ number: seconds, tokens: ["a"] });
 
-/** A provider with the keys "a" and "b". @param age what a cache in front of it says */
+/** Starts a provider with the keys "a" and "b". @param age the Age header of a cache in front of it */
 async function startProvider(t: TestContext, rotationMode: boolean, age?: string) {
   const listener: RequestListener = (request, response) => {
     if (age !== undefined) response.setHeader("Age", age);
@@ -39,14 +39,14 @@ type Row = readonly [
   ...seconds: [last: number, end: number],
 ];
 
-/** @param browser which is there when the tests run */
+/** Defines the tests. @param browser returns the browser, once the tests run */
 export function checkTrust(browser: () => Browser): void {
-  describe("a page of another origin whose clock goes on", () => {
-    // The page's clock is set forward; that of the browser's cache is not, so to it every copy is as good as new.
+  describe("a page from another origin with a clock that is set forward", () => {
+    // The page's clock is set forward but the browser cache's is not, so the cache considers every response fresh.
     const rows: readonly Row[] = [
-      ["the 5 minutes of the rotation mode", true, undefined, 239, 300],
-      ["the 2 hours of the long mode, if nobody asks meanwhile", false, undefined, 3_539, 7_200],
-      ["what a cache on the way has left of them", true, "200", 79, 100],
+      ["the 5 minutes of rotation mode", true, undefined, 239, 300],
+      ["the 2 hours of the long mode, without requests meanwhile", false, undefined, 3_539, 7_200],
+      ["the time that an intermediate cache leaves", true, "200", 79, 100],
     ];
     for (const [name, rotationMode, age, lastSeconds, endSeconds] of rows.slice(0, soak(rows.length, 1))) {
       test(`a revoked key is trusted for ${name}, and no longer`, { timeout }, async (t) => {

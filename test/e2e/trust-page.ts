@@ -18,9 +18,9 @@ const refusals: string[] = [];
 for (let window = await next(-1); window.refused === undefined; window = await next(window.number)) {
   nowMs = startMs + window.number * 1000;
   for (const kid of window.tokens) {
-    const asked = keys({ kid, alg: "ES256" });
+    const lookup = keys({ kid, alg: "ES256" });
     refusals.push(
-      await asked.then(
+      await lookup.then(
         () => "trusted",
         ({ code }: { code: string }) => code,
       ),

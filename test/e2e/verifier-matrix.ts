@@ -9,24 +9,24 @@ import jsonwebtoken from "jsonwebtoken";
 import jwksClient from "jwks-rsa";
 import * as openid from "openid-client";
 
-// The libraries by which relying parties verify tokens.
+// Libraries with which relying parties verify tokens.
 
 export const audience = "relying-party";
 export const nonce = "nonce";
 
-/** Where a relying party finds the keys. */
+/** Issuer and JWK Set URL of the provider. */
 export interface VerifiedProvider {
   readonly issuer: string;
   readonly jwksUri: string;
 }
 
-/** Makes a verifier with an empty cache; it rejects a token that it does not trust. */
-type MakeVerifier = (provider: VerifiedProvider) => (token: string) => Promise<unknown>;
+/** Creates a verifier with an empty cache; it rejects a token that it does not trust. */
+type CreateVerifier = (provider: VerifiedProvider) => (token: string) => Promise<unknown>;
 
 export interface VerifierRow {
   readonly name: string;
-  readonly make: MakeVerifier;
-  /** The error by which it says that the set has no such kid. */
+  readonly make: CreateVerifier;
+  /** The error for a kid that is not in the set. */
   readonly unknownKid: assert.AssertPredicate;
 }
 
@@ -66,7 +66,7 @@ export const verifiers: readonly VerifierRow[] = [
   {
     name: "aws-jwt-verify",
     make: ({ issuer, jwksUri }) => {
-      // Its own fetcher speaks https only; for anything else it takes a fetcher from its user.
+      // Its own fetcher supports only https; for anything else, it accepts a custom fetcher.
       const jwksCache = new SimpleJwksCache({ fetcher: { fetch: async (uri) => (await fetch(uri)).arrayBuffer() } });
       const verifier = JwtVerifier.create({ issuer, audience, jwksUri }, { jwksCache });
       return (token) => verifier.verify(token);
@@ -79,7 +79,7 @@ export const verifiers: readonly VerifierRow[] = [
       let saved: openid.ExportedJWKSCache | undefined;
       return async (token) => {
         const relyingParty = await discover(issuer);
-        // For an unknown kid it fetches again only what it has had for a minute, so it takes up what it had a minute ago.
+        // For an unknown kid, it refetches only a set that is a minute old, so it gets its saved set with an older time.
         if (saved) openid.setJwksCache(relyingParty, { ...saved, uat: Math.floor(Date.now() / 1000) - 60 });
         openid.useIdTokenResponseType(relyingParty);
         const callback = new URL(`https://relying-party.example/callback#id_token=${token}`);

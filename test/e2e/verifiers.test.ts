@@ -10,7 +10,7 @@ import { startProvider, startServe } from "../support/verifier-op.ts";
 import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 import { type VerifiedProvider, audience, discover, nonce, verifiers } from "./verifier-matrix.ts";
 
-describe("against the running service", { timeout: 60_000 }, () => {
+describe("verifier libraries with a running service", { timeout: 60_000 }, () => {
   const ends: (() => Promise<void>)[] = [];
   let running: Awaited<ReturnType<typeof start>>;
   before(async () => {
@@ -21,12 +21,12 @@ describe("against the running service", { timeout: 60_000 }, () => {
   });
 
   for (const { name, make, unknownKid } of verifiers) {
-    test(`${name} verifies tokens of the active and the retiring key, and no token of an unknown kid`, async () => {
+    test(`${name} verifies tokens from the active and the retiring key and refuses an unknown kid`, async () => {
       const { provider, token } = running;
       const verify = make(provider);
       await verify(await token("active"));
       await verify(await token("retiring"));
-      // The active key must not be tried for a kid that is not its own.
+      // The active key must not be tried for another kid.
       await assert.rejects(verify(await token("unknown", "active")), unknownKid);
     });
   }
@@ -40,7 +40,7 @@ describe("against the running service", { timeout: 60_000 }, () => {
     });
   });
 
-  test("each finds the new key after a rotation", async (t) => {
+  test("each library finds the new key after a rotation", async (t) => {
     const { provider, token, rotate } = running;
     const all = verifiers.map(({ name, make, unknownKid }) => ({ name, make, unknownKid, verify: make(provider) }));
     for (const { verify, make, unknownKid } of all) {
@@ -57,7 +57,7 @@ describe("against the running service", { timeout: 60_000 }, () => {
   });
 });
 
-/** The service with two signing keys and an encryption key, at a path that only discovery tells. */
+/** Starts the service with two signing keys and an encryption key, at a path that only discovery reveals. */
 async function start(t: Scope) {
   const folder = await temporaryFolder(t);
   const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
@@ -90,22 +90,22 @@ function writeKeys(file: string, ...keys: NamedKey[]): Promise<void> {
 
 const node = [process.execPath, verifierScript] as const;
 
-describe("a verifier process lives through a rotation of jwksd serve", () => {
+describe("a verifier process while jwksd serve rotates keys", () => {
   const rows = [
     { swaps: soak(300, 10), latencyMs: 0 },
-    // The next swap comes while the answer is on its way, which tells nothing about the kid of that.
+    // The next swap happens while the response is in transit, so the response does not have its kid.
     { swaps: soak(60, 6), latencyMs: 25 },
   ];
   for (const { swaps, latencyMs } of rows) {
-    test(`${swaps} swaps, ${latencyMs} ms away: no valid token refused, at most one refetch per swap`, async (t) => {
+    test(`accepts every valid token through ${swaps} swaps at ${latencyMs} ms latency, with at most one refetch per swap`, async (t) => {
       const op = await startServe(t, { latencyMs });
       const report = await rotate(op, processVerifier(t, op, node), swaps);
       const sets = assertLivedThrough(op, swaps, report);
-      t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+      t.diagnostic(`${report.verified} valid tokens, ${sets} requests for ${swaps} swaps`);
     });
   }
 
-  test("which one that never refetches does not", async (t) => {
+  test("refuses valid tokens if it never refetches", async (t) => {
     const op = await startProvider(t);
     const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 3);
     assert.deepEqual(Object.keys(report.failures), ["ERR_JWKS_NO_MATCHING_KEY"]);

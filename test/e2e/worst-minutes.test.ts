@@ -23,7 +23,7 @@ import {
 } from "../support/service.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 
-// A start that cannot end well says so before it has done anything.
+// If the service cannot start, it reports why before it has changed anything.
 
 const skip = skipWithoutMounts("a read-only disk");
 const issuer = ["--issuer", "https://login.example.com"];
@@ -34,16 +34,16 @@ async function dataOf(t: TestContext): Promise<string> {
   return join(await temporaryFolder(t), "data");
 }
 
-/** A start that is refused. */
+/** Starts the service, which must refuse. Returns standard error. */
 async function refused(t: TestContext, args: readonly string[], env = {}): Promise<string> {
   const stderr = await cliRefused(t, ["serve", "--port", "0", "--admin", "off", ...args], env);
   return stderr;
 }
 
-const left = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
+const filesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 describe("a store that holds no keys", () => {
-  test("a start for an issuer warns in full that it makes new ones; the next start, and one for no issuer, do not", async (t) => {
+  test("causes a full warning at the first start for an issuer, but not at the next start or without an issuer", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const { msg = "" } = first.log.find(isWarning) ?? {};
@@ -54,11 +54,11 @@ describe("a store that holds no keys", () => {
     assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --issuer/);
     await first.stop();
     const again = await startService(t, ["--data", data, ...issuer]);
-    const nobody = await startService(t, ["--data", await dataOf(t)]);
-    for (const { log } of [again, nobody]) assert.ok(!log.some(isWarning));
+    const withoutIssuer = await startService(t, ["--data", await dataOf(t)]);
+    for (const { log } of [again, withoutIssuer]) assert.ok(!log.some(isWarning));
   });
 
-  test("with --require-store, a start is refused before anything is made", async (t) => {
+  test("is refused with --require-store before anything is created", async (t) => {
     const data = await dataOf(t);
     const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const says =
@@ -66,25 +66,25 @@ describe("a store that holds no keys", () => {
     const mistyped = await refused(t, ["--data", data, ...issuer, "--require-store"], key);
     assert.match(mistyped, says);
     assert.ok(mistyped.includes(`because the folder ${data} does not exist,`), mistyped);
-    assert.deepEqual(await left(data), []);
-    // A file that another start has made, before it could make a key.
+    assert.deepEqual(await filesIn(data), []);
+    // A file that another start created before it could generate a key.
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, "keys.db"), "");
     assert.match(await refused(t, ["--data", folder, ...issuer], { JWKSD_REQUIRE_STORE: "true" }), says);
     assert.deepEqual(
-      (await left(folder)).filter((name) => name.startsWith("wrapping")),
+      (await filesIn(folder)).filter((name) => name.startsWith("wrapping")),
       [],
     );
   });
 
-  test("what a trial without an issuer has left in the folder does not refuse the first start of an issuer", async (t) => {
+  test("does not block the first start of an issuer if the folder is from a trial without an issuer", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data])).stop();
     const { log } = await startService(t, ["--store", `sqlite:${join(data, "own.db")}`, ...issuer]);
     assert.ok(log.some(({ msg }) => msg === "key activated"));
   });
 
-  test("without --require-store, a saved set of the issuer shows that the store is lost, and no keys are made", async (t) => {
+  test("is detected as lost by the issuer's saved set even without --require-store, and no keys are generated", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
     await (await startService(t, ["--data", data, ...issuer])).stop();
@@ -94,30 +94,30 @@ describe("a store that holds no keys", () => {
     const says = new RegExp(
       `--data ${data} has no keys of https:\\S+, and ${file} is the saved set of a service .*nothing was created.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
-    // The wrapping key may be lost as well, and the file may be damaged.
+    // The wrapping key may also be lost, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     assert.match(await refused(t, ["--data", data, ...issuer, ...off]), says);
     assert.match(await refused(t, ["--data", data, ...issuer], other), says);
     await writeFile(file, saved.slice(0, 20));
     assert.match(await refused(t, ["--data", data, ...issuer]), says);
-    assert.deepEqual((await left(data)).toSorted(), ["saved-set.json", "wrapping.key"]);
+    assert.deepEqual((await filesIn(data)).toSorted(), ["saved-set.json", "wrapping.key"]);
     await writeFile(file, saved);
     await (await startService(t, ["--data", data, "--issuer", "https://other.example.com"])).stop();
   });
 
-  test("a start that was refused makes no keys while it runs on the saved set, also when that is put away", async (t) => {
+  test("gets no new keys from a service that runs on the saved set, even after that is deleted", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data, ...issuer])).stop();
     await rm(join(data, "keys.db"));
     const service = await startService(t, ["--data", data, ...issuer]);
     await rm(join(data, "saved-set.json"));
     await service.logged(({ msg }) => msg.startsWith("keys cannot be managed, the saved set stays"));
-    assert.ok(!(await left(data)).includes("keys.db"));
+    assert.ok(!(await filesIn(data)).includes("keys.db"));
     await service.stop();
     await (await startService(t, ["--data", data, ...issuer])).stop();
   });
 
-  test("a saved set that cannot be written is a warning, and the service starts", async (t) => {
+  test("does not matter if the saved set cannot be written: the service warns and starts", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data, ...issuer])).stop();
     const file = join(data, "saved-set.json");
@@ -130,7 +130,7 @@ describe("a store that holds no keys", () => {
     assert.ok(line?.msg.startsWith(says), line?.msg);
   });
 
-  test("with --require-store, a store that is lost is covered by the saved set until it is back", async (t) => {
+  test("is covered by the saved set until the real store is back, with --require-store", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const kids = kidsIn(await getOnce(first.port));
@@ -146,7 +146,7 @@ describe("a store that holds no keys", () => {
     assert.equal(service.stateText, "of the saved set; nothing signs until the store is back");
     assert.ok(service.log.some(({ level, code }) => level === 50 && code === "ERR_STORE_EMPTY"));
     assert.ok(service.log.some(({ msg }) => msg.startsWith("the saved set is published")));
-    assert.ok(!(await left(data)).includes("keys.db"));
+    assert.ok(!(await filesIn(data)).includes("keys.db"));
     const says = /^503 not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/;
     assert.match(await ready(), says);
     const other = await start("--ready-without-store");
@@ -158,7 +158,7 @@ describe("a store that holds no keys", () => {
   });
 });
 
-describe("a port that is taken", () => {
+describe("a port in use", () => {
   for (const setting of ["--port", "--admin"]) {
     test(`${setting}: the message names the setting, and no keys are made`, async (t) => {
       const port = await listening(t, createServer());
@@ -169,7 +169,7 @@ describe("a port that is taken", () => {
         stderr,
         new RegExp(`${port}: it is in use by another process or another setting; choose another port with ${setting} `),
       );
-      assert.deepEqual(await left(data), []);
+      assert.deepEqual(await filesIn(data), []);
     });
   }
 
@@ -183,12 +183,12 @@ describe("a port that is taken", () => {
         stderr,
         new RegExp(`${port}: it is in use by another process or another setting; choose another port with --admin `),
       );
-      assert.deepEqual(await left(data), []);
+      assert.deepEqual(await filesIn(data), []);
     });
   }
 });
 
-test("a lost wrapping key: messages name its id and the ids that were given, and say what to do next", async (t) => {
+test("a lost wrapping key: messages name its id, the given ids and the next step", async (t) => {
   const folder = await temporaryFolder(t);
   const [own, other] = [newWrappingKey(), newWrappingKey()];
   const otherFile = join(folder, "other");
@@ -199,7 +199,7 @@ test("a lost wrapping key: messages name its id and the ids that were given, and
   const [id, otherId] = await Promise.all([own, other].map((k) => calculateJwkThumbprint({ kty: "oct", k })));
   assert.ok(stderr.includes(`under the wrapping key "${id}", which was not given (given: ${otherId})`), stderr);
   assert.match(stderr, /add it to --wrapping-key-file.*"A lost wrapping key" in docs/);
-  // Without the file, commands that only read work; all say which key the store needs.
+  // Without the file, read-only commands work; all of them name the key that the store needs.
   const gone = [
     "--data",
     data,
@@ -225,7 +225,7 @@ test("a lost wrapping key: messages name its id and the ids that were given, and
   for (const says of [gone.at(-1) ?? "", `needs the wrapping key ${id}`]) assert.ok(unread.includes(says), unread);
 });
 
-test("of two processes with one name, such as one that was killed and the next one, each has its own line", async (t) => {
+test("two processes with the same name, such as a killed one and its successor, are listed separately", async (t) => {
   const data = await dataOf(t);
   for (let start = 0; start < 2; start += 1) await startService(t, ["--data", data, "--replica-name", "vm"]);
   const { stdout } = await runCli(t, ["replicas", "--data", data]);
@@ -233,14 +233,14 @@ test("of two processes with one name, such as one that was killed and the next o
   assert.ok(one !== "" && other !== "" && one !== other, stdout);
 });
 
-test("a start whose active key cannot be opened says so in its banner", async (t) => {
+test("the startup banner reports an active key that cannot be opened", async (t) => {
   const vault = await vaultStub("hvs.only-for-this-test");
   t.after(() => vault.close());
   const folder = await temporaryFolder(t);
   const signers = join(folder, "signers.json");
   await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
   const there = ["--data", join(folder, "data"), "--signers", signers];
-  // Credentials of key services are those of the process.
+  // Key services read their credentials from the process's environment.
   process.env["VAULT_TOKEN"] = "hvs.only-for-this-test";
   await cliDone(t, ["keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there]);
   vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
@@ -250,7 +250,7 @@ test("a start whose active key cannot be opened says so in its banner", async (t
   );
 });
 
-test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {
+test("on a read-only disk, read-only commands work and the others name the cause", { skip }, async (t) => {
   const data = await dataOf(t);
   await (await startService(t, ["--data", data])).stop();
   const run = (...args: readonly string[]) => {
