@@ -20,7 +20,7 @@ import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { record, start, tombstone, second } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
-describe("a claim of the command line", () => {
+describe("a claim on the command line", () => {
   const rows: [text: string, value: unknown][] = [
     ["5", 5],
     ["-0.50", -0.5],
@@ -42,11 +42,11 @@ describe("a claim of the command line", () => {
     ["", ""],
   ];
   for (const [text, value] of rows)
-    test(`${text} is taken as it is`, () => assert.deepEqual(addClaim(`n=${text}`, { a: 1 }), { a: 1, n: value }));
+    test(`${text} is accepted`, () => assert.deepEqual(addClaim(`n=${text}`, { a: 1 }), { a: 1, n: value }));
 
   const changed = ["9007199254740993", "100000000000000000000", "1e999", "-1e999", '{"a":[1,{"b":1e400}]}'];
   for (const text of changed)
-    test(`${text} would not stay what it is`, () => {
+    test(`${text} is refused because it would change`, () => {
       assert.throws(() => addClaim(`n=${text}`), InvalidArgumentError);
     });
 
@@ -54,7 +54,7 @@ describe("a claim of the command line", () => {
     assert.deepEqual(Object.entries(addClaim("__proto__=1")), [["__proto__", 1]]);
   });
 
-  test("property: every number that JSON writes is taken, but for integers beyond 2^53 - 1", () => {
+  test("property: every number in JSON is accepted except for integers beyond 2^53 - 1", () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
         fc.pre(!Number.isInteger(value) || Number.isSafeInteger(value) || Math.abs(value) >= 1e21);
@@ -64,7 +64,7 @@ describe("a claim of the command line", () => {
   });
 });
 
-describe("a kid is given whole, or by a prefix that only it has", () => {
+describe("a kid is given in full or by a unique prefix", () => {
   const kids = ["abcdef", "abcdefgh", "abcxyz123", "xy", "2026-11-22", "-abcde7", "é漢字1234"];
   const records = kids.map((kid) => record(kid, "retiring", { announcedAt: start, retiredAt: start }));
   const rows: readonly (readonly [given: string, kid: string | undefined, ...says: string[]])[] = [
@@ -95,7 +95,7 @@ describe("a kid is given whole, or by a prefix that only it has", () => {
     });
   }
 
-  test("a prefix that several have is refused, with those alone", () => {
+  test("an ambiguous prefix is refused with the matching kids", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
@@ -104,11 +104,11 @@ describe("a kid is given whole, or by a prefix that only it has", () => {
   });
 });
 
-describe("an error of the library names options, and the command line says it with flags", () => {
+describe("an error from the library names options, and the command line replaces them with flags", () => {
   const wrappingKeys = [newWrappingKey()];
   const store = memoryStore();
   const options = { issuer: "https://a.example", store, wrappingKeys };
-  /** A manager after another one that has closed. */
+  /** Creates a manager after another one has closed. */
   const second = async (more: object): Promise<unknown> => {
     await (await createKeyManager(options)).close();
     return createKeyManager({ ...options, ...more });
@@ -136,7 +136,7 @@ describe("an error of the library names options, and the command line says it wi
   for (const [name, more, library, text] of rows) {
     test(name, async () => {
       const error = await second(more).then(
-        () => assert.fail("it is refused"),
+        () => assert.fail("it was not refused"),
         (thrown: unknown) => thrown,
       );
       assert.ok(error instanceof JwksdError);
@@ -154,62 +154,62 @@ describe("an error of the library names options, and the command line says it wi
 
 type Running = Awaited<Parameters<typeof handleSignals>[0]>;
 
-/** As the system sends them. */
+/** Emits signals like the operating system. */
 const send = async (...signals: readonly NodeJS.Signals[]): Promise<void> => {
   for (const signal of signals) process.emit(signal, signal);
   await turn();
 };
 
-/** A command that is about to start, and what it is told then. */
+/** A command that is about to start, and the calls that signals cause. */
 function starting(t: TestContext) {
-  const told: string[] = [];
+  const calls: string[] = [];
   const { promise, resolve } = Promise.withResolvers<Running>();
-  const giveUp = handleSignals(promise, () => void told.push("asked to end"));
+  const giveUp = handleSignals(promise, () => void calls.push("stop requested"));
   t.after(giveUp);
-  t.mock.method(process, "exit", (code: number) => void told.push(`exit ${code}`));
+  t.mock.method(process, "exit", (code: number) => void calls.push(`exit ${code}`));
   const start = async (): Promise<void> => {
     resolve({
-      reload: async () => void told.push("reload"),
-      stop: async (signal) => void told.push(`stop by ${signal}`),
+      reload: async () => void calls.push("reload"),
+      stop: async (signal) => void calls.push(`stop by ${signal}`),
     });
     await turn();
   };
-  return { told, start, giveUp };
+  return { calls, start, giveUp };
 }
 
-test("signals during the start are obeyed after it", async (t) => {
-  const { told, start } = starting(t);
+test("signals during startup take effect after it", async (t) => {
+  const { calls, start } = starting(t);
   await send("SIGHUP", "SIGTERM");
-  assert.deepEqual(told, ["asked to end"]);
+  assert.deepEqual(calls, ["stop requested"]);
   await start();
-  assert.deepEqual(told, ["asked to end", "reload", "stop by SIGTERM"]);
+  assert.deepEqual(calls, ["stop requested", "reload", "stop by SIGTERM"]);
 });
 
-test("SIGTERM ends it once, however often it comes, and only a Ctrl-C after that does not wait", async (t) => {
+test("SIGTERM stops a command once, however often it arrives, and only a later Ctrl-C exits immediately", async (t) => {
   for (const [signals, expected] of [
-    [["SIGINT"], ["asked to end", "stop by SIGINT"]],
+    [["SIGINT"], ["stop requested", "stop by SIGINT"]],
     [
       ["SIGTERM", "SIGTERM"],
-      ["asked to end", "stop by SIGTERM"],
+      ["stop requested", "stop by SIGTERM"],
     ],
     [
       ["SIGTERM", "SIGINT"],
-      ["asked to end", "exit 130", "stop by SIGTERM"],
+      ["stop requested", "exit 130", "stop by SIGTERM"],
     ],
     [
       ["SIGINT", "SIGTERM"],
-      ["asked to end", "stop by SIGINT"],
+      ["stop requested", "stop by SIGINT"],
     ],
   ] as const) {
-    const { told, start, giveUp } = starting(t);
+    const { calls, start, giveUp } = starting(t);
     await start();
     await send(...signals);
     giveUp();
-    assert.deepEqual(told.toSorted(), expected.toSorted(), signals.join());
+    assert.deepEqual(calls.toSorted(), expected.toSorted(), signals.join());
   }
 });
 
-test("who has ended gives the signals up", async (t) => {
+test("a command that has ended removes its signal handlers", async (t) => {
   const before = process.listenerCount("SIGTERM");
   starting(t).giveUp();
   assert.equal(process.listenerCount("SIGTERM"), before);
@@ -217,18 +217,21 @@ test("who has ended gives the signals up", async (t) => {
 
 const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed;
 
-/** A command on a store that gives these lines one after the other, or an error. */
+/** A command on a store that returns these presence records one after another, or an error. */
 function command(
-  answers: readonly (readonly PresenceRecord[] | StoreError)[],
+  results: readonly (readonly PresenceRecord[] | StoreError)[],
   { isTTY = false, document = storeDocument([]), unread = 0 } = {},
 ) {
   let written = "";
-  const rest = [...answers];
+  const remaining = [...results];
   const access = {
     async presence() {
-      const answer = (rest.length > 1 ? rest.shift() : rest[0]) ?? [];
-      if (answer instanceof StoreError) throw answer;
-      return { records: new Map(answer.map((line) => [line.id, presenceText(line)])), count: answer.length + unread };
+      const result = (remaining.length > 1 ? remaining.shift() : remaining[0]) ?? [];
+      if (result instanceof StoreError) throw result;
+      return {
+        records: new Map(result.map((presence) => [presence.id, presenceText(presence)])),
+        count: result.length + unread,
+      };
     },
     read: async () => ({ document, now: start }),
   } as unknown as StoreAccess;
@@ -240,26 +243,26 @@ function command(
 const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
 
 const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
-const followed = [processLine("r")];
+const caughtUp = [processLine("r")];
 
 describe("waiting for the replicas", () => {
-  test("shows on a terminal for whom it waits, on one line that is gone in the end", async () => {
-    const { keys, io, written } = command([behind, behind, followed], { isTTY: true });
+  test("shows the late replicas on a terminal, on one line that is cleared at the end", async () => {
+    const { keys, io, written } = command([behind, behind, caughtUp], { isTTY: true });
     assert.deepEqual((await follow(keys, change, 9))?.late, []);
     assert.equal(io.exitCode, 0);
-    // On a slow machine it says the seconds that are left more than once.
+    // On a slow machine, it prints the remaining seconds more than once.
     const lines = written().split("\r\u{1b}[K");
     assert.deepEqual([lines[0], lines[1], lines.at(-1)], ["", "waiting for late\\u{202e} (9 s)", ""]);
     assert.ok(lines.slice(1, -1).every((line) => line.startsWith("waiting for late")));
   });
 
   test("shows nothing elsewhere", async () => {
-    const { keys, written } = command([behind, followed]);
+    const { keys, written } = command([behind, caughtUp]);
     await follow(keys, change, 9);
     assert.equal(written(), "");
   });
 
-  test("where the store cannot be asked any more, the change is done all the same, and the exit code says that nobody knows", async () => {
+  test("exits with a code for an unknown outcome if the store becomes unavailable after the change", async () => {
     const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
     assert.equal(await follow(keys, change, 9), undefined);
     assert.equal(io.exitCode, 3);
@@ -269,12 +272,12 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("is for those who may serve or sign: each has followed that publishes the change, or a later one of the same history", async () => {
+  test("ends when every live replica publishes the change or a later one from the same history", async () => {
     const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
     const dead = processLine("dead", { revision: 1, at: start - 3_600_000 });
     const rows: [
       name: string,
-      line: PresenceRecord,
+      presence: PresenceRecord,
       document: StoreDocument | undefined,
       waits: number,
       code: number,
@@ -283,18 +286,18 @@ describe("waiting for the replicas", () => {
       ["it publishes a later one", processLine("r", { revision: 6 }), later, 120, 0],
       ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
       ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
-      ["it is late, and nobody waits", processLine("r", { revision: 4 }), undefined, 0, 0],
-      // After an older backup was restored. Nobody waits for them, and they are told in any case.
+      ["it is late, without waiting", processLine("r", { revision: 4 }), undefined, 0, 0],
+      // After an older backup was restored. The command does not wait for these but always reports them.
       ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 120, 3],
       ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 120, 3],
-      ["it is ahead, and nobody waits", processLine("r", { revision: 6 }), undefined, 0, 3],
+      ["it is ahead, without waiting", processLine("r", { revision: 6 }), undefined, 0, 3],
     ];
     const found = await Promise.all(
-      rows.map(async ([name, line, document, waits]) => {
-        const { keys, io } = command([[line, dead]], document && { document });
-        const began = performance.now();
+      rows.map(async ([name, presence, document, waits]) => {
+        const { keys, io } = command([[presence, dead]], document && { document });
+        const startMs = performance.now();
         const late = (await follow(keys, change, waits))?.late.length ?? 0;
-        return [name, io.exitCode, late > 0, performance.now() - began < 60_000];
+        return [name, io.exitCode, late > 0, performance.now() - startMs < 60_000];
       }),
     );
     assert.deepEqual(
@@ -303,11 +306,11 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("says what one that refuses an older backup does", async () => {
+  test("explains a replica that refuses an older backup", async () => {
     const { keys } = command([[processLine("r", { revision: 6 }), processLine("s")]]);
-    const told = await follow(keys, change, 0);
-    assert.ok(told);
-    const [count, why = ""] = followedLines(told);
+    const outcome = await follow(keys, change, 0);
+    assert.ok(outcome);
+    const [count, why = ""] = followedLines(outcome);
     assert.equal(count, "1 of 2 have caught up.");
     assert.match(
       why,
@@ -315,29 +318,33 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("says how many presence records were not read", async () => {
-    const { keys } = command([followed], { unread: 5_000 });
-    const told = await follow(keys, change, 9);
-    assert.deepEqual(followedLines(told ?? assert.fail()), [
+  test("reports how many presence records were not read", async () => {
+    const { keys } = command([caughtUp], { unread: 5_000 });
+    const outcome = await follow(keys, change, 9);
+    assert.deepEqual(followedLines(outcome ?? assert.fail()), [
       "1 of 1 has caught up.",
       "The store has 5,000 more presence records that were not read.",
     ]);
   });
 
-  test("names the copies that lack a step or a revocation, and are served", async () => {
-    const copy = { name: "s3://bucket", revision: 3, at: start };
+  test("names the served targets that lack a step or a revocation", async () => {
+    const target = { name: "s3://bucket", revision: 3, at: start };
     const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
     const rows: [name: string, document: StoreDocument, lacks: boolean][] = [
-      ["a step", storeDocument([next], { targets: [copy] }), true],
-      ["a step that it has", storeDocument([next], { targets: [{ ...copy, revision: 5 }] }), false],
-      ["a step, and nobody reads it yet", storeDocument([next], { targets: [{ ...copy, revision: 0 }] }), false],
-      ["a revocation", storeDocument([gone(start + second)], { targets: [copy] }), true],
-      ["a revocation that it has", storeDocument([gone(start - second)], { targets: [copy] }), false],
+      ["a step", storeDocument([next], { targets: [target] }), true],
+      ["a step that it has", storeDocument([next], { targets: [{ ...target, revision: 5 }] }), false],
+      [
+        "a step, but the target is not served yet",
+        storeDocument([next], { targets: [{ ...target, revision: 0 }] }),
+        false,
+      ],
+      ["a revocation", storeDocument([gone(start + second)], { targets: [target] }), true],
+      ["a revocation that it has", storeDocument([gone(start - second)], { targets: [target] }), false],
     ];
     for (const [name, document, lacks] of rows) {
-      const { keys, io } = command([followed], { document });
-      const told = await follow(keys, change, 0.001);
-      assert.deepEqual([io.exitCode, followedLines(told ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
+      const { keys, io } = command([caughtUp], { document });
+      const outcome = await follow(keys, change, 0.001);
+      assert.deepEqual([io.exitCode, followedLines(outcome ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
     }
   });
 });

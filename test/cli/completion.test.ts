@@ -7,21 +7,21 @@ import { describe, test } from "node:test";
 import { part, skipWithout } from "../support/parts.ts";
 import { eventually, runCli, temporaryFolder } from "../support/service.ts";
 
-/** A shell, how it starts in a terminal with the file rc, and what it does before it completes. */
+/** Shells, with the arguments to start in a terminal with the file rc, and the lines of rc. */
 const shells = {
   bash: { start: "--noprofile --rcfile rc -i", rc: ["PS1='READY> '"] },
   zsh: { start: "-d -i", rc: ["PS1='READY> '", "autoload -U compinit", "compinit -u -D"] },
   fish: { start: "--no-config -i -C 'source rc'", rc: ["function fish_prompt; echo -n 'READY> '; end"] },
 };
 
-/** The line of the page for users. */
+/** Returns the line in docs/install.md for a shell. */
 async function documented(shell: string): Promise<string> {
   const page = await readFile(join(import.meta.dirname, "../../docs/install.md"), "utf8");
   const [line] = new RegExp(`^.*jwksd completion ${shell}.*$`, "m").exec(page) ?? [];
   return line ?? assert.fail(`docs/install.md has no line for ${shell}`);
 }
 
-/** What is typed after `jwksd`, with the Tab key, and what the command then gets. */
+/** Text typed after `jwksd`, with the Tab key, and the arguments that the command then receives. */
 const rows = [
   ["rot\t", "rotate"],
   ["keys rev\t--dry\t", "keys revoke --dry-run"],
@@ -44,14 +44,14 @@ for (const [name, { start, rc }] of Object.entries(shells)) {
       // Values of an option are not files.
       await writeFile(join(folder, "debts"), "");
       await writeFile(join(folder, "script"), (await runCli(t, ["completion", name])).stdout);
-      // Says what it is given.
+      // Prints its arguments.
       const jwksd = `#!/bin/sh\n[ "$1" != completion ] || cat "$HOME/script"\nprintf 'GOT[%s]\\n' "$*" >&2\n`;
       await writeFile(join(folder, "jwksd"), jwksd, { mode: 0o755 });
       const lines = [...rc, await documented(name)].join("\n");
-      // zsh reads the second.
+      // zsh reads .zshrc.
       for (const file of ["rc", ".zshrc"]) await writeFile(join(folder, file), lines);
 
-      // It makes the terminal that the shell wants to talk to.
+      // `script` provides the terminal that the shell expects.
       const child = spawn(part("script"), ["-qec", `${part(name)} ${start}`, "/dev/null"], {
         cwd: folder,
         env: { PATH: `${folder}:${process.env["PATH"]}`, HOME: folder, TERM: "dumb", LANG: "C.UTF-8" },
@@ -67,7 +67,7 @@ for (const [name, { start, rc }] of Object.entries(shells)) {
         output = "";
         child.stdin.write(`jwksd ${typed}\n`);
         await eventually("the command", () => /GOT\[.*\][^]*READY> /.test(output));
-        // zsh writes --name=value, and no slash where a folder is the last word.
+        // zsh writes --name=value, and no slash if a folder is the last word.
         found.push((/GOT\[(.*)\]/.exec(output)?.[1] ?? "").replaceAll("=", " ").replace(/\/$/, ""));
       }
       child.stdin.write("exit\n");
@@ -80,7 +80,7 @@ for (const [name, { start, rc }] of Object.entries(shells)) {
   });
 }
 
-test("a shell that jwksd does not know is an error that names those it knows", async (t) => {
+test("an unknown shell is an error that names the supported ones", async (t) => {
   const { code, stdout, stderr } = await runCli(t, ["completion", "csh"]);
   assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
   assert.match(stderr, /bash, zsh, fish/);

@@ -11,15 +11,15 @@ import { simulatedClock } from "../support/simulated.ts";
 const timeout = 60_000;
 const keyParameters = [{ name: "ECDSA", namedCurve: "P-256" }, false, ["sign"]] as const;
 
-describe("a fast clock begins now, and runs as fast", () => {
-  test("by the wall and by itself", async () => {
+describe("a fast clock", () => {
+  test("starts at the current time and speeds up both clocks once it hurries", async () => {
     const real = simulatedClock();
     const clock = fastClock(60, real);
     const [start, monotonic] = [clock.now(), clock.monotonic?.() ?? 0];
     const passed = (): number[] => [clock.now() - start, (clock.monotonic?.() ?? 0) - monotonic];
     assert.equal(start, real.now());
     await real.advance(1500);
-    assert.deepEqual(passed(), [1500, 1500], "until it is told to hurry");
+    assert.deepEqual(passed(), [1500, 1500], "before it hurries");
     clock.hurry();
     await real.advance(2000);
     assert.deepEqual(passed(), [121_500, 121_500]);
@@ -33,7 +33,7 @@ describe("a fast clock begins now, and runs as fast", () => {
     [0, 0],
   ];
   for (const [delayMs, realMs] of timers) {
-    test(`a timer of ${delayMs} ms takes ${realMs}`, async () => {
+    test(`fires a timer of ${delayMs} ms after ${realMs} ms`, async () => {
       const real = simulatedClock();
       const start = real.now();
       let firedMs = -1;
@@ -44,7 +44,7 @@ describe("a fast clock begins now, and runs as fast", () => {
   }
 });
 
-/** A demonstration whose clock is that of the test. */
+/** Starts a demonstration with the test's clock. */
 function demo() {
   const real = simulatedClock();
   let log = "";
@@ -53,10 +53,10 @@ function demo() {
   return { real, log: () => log, starting: startDemo(io, fastClock(timesAsFast, real)) };
 }
 
-test("on a machine that is slow to start it, the log begins without an error", { timeout }, async () => {
-  const { real, log, ...made } = demo();
+test("the demonstration's log has no error on a machine where starting takes long", { timeout }, async () => {
+  const { real, log, ...running } = demo();
   const state = { isStarting: true };
-  const starting = made.starting.finally(() => (state.isStarting = false));
+  const starting = running.starting.finally(() => (state.isStarting = false));
   // Each turn of the event loop takes long, until 10 s have passed.
   for (let passedMs = 0; state.isStarting && passedMs < 10_000; passedMs += 20) await real.advance(20);
   await (await starting).stop();
@@ -64,52 +64,56 @@ test("on a machine that is slow to start it, the log begins without an error", {
   assert.doesNotMatch(log(), / (warn|error) /);
 });
 
-test("a whole rotation is seen within three minutes, by the rules of every other service", { timeout }, async () => {
-  const { real, log, starting } = demo();
-  const service = await starting;
-  try {
-    const seconds = async (count: number): Promise<void> => {
-      for (let second = 0; second < count; second += 1) {
-        await real.advance(1000);
-        // What is due seals the store, and a key takes longer to make than a seal.
-        for (let turn = 0; turn < 5; turn += 1) await crypto.subtle.generateKey(...keyParameters);
-      }
-    };
-    // On a busy machine, a step takes longer than the clock lets it, and is tried again.
-    const within20s = async (what: string, isSo: () => boolean | Promise<boolean>): Promise<void> => {
-      for (let second = 0; !(await isSo()); second += 1) {
-        assert.ok(second < 20, what);
-        await seconds(1);
-      }
-    };
-    const count = (word: string): number => log().split(` info key ${word} `).length - 1;
-    const kids = async (): Promise<string[]> => {
-      const set = (await (await fetch(service.url)).json()) as { keys: { kid: string }[] };
-      return set.keys.map(({ kid }) => kid);
-    };
-    const all = (): number[] => ["announced", "activated", "retired", "removed"].map(count);
-    await eventually("the first key", () => count("activated") === 1);
-    await seconds(58);
-    const [first, ...others] = await kids();
-    assert.deepEqual([all(), others], [[1, 1, 0, 0], []]);
-    await seconds(4);
-    await within20s("the next key is announced", async () => count("announced") === 2 && (await kids()).length === 2);
-    await seconds(56);
-    assert.deepEqual([all(), (await kids()).length], [[2, 1, 0, 0], 2]);
-    await seconds(4);
-    await within20s("the next key signs", () => count("activated") === 2 && count("retired") === 1);
-    await seconds(20);
-    assert.deepEqual([all(), (await kids()).length], [[2, 2, 1, 0], 2]);
-    await seconds(38);
-    await within20s("the old key is gone", () => count("removed") === 1);
-    assert.ok(!(await kids()).includes(first ?? ""));
-  } finally {
-    await service.stop();
-  }
-});
+test(
+  "the demonstration completes a rotation within three minutes, under the rules of any service",
+  { timeout },
+  async () => {
+    const { real, log, starting } = demo();
+    const service = await starting;
+    try {
+      const seconds = async (count: number): Promise<void> => {
+        for (let second = 0; second < count; second += 1) {
+          await real.advance(1000);
+          // A due step seals the store, and generating a key takes longer than sealing.
+          for (let turn = 0; turn < 5; turn += 1) await crypto.subtle.generateKey(...keyParameters);
+        }
+      };
+      // On a busy machine, a step takes longer than the clock allows and is retried.
+      const within20s = async (what: string, isSo: () => boolean | Promise<boolean>): Promise<void> => {
+        for (let second = 0; !(await isSo()); second += 1) {
+          assert.ok(second < 20, what);
+          await seconds(1);
+        }
+      };
+      const count = (word: string): number => log().split(` info key ${word} `).length - 1;
+      const kids = async (): Promise<string[]> => {
+        const set = (await (await fetch(service.url)).json()) as { keys: { kid: string }[] };
+        return set.keys.map(({ kid }) => kid);
+      };
+      const all = (): number[] => ["announced", "activated", "retired", "removed"].map(count);
+      await eventually("the first key", () => count("activated") === 1);
+      await seconds(58);
+      const [first, ...others] = await kids();
+      assert.deepEqual([all(), others], [[1, 1, 0, 0], []]);
+      await seconds(4);
+      await within20s("the next key is announced", async () => count("announced") === 2 && (await kids()).length === 2);
+      await seconds(56);
+      assert.deepEqual([all(), (await kids()).length], [[2, 1, 0, 0], 2]);
+      await seconds(4);
+      await within20s("the next key signs", () => count("activated") === 2 && count("retired") === 1);
+      await seconds(20);
+      assert.deepEqual([all(), (await kids()).length], [[2, 2, 1, 0], 2]);
+      await seconds(38);
+      await within20s("the old key is removed", () => count("removed") === 1);
+      assert.ok(!(await kids()).includes(first ?? ""));
+    } finally {
+      await service.stop();
+    }
+  },
+);
 
 describe("jwksd demo", { timeout }, () => {
-  test("prints where its page is, on this machine alone, takes no setting and leaves no file", async (t) => {
+  test("prints its page's URL, listens only on this machine, ignores settings and leaves no file", async (t) => {
     const folder = await temporaryFolder(t);
     const env = { JWKSD_DATA: folder, JWKSD_HOST: "0.0.0.0", JWKSD_KEYS: "no/such/file", JWKSD_PORT: "1" };
     const { child, exited } = spawnCli(t, ["demo"], env);
@@ -117,7 +121,7 @@ describe("jwksd demo", { timeout }, () => {
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
     await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
     assert.match(stdout, /^This is a demonstration, and not for production/);
-    // From the moment at which it is printed, which may be a second later.
+    // Relative to the time of printing, which may be a second later.
     const steps = [
       / (?:1:00|0:5\d) {2}a key is announced\n/,
       / (?:2:00|1:5\d) {2}a key is activated\n/,

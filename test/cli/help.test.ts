@@ -9,7 +9,7 @@ import {
 } from "../../src/service/config/setting-definitions.ts";
 import { runCli, type Scope } from "../support/service.ts";
 
-/** One item of a help: its term, and its lines. */
+/** An item of a help text: its term, description and number of lines. */
 interface Item {
   readonly term: string;
   readonly text: string;
@@ -19,11 +19,11 @@ interface Item {
 interface Help {
   readonly command: string;
   readonly text: string;
-  /** By heading, in their order. */
+  /** Items by heading, in order. */
   readonly groups: ReadonlyMap<string, readonly Item[]>;
 }
 
-/** The lists of a help, each with a heading. */
+/** Returns the lists of a help text by heading. */
 function groupsOf(text: string): Help["groups"] {
   const lists = [...text.matchAll(/^(\S.*:)\n((?: {2}.*\n)+)/gm)];
   return new Map(
@@ -41,7 +41,7 @@ function groupsOf(text: string): Help["groups"] {
   );
 }
 
-/** The help of a command, and of all below it. */
+/** Returns the help of a command and of all its subcommands. */
 async function helpOf(t: Scope, words: readonly string[] = []): Promise<Help[]> {
   const { code, stdout: text } = await runCli(t, [...words, "--help"]);
   assert.equal(code, 0);
@@ -59,7 +59,7 @@ const shared: ReadonlyMap<string, string> = new Map([
   }),
 ]);
 
-test("each command: at most 80 columns, own options first, shared ones in their groups with one line each", async (t) => {
+test("the help of each command has at most 80 columns, its own options first, and shared options in groups, one line each", async (t) => {
   const helps = await helpOf(t);
   assert.ok(helps.length >= 35, `${helps.length} commands`);
   const faults = helps.flatMap(({ command, text, groups }) => {
@@ -84,7 +84,7 @@ test("each command: at most 80 columns, own options first, shared ones in their 
 const plain = (text: string): string => text.replaceAll(/\s+/g, " ");
 
 describe("help OPTION", () => {
-  test("of a setting: its texts, default, variable, member and commands", async (t) => {
+  test("shows a setting's description, default, variable, member and commands", async (t) => {
     const faults: string[] = [];
     for (const name of settingNames) {
       const { about, fallback }: { about: string; fallback?: unknown } = settingDefinitions[name];
@@ -97,7 +97,7 @@ describe("help OPTION", () => {
     assert.deepEqual(faults, []);
   });
 
-  test("of any option: what the help of its command says, and that command", async (t) => {
+  test("shows any option's description and its command", async (t) => {
     const helps = await helpOf(t);
     const commands = new Set(helps.map(({ command }) => command));
     const faults: string[] = [];
@@ -106,16 +106,16 @@ describe("help OPTION", () => {
         if (term === "-h" || term === "-V") continue;
         // Without dashes, this is a command of that name.
         const name = commands.has(term.slice(2)) ? term : term.slice(2);
-        const answer = plain((await runCli(t, ["help", name])).stdout);
-        const [said = ""] = text.split(/ \([^()]*\)$/);
-        if (!answer.includes(said.slice(1)) || !answer.includes(command))
-          faults.push(`help ${name}: ${command}: ${said}`);
+        const optionHelp = plain((await runCli(t, ["help", name])).stdout);
+        const [description = ""] = text.split(/ \([^()]*\)$/);
+        if (!optionHelp.includes(description.slice(1)) || !optionHelp.includes(command))
+          faults.push(`help ${name}: ${command}: ${description}`);
       }
     }
     assert.deepEqual(faults, []);
   });
 
-  test("one of several meanings has each, and policies their defaults", async (t) => {
+  test("shows every meaning of an option and the defaults of policies", async (t) => {
     const { stdout } = await runCli(t, ["help", "--max-stale-seconds"]);
     assert.match(stdout, /^--max-stale-seconds <n>\n\n.*without the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
     const yes = (await runCli(t, ["help", "yes"])).stdout;
@@ -129,7 +129,7 @@ describe("help OPTION", () => {
     assert.match(level, /^Values +debug, info, warn, error, silent$/m);
   });
 
-  test("keeps to 80 columns", async (t) => {
+  test("has at most 80 columns", async (t) => {
     for (const name of ["store", "wrapping-key-file", "wait", "config"]) {
       const { stdout } = await runCli(t, ["help", name === "store" ? "--store" : name]);
       assert.deepEqual(
@@ -140,7 +140,7 @@ describe("help OPTION", () => {
   });
 });
 
-test("help COMMAND is what COMMAND --help says, also in a group", async (t) => {
+test("help COMMAND prints the same as COMMAND --help, even in a group", async (t) => {
   const { stdout } = await runCli(t, ["keys", "revoke", "--help"]);
   assert.match(stdout, /^Usage: jwksd keys revoke /);
   for (const words of [
@@ -150,7 +150,7 @@ test("help COMMAND is what COMMAND --help says, also in a group", async (t) => {
     assert.equal((await runCli(t, words)).stdout, stdout);
 });
 
-describe("help NOSUCH is an error, with the nearest name", () => {
+describe("help for an unknown name is an error that suggests the nearest name", () => {
   const rows = [
     { words: ["help", "NOSUCH"], hint: "jwksd help lists the commands" },
     { words: ["help", "rotat"], hint: "Did you mean jwksd help rotate?" },

@@ -18,7 +18,7 @@ const pem = (key: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
     .export({ format: "pem", type })
     .toString();
 
-/** A file of this text. */
+/** Creates a file with this content. */
 async function fileOf(t: TestContext, text: string): Promise<string> {
   const file = join(await temporaryFolder(t), "key");
   await writeFile(file, text);
@@ -30,7 +30,7 @@ const publicPem = (key: object): string =>
     .export({ format: "pem", type: "spki" })
     .toString();
 
-describe("private keys are read whole, in every form, with what they are for", () => {
+describe("private keys are read completely, in every format, with their use and alg", () => {
   type Row = readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string];
   const wrap = "ECDH-ES+A256KW";
   const rows: readonly Row[] = [
@@ -46,7 +46,7 @@ describe("private keys are read whole, in every form, with what they are for", (
     ["RSA, PKCS#8", pem(rsa, "pkcs8"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
     ["RSA, PKCS#1", pem(rsa, "pkcs1"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
     ["a JWK", JSON.stringify({ ...ec, ext: true, secret: "x" }), {}, ec, "sig", "ES256"],
-    ["a JWK that says what it is for", JSON.stringify({ ...ec, use: "enc", alg: wrap }), {}, ec, "enc", wrap],
+    ["a JWK with use and alg", JSON.stringify({ ...ec, use: "enc", alg: wrap }), {}, ec, "enc", wrap],
     ["an RSA JWK", JSON.stringify({ ...rsa, alg: "RSA-OAEP" }), {}, rsa, "enc", "RSA-OAEP"],
   ];
   for (const [name, text, options, key, use, alg] of rows) {
@@ -60,22 +60,27 @@ describe("private keys are read whole, in every form, with what they are for", (
   }
 });
 
-test("the kid of a JWK is its kid, and no other may be given to it", async (t) => {
+test("a JWK keeps its kid, and another kid is refused", async (t) => {
   const file = await fileOf(t, JSON.stringify(named("own")));
   assert.equal((await readImport(file)).keys[0]?.kid, "own");
   const error = await refusal(() => readImport(file, { kid: "other" }), "ERR_OPTION_INVALID");
   assert.match(error.message, /"own".*"other"/);
 });
 
-describe("what cannot be imported is refused without a word of it", () => {
+describe("a key that cannot be imported is refused without being quoted", () => {
   const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
     ["a public key", publicPem(ec), {}, "ERR_PRIVATE_KEY_MISSING"],
     ["a set without keys", '{"keys":{}}', {}, "ERR_KEY_FORMAT"],
     ["a set that holds null", '{"keys":[null]}', {}, "ERR_KEY_FORMAT"],
     ["an empty set", '{"keys":[]}', {}, "ERR_KEY_FORMAT"],
-    ["another use than its own", JSON.stringify({ ...ec, use: "sig" }), { use: "enc" }, "ERR_KEY_PURPOSE"],
-    ["a use that there is not", JSON.stringify({ ...ec, use: "tls" }), {}, "ERR_KEY_PURPOSE"],
-    ["an alg that does not fit", JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }), {}, "ERR_ALG_UNSUPPORTED"],
+    ["a use that contradicts the JWK's", JSON.stringify({ ...ec, use: "sig" }), { use: "enc" }, "ERR_KEY_PURPOSE"],
+    ["an unknown use", JSON.stringify({ ...ec, use: "tls" }), {}, "ERR_KEY_PURPOSE"],
+    [
+      "an alg that does not match the key",
+      JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }),
+      {},
+      "ERR_ALG_UNSUPPORTED",
+    ],
     ["halves of two RSA keys", JSON.stringify({ ...rsa, n: rsaKey(3072)["n"] }), { use: "enc" }, "ERR_KEY_MISMATCH"],
     ["halves of two EC keys", JSON.stringify({ ...ec, d: ecKey("b").d }), {}, "ERR_KEY_MISMATCH"],
     ["an RSA key without its primes", JSON.stringify({ ...rsa, p: undefined }), { use: "enc" }, "ERR_KEY_MISMATCH"],
@@ -90,12 +95,12 @@ describe("what cannot be imported is refused without a word of it", () => {
   }
 });
 
-describe("signing keys of other algorithms are refused with the way to move, and nothing leads to making them encryption keys", () => {
+describe("signing keys for other algorithms are refused with migration advice, and no message suggests importing them as encryption keys", () => {
   const edwards = generateKeyPairSync("ed25519").privateKey;
   const koblitz = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).privateKey;
   const ed25519 = edwards.export({ format: "jwk" });
   const rows: readonly [name: string, text: string, options: ImportOptions, type: string][] = [
-    ["RSA, PKCS#8, and nothing says what for", pem(rsa, "pkcs8"), {}, "RSA"],
+    ["RSA, PKCS#8, without a use", pem(rsa, "pkcs8"), {}, "RSA"],
     ["RSA, PKCS#1", pem(rsa, "pkcs1"), {}, "RSA"],
     ["RSA, as a signing key", pem(rsa, "pkcs8"), { use: "sig" }, "RSA"],
     ["an RSA JWK with use", JSON.stringify({ ...rsa, use: "sig" }), {}, "RSA"],
@@ -104,7 +109,7 @@ describe("signing keys of other algorithms are refused with the way to move, and
     ["secp256k1, PKCS#8", koblitz.export({ format: "pem", type: "pkcs8" }).toString(), {}, "secp256k1"],
     ["Ed25519, PKCS#8", edwards.export({ format: "pem", type: "pkcs8" }).toString(), {}, "Ed25519"],
     ["an Ed25519 JWK", JSON.stringify({ ...ed25519, alg: "EdDSA" }), {}, "Ed25519"],
-    ["an Ed25519 JWK, whatever is asked for", JSON.stringify(ed25519), { use: "enc" }, "Ed25519"],
+    ["an Ed25519 JWK with any --use", JSON.stringify(ed25519), { use: "enc" }, "Ed25519"],
     ["in a set", JSON.stringify({ keys: [named("a"), { ...ed25519, kid: "b" }] }), {}, "Ed25519"],
   ];
   for (const [name, text, options, type] of rows) {
@@ -119,12 +124,12 @@ describe("signing keys of other algorithms are refused with the way to move, and
     });
   }
 
-  test("the page is there", async () => {
+  test("the linked section exists", async () => {
     const page = await readFile(new URL("../../docs/migrate.md", import.meta.url), "utf8");
     assert.match(page, /^## From RS256 or EdDSA$/m);
   });
 
-  test("one key of a set is imported whatever the others are", async (t) => {
+  test("one key of a set can be imported whatever the other keys are", async (t) => {
     const file = await fileOf(t, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
     const { keys } = await readImport(file, { kid: "a" });
     assert.deepEqual(
