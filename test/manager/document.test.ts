@@ -371,6 +371,21 @@ async function found(world: World, store: Register): Promise<Custody> {
 }
 
 describe("a store that was created without an issuer", () => {
+  test("keeps its owner in a commit that leaves the records, because the private keys are bound to it", async () => {
+    const world = new World();
+    const store = memoryStore({ clock: world.clock });
+    await (await serving(world, store, there)).manager.close();
+    const custody = createCustody({
+      register: store,
+      keys: await readWrappingKeys([world.wrappingKey]),
+      issuerCheck: servedBy(a),
+    });
+    await accessTo(custody).change(() => ({ targets: [{ name: "a", revision: 0, at: 1 }] }));
+    assert.deepEqual((await documentOf(store)).owner, there);
+    await (await serving(world, store, a)).manager.close();
+    assert.deepEqual((await documentOf(store)).owner, a);
+  });
+
   test("records its last URL; the first issuer that is set gets all of its keys", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });

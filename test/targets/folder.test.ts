@@ -6,7 +6,7 @@ import { folderTarget } from "../../src/service/targets/folder.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
-import { runCli, temporaryFolder, cliDone, cliRefused } from "../support/service.ts";
+import { runCli, startService, temporaryFolder, cliDone, cliRefused } from "../support/service.ts";
 
 async function start(t: TestContext) {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
@@ -37,6 +37,20 @@ describe("jwksd publish FOLDER, with managed keys", () => {
       String(server.requests),
     );
     assert.equal(new Set(server.requests).size, server.requests.length);
+  });
+
+  test("refuses keys without an issuer, which another folder may have too, and leaves them usable", async (t) => {
+    const { publish, cli, data, folder } = await start(t);
+    const service = await startService(t, ["--data", data]);
+    await service.stop();
+    const before = await readStore(join(data, "keys.db"));
+    const { code, stderr } = await publish("--log-level", "error");
+    assert.equal(code, 1);
+    assert.match(stderr, /belong to no issuer yet .*jwksd keys rewrap --issuer .*\[ERR_STORE_ISSUER\]/);
+    assert.deepEqual([await readStore(join(data, "keys.db")), await readdir(folder)], [before, [".jwksd"]]);
+    assert.equal((await cli("keys", "rewrap", "--yes")).code, 0);
+    assert.equal((await publish()).code, 0);
+    assert.match((await cli("token", "--aud", "a")).stdout, /^eyJ/);
   });
 
   test("writes nothing if nothing has changed", async (t) => {

@@ -231,7 +231,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
         const room = maxBytes - reservedBytes;
-        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit, room);
+        // The private keys move to another owner together with the document, so a commit that leaves the records keeps the owner.
+        const owner = decision.records === undefined ? seen.document.owner : custody.owner;
+        const document = nextDocument(seen.document, { owner, ...decision }, commit, room);
         const lastNumber = seen.document.events.at(-1)?.number ?? 0;
         const events = document.events.filter(({ number }) => number > lastNumber);
         if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);

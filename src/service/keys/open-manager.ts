@@ -1,7 +1,7 @@
 import packageJson from "../../../package.json" with { type: "json" };
 import { systemClock } from "../../base/clock.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
-import { servedBy } from "../../rotation/custody/issuer-check.ts";
+import { type Owner, ownedBy, servedBy } from "../../rotation/custody/issuer-check.ts";
 import { type ManageOptions, type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import type { Logger } from "../config/log.ts";
@@ -38,7 +38,9 @@ export async function openManager(
   log: Logger,
   { store, savedSet, check, onFailure, ...options }: Options,
 ): Promise<OpenedManager> {
-  const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck: servedBy });
+  // Only the service gives its issuer to keys without one: a publisher might run on a copy of another issuer's store.
+  const issuerCheck = options.target === undefined ? servedBy : ({ issuer }: Owner) => ownedBy(issuer);
+  const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck });
   const { custody } = opened;
   const managerLog = createManagerLog(settings, log, options.clock ?? systemClock);
   try {
