@@ -1,3 +1,11 @@
+/** Cache-Control of the JWK Set by cache mode. Rotation periods derive from these values. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+export const cacheControl = {
+  long: "public, max-age=3600, stale-while-revalidate=3600",
+  rotation: "public, max-age=300, must-revalidate",
+} as const;
+
+export type CacheMode = keyof typeof cacheControl;
+
 /**
  * Parses Cache-Control: returns the seconds of each directive by its lower-case name, or `undefined` if it has no valid number of seconds.
  * The first of a repeated directive applies: every cache uses that one, or treats the response as stale.

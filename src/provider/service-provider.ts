@@ -1,4 +1,5 @@
 import { notify, serial } from "../base/async.ts";
+import type { CacheMode } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
 import { type ConfigError, JwksdError, TokenError, invalidOption } from "../base/errors.ts";
 import type { Metric } from "../base/metrics.ts";
@@ -14,7 +15,6 @@ import {
   checkSigning,
 } from "../publish/keyset.ts";
 import { type Site, createPublisher } from "../publish/publisher.ts";
-import type { CacheMode } from "../publish/respond.ts";
 import { type TokenSigner, createTokenSigner } from "../sign/token/token-signer.ts";
 import { type KeySource, verify } from "../verify/token/verify.ts";
 import type { KeysOnDemand, ManagedKeys } from "./managed-keys.ts";

@@ -1,3 +1,4 @@
+import { type CacheMode, cacheControl } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
 import { gauge, plain } from "../base/metrics.ts";
 import type { Jwk } from "../keys/jwk/public.ts";
@@ -6,14 +7,7 @@ import { makeDocument } from "./document.ts";
 import { type Handlers, createHandlers } from "./handlers.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
 import { type Place, locate } from "./paths.ts";
-import {
-  type CacheMode,
-  type Representation,
-  cacheControl,
-  contentTypes,
-  discoveryCacheControl,
-  represent,
-} from "./respond.ts";
+import { type Representation, contentTypes, discoveryCacheControl, represent } from "./respond.ts";
 
 /** The location of an issuer's documents, their content except keys, and how they are sent. */
 export interface Site extends Place {

@@ -19,14 +19,6 @@ export interface Representation {
   readonly notModified: Reply;
 }
 
-/** Cache-Control by mode: caches keep a set for up to 2 h, or 5 minutes during a rotation. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
-export const cacheControl = {
-  long: "public, max-age=3600, stale-while-revalidate=3600",
-  rotation: "public, max-age=300, must-revalidate",
-} as const;
-
-export type CacheMode = keyof typeof cacheControl;
-
 export const discoveryCacheControl = "public, max-age=3600";
 /** @see RFC 7517 section 8.5.2; OpenID Connect Discovery 1.0 section 4.2 */
 export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;

@@ -1,6 +1,6 @@
 import { notify } from "../base/async.ts";
+import type { CacheMode } from "../base/cache-control.ts";
 import { JwksdError } from "../base/errors.ts";
-import type { CacheMode } from "./respond.ts";
 
 const maxReported = 100;
 

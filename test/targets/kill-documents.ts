@@ -1,4 +1,4 @@
-import { cacheControl } from "../../src/publish/respond.ts";
+import { cacheControl } from "../../src/base/cache-control.ts";
 import type { TargetSite, DocumentSet } from "../../src/service/targets/documents.ts";
 
 export const site: TargetSite = { issuer: "https://a.example", cors: true, discovery: true };

@@ -1,3 +1,4 @@
+import { cacheControl, cacheDirectives } from "../../base/cache-control.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import type { KeyUse } from "./records.ts";
@@ -27,10 +28,16 @@ export interface RotationPolicyOptions {
 /** A checked policy. */
 export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
 
-/** Time for which a cache may serve a set, in seconds, by the origin's cache mode: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
-export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
-/** The `max-age` part of that time, in seconds. */
-export const maxAgeSeconds = { long: 3600, rotation: 300 } as const;
+const long = cacheDirectives(cacheControl.long);
+const rotation = cacheDirectives(cacheControl.rotation);
+
+/** The `max-age` of a set, in seconds, by the origin's cache mode. */
+export const maxAgeSeconds = { long: long.maxAge ?? 0, rotation: rotation.maxAge ?? 0 };
+/** Time for which a cache may serve a set, in seconds, by mode: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
+export const cachedForSeconds = {
+  long: maxAgeSeconds.long + long.whileRevalidated,
+  rotation: maxAgeSeconds.rotation + rotation.whileRevalidated,
+};
 
 const secondsPerDay = 86_400;
 /** Keeps the dates of a plan within the range of `Date`. All other durations are parts of `rotateEveryDays`. */

@@ -1,6 +1,6 @@
+import { cacheControl } from "../../base/cache-control.ts";
 import { jsonOf } from "../../base/json.ts";
 import { quoted } from "../../base/printable.ts";
-import { cacheControl } from "../../publish/respond.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
 /** A file of a target, as read there. */
