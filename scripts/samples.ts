@@ -4,7 +4,7 @@ import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 const root = resolve(import.meta.dirname, "..");
-const shown = /^<!-- (examples\/\S+) -->\n```(\w+)\n.*?^```$/gms;
+const sampleBlock = /^<!-- (examples\/\S+) -->\n```(\w+)\n.*?^```$/gms;
 
 /** Pages that can show samples. */
 export const pages: readonly string[] = globSync(["*.md", "docs/**/*.md"], { cwd: root });
@@ -14,7 +14,7 @@ export const textOf = (file: string): string => readFileSync(join(root, file), "
 /** Returns a page with the current text of each of its samples. */
 export const withSamples = (page: string): string =>
   page.replaceAll(
-    shown,
+    sampleBlock,
     (_, file: string, language: string) => `<!-- ${file} -->\n\`\`\`${language}\n${textOf(file)}\`\`\``,
   );
 

@@ -48,14 +48,21 @@ async function start(t: TestContext, more: object = {}, path = "") {
   const replica = await world.start({ issuer: url });
   t.after(() => world.stop(replica));
   const { manager } = replica;
-  let made = 0;
+  let instanceCount = 0;
   const create = (given: object): Provider => {
-    made += 1;
+    instanceCount += 1;
     return new Provider(url, given);
   };
   const op: OidcWithKeys<Provider> = await world.until(withJwksd(manager, { ...configuration, ...more }, create));
   handler = op.handler;
-  return { url, world, manager, op, made: () => made, serve: (listener: RequestListener) => (handler = listener) };
+  return {
+    url,
+    world,
+    manager,
+    op,
+    instanceCount: () => instanceCount,
+    serve: (listener: RequestListener) => (handler = listener),
+  };
 }
 
 async function accessToken(url: string, more: Readonly<Record<string, string>> = {}) {
@@ -97,17 +104,17 @@ describe("a configuration that could not work is refused at startup", () => {
   for (const [name, more, message] of rows) {
     test(name, async () => {
       const keys = await keysOf({ keys: [named("a")] });
-      const made = withJwksd(keys, { ...configuration, ...more }, (given) => new Provider(keys.issuer, given));
-      if (message === undefined) await made;
-      else await assert.rejects(made, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
+      const instance = withJwksd(keys, { ...configuration, ...more }, (given) => new Provider(keys.issuer, given));
+      if (message === undefined) await instance;
+      else await assert.rejects(instance, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
     });
   }
 
   test("another issuer", async () => {
     const keys = await keysOf({ keys: [named("a")] });
-    const made = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
+    const instance = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
     const message = /oidc-provider's issuer is "https:\/\/other/;
-    await assert.rejects(made, { code: "ERR_OPTION_INVALID", message });
+    await assert.rejects(instance, { code: "ERR_OPTION_INVALID", message });
   });
 });
 
@@ -198,8 +205,8 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
 
 describe("a change of keys", () => {
   test("each change creates an instance that signs with the active key; without a change, the instance stays", async (t) => {
-    const { url, world, manager, op, made } = await start(t);
-    assert.equal(made(), 1);
+    const { url, world, manager, op, instanceCount } = await start(t);
+    assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];
     const active = () => manager.records.find(({ state }) => state === "active")?.kid;
     for (let days = 0; days <= 8; days += 2) {
@@ -282,13 +289,13 @@ describe("a change of keys", () => {
       return new URL(reply.headers.get("location") ?? "x:").searchParams.get("error_description");
     };
     const state = (kid: string) => manager.records.find((record) => record.kid === kid)?.state;
-    const made = async (): Promise<string> => {
+    const activateNewKey = async (): Promise<string> => {
       await world.until(manager.rotate({ use: "enc" }));
       const { kid = "" } = manager.records.findLast(({ use }) => use === "enc") ?? {};
       while (state(kid) !== "active") await world.pass(hour);
       return kid;
     };
-    const [first, second] = [await made(), await made()];
+    const [first, second] = [await activateNewKey(), await activateNewKey()];
     assert.deepEqual([state(first), state(second)], ["retiring", "active"]);
     const accepted = "unsupported signed request alg";
     assert.deepEqual([await request(first), await request(second)], [accepted, accepted]);

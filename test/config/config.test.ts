@@ -119,7 +119,7 @@ describe("the error for a file that is not JSON has line and column, and quotes 
 
 const known = ["port", "host", "issuer", "jwksPath", "timeoutSeconds"];
 
-for (const [given, meant] of [
+for (const [given, expected] of [
   ["port", "port"],
   ["prot", "port"],
   ["hos", "host"],
@@ -132,8 +132,8 @@ for (const [given, meant] of [
   // A comparison of each letter with each name would take minutes.
   ["x".repeat(50_000_000), undefined],
 ] as const) {
-  test(`${JSON.stringify(given.slice(0, 40))} is recognized as ${meant ?? "no known name"}`, () => {
-    assert.equal(nearest(given, known), meant);
+  test(`${JSON.stringify(given.slice(0, 40))} is recognized as ${expected ?? "no known name"}`, () => {
+    assert.equal(nearest(given, known), expected);
   });
 }
 

@@ -1,4 +1,4 @@
-// docs/better-auth.md, from a better-auth that signs with EdDSA to one with the keys of jwksd.
+// docs/better-auth.md: from a better-auth that signs with EdDSA to one with jwksd's keys.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -24,7 +24,7 @@ const wrappingKey = newWrappingKey();
 
 const get = async (url: string): Promise<unknown> => (await fetch(url)).json();
 
-test("docs/better-auth.md takes over the present keys with their kids, and tokens stay valid", async (t) => {
+test("docs/better-auth.md takes over the existing keys with their kids, and tokens stay valid", async (t) => {
   const folder = await temporaryFolder(t);
   const origin = `http://localhost:${await freePort()}`;
   const issuer = `${origin}/api/auth`;

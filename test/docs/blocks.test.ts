@@ -10,9 +10,9 @@ import { startPostgres } from "../support/postgres.ts";
 import { soak } from "../support/soak.ts";
 import { skipWithoutPkcs11 } from "../support/softhsm.ts";
 
-// The blocks of the pages, as they stand there, each after what its section says has happened.
+// Runs the pages' blocks verbatim, each after the events that its section describes.
 
-/** Lines of shell, in which "@ SECTION" stands for the blocks of a section, and "@2 SECTION" for its second one. */
+/** Shell lines in which "@ SECTION" means the blocks of a section and "@2 SECTION" its second block. */
 type Script = string;
 
 interface Act {
@@ -20,7 +20,7 @@ interface Act {
   readonly script: Script;
   readonly needs?: readonly string[];
   readonly skip?: string | false;
-  /** Starts a server on the network of the system, which the script uses then, and gives the variables that name it. */
+  /** Starts a server on the system's network, which the script then uses, and returns the variables that name it. */
   readonly start?: (t: TestContext) => Promise<Readonly<Record<string, string>>>;
 }
 
@@ -32,22 +32,22 @@ async function startDatabase(t: TestContext) {
   return { PGPORT: String(server.port), JWKSD_PORT: "0", JWKSD_ADMIN: "127.0.0.1:0" };
 }
 
-/** What stands for a value of the reader's: a function of that name tells it. */
+/** Placeholders for readers' values. A shell function with the placeholder's name prints the value. */
 const placeholder = /(?<![\w$"-])(KID|OLD|KEY-URI|URI|PID)(?![\w".-])/g;
 
 const prelude = String.raw`
 export USER=root
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
-# An answer of 4xx or 5xx is a failure.
+# A 4xx or 5xx response is a failure.
 printf 'fail-with-body\nsilent\nshow-error\n' >"$STATE/.curlrc"
 export CURL_HOME=$STATE
 kid() { jwksd keys --json | node -p "JSON.parse(fs.readFileSync(0)).keys.find(({ state }) => state === '$1').kid"; }
 refused() { ! "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
-# Waits until a command that was started last has come to something.
+# Waits until the last command in the background has had an effect.
 until_done() { until "$@" 2>/dev/null; do kill -0 $!; sleep 0.05; done; }
-# A key that jwksd has not made.
+# Generates a key without jwksd.
 pem() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; chmod 600 "$1"; }
-# https://$1, at an address that is public as far as anybody here can tell, which does what $2 says, and so on.
+# Serves https://$1 at an address that counts as public on this network, with the Caddy directives $2, and so on.
 on_https() {
   ip addr add 8.8.8.8/32 dev lo
   printf '%s\n' '{ skip_install_trust' 'admin off' '}' >Caddyfile
@@ -60,7 +60,7 @@ on_https() {
   until_done cp caddy/pki/authorities/local/root.crt ca.pem
   export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
 }
-# The block of JSON of page $1 in which $2 is.
+# Prints the JSON block on page $1 that contains $2.
 json_of() { jq -Rsr --arg text "$2" 'split("\u0060\u0060\u0060")[] | select(startswith("json\n") and contains($text))[5:]' "$ROOT/$1"; }
 with_clouds() {
   node "$ROOT/test/docs/clouds.ts" >clouds &
@@ -68,15 +68,15 @@ with_clouds() {
   until_done grep '# ready' clouds
   . ./clouds
 }
-# The bucket of the pages, which everybody can read over https.
+# The pages' bucket, which is readable over https.
 with_bucket() {
   with_clouds
   on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
     reverse_proxy $AWS_ENDPOINT_URL_S3"
 }
-# What was asked of a cloud was right.
+# Checks that the cloud stubs refused no request.
 clouds_agree() { kill $clouds && wait $clouds; }
-# The sign socket of Kubernetes, and the key that its API server had before.
+# The sign socket for Kubernetes, and the API server's previous key.
 with_former_key() {
   json_of docs/sign-socket.md '"kubernetes"' >sockets.json
   mkdir -p /etc/kubernetes/pki
@@ -91,7 +91,7 @@ with_softhsm() {
 mkdir /run/jwksd /srv/www
 `;
 
-/** An operator needs several pages at once. */
+/** Pages that operators use together. */
 const operators = ["docs/operations.md", "docs/emergencies.md", "docs/alerts.md"];
 
 const acts: readonly Act[] = [
@@ -188,7 +188,7 @@ const acts: readonly Act[] = [
     script: String.raw`
       jwksd serve
       end-service
-      sqlite3 .jwksd/keys.db "UPDATE document SET text = replace(text, 'the store was empty', 'somebody was here')"
+      sqlite3 .jwksd/keys.db "UPDATE document SET text = replace(text, 'the store was empty', 'changed by an attacker')"
       code=ERR_STORE_NOT_AUTHENTIC
       refused jwksd serve
       # What only looks ends with 1, because nothing was verified.
@@ -451,7 +451,7 @@ const acts: readonly Act[] = [
   },
 ];
 
-/** Sections whose blocks are not run here: the test that runs them, or why nobody does. */
+/** Sections whose blocks are not run here: the test that runs them, or the reason why none does. */
 const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "README.md": { jwksd: "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
@@ -482,20 +482,20 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 const marker = /^ *@(\d*) (.+)$/gm;
 
-/** The blocks that a line of a script names. */
+/** Returns the blocks that a script's line names. */
 function named(blocks: ReadonlyMap<string, readonly string[]>, number: string, section: string): readonly string[] {
   const all = blocks.get(section);
   assert.ok(all !== undefined && all.length > 0, `no section "${section}" with blocks`);
   return number === "" ? all : [all[Number(number) - 1] ?? assert.fail(`${section} has no block ${number}`)];
 }
 
-/** The blocks of pages whose sections have different names. */
+/** Returns the blocks of pages whose sections have different names. */
 async function sectionsOf(pages: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
   const all = await Promise.all(pages.map((page) => sections(page)));
   return new Map(all.flatMap((blocks) => Array.from(blocks)));
 }
 
-test("each block is run, here or elsewhere", async () => {
+test("each block is run here or by another test", async () => {
   for (const page of pages) {
     const blocks = await sections(page);
     const run = new Set<string>();
@@ -517,8 +517,8 @@ test("each block is run, here or elsewhere", async () => {
 
 const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("bash", "ip", "curl");
 
-// Each command is a process: npm run soak runs all of them.
-describe("the blocks of a page work as they stand", { skip: isSkipped }, () => {
+// Each command is a process, so only npm run soak runs all of them.
+describe("a page's blocks work verbatim", { skip: isSkipped }, () => {
   for (const { pages, script, needs = [], skip = false, start } of acts.slice(0, soak(acts.length, 1))) {
     const first = [...script.matchAll(marker)].map(([, , section]) => section).slice(0, 2);
     test(`${pages[0]}: ${first.join(", ")}`, { skip: skipWithout(...needs) || skip }, async (t) => {

@@ -1,5 +1,5 @@
-// Stubs of the key services and of S3, for the blocks of pages. Prints what leads jwksd to them, as lines of shell. Ended by SIGTERM, it exits with 1
-// if one of them was asked for what the service would have refused.
+// Stubs of the key services and of S3, for the blocks of pages. Prints shell lines that configure jwksd to use them. On SIGTERM, exits with 1 if
+// one of them received a request that the real service would have refused.
 
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -20,12 +20,12 @@ const vault = await vaultStub(token);
 google.add();
 vault.add("login");
 
-/** The managed identity of an App Service. @see https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference */
+/** Managed identity of an App Service. @see https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference */
 const identity = createServer(({ url = "", headers }, response) => {
   const resource = new URL(url, "http://localhost").searchParams.get("resource");
-  const isGood = headers["x-identity-header"] === token && resource === "https://vault.azure.net";
+  const isValid = headers["x-identity-header"] === token && resource === "https://vault.azure.net";
   const expires_on = String(Math.floor(Date.now() / 1000) + 86_400);
-  response.writeHead(isGood ? 200 : 400, { "Content-Type": "application/json" });
+  response.writeHead(isValid ? 200 : 400, { "Content-Type": "application/json" });
   response.end(JSON.stringify({ access_token: token, expires_on, resource, token_type: "Bearer" }));
 });
 await new Promise<void>((resolve) => identity.listen(0, "127.0.0.1", resolve));

@@ -13,10 +13,10 @@ import { program } from "../../src/cli/run.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { type Scope, temporaryFolder } from "../support/service.ts";
 
-// Each command of jwksd that a page shows is one that the command line takes, with these arguments and options. What blocks do is seen
-// by blocks.test.ts, where that can be had; some name accounts and machines that a test has not.
+// Checks that the command line accepts each jwksd command on the pages, with its arguments and options. blocks.test.ts runs the blocks that can
+// be run in a test; some name accounts and machines that a test does not have.
 
-/** A shell in which `jwksd` writes down its arguments, and nothing else is a program. In one write: two of a pipe run at the same time. */
+/** Shell code in which `jwksd` records its arguments and no other program exists. It uses one write, because two commands of a pipe run concurrently. */
 const recorder = `
   jwksd() { printf '%s\\0' "$@" $'\\36' >&3; }
   npx() { [ "$1 $2" != "--no-install jwksd" ] || { shift 2; jwksd "$@"; }; }
@@ -25,17 +25,17 @@ const recorder = `
   exec 3>record
 `;
 
-/** The arguments of each `jwksd` in a script. */
+/** Returns the arguments of each `jwksd` command in a script. */
 async function commandsOf(t: Scope, script: string): Promise<string[][]> {
   const folder = await temporaryFolder(t);
   const env = { PATH: folder };
-  // What is no program fails, and the script goes on.
+  // Other commands fail, and the script continues.
   await promisify(execFile)(part("bash"), ["--norc", "-c", `${recorder}\n${script}\n:`], { cwd: folder, env });
   const records = (await readFile(join(folder, "record"), "utf8")).split("\u001E\0");
   return records.slice(0, -1).map((record) => record.split("\0").slice(0, -1));
 }
 
-/** The command line, none of whose commands does anything. */
+/** Returns the command line with commands that do nothing. */
 async function idle(write: (text: string) => void, args: readonly string[]): Promise<Command> {
   const io: Io = { stdin: process.stdin, stdout: { write }, stderr: { write }, environment: {}, exitCode: 0 };
   const all = await program(io, args);
@@ -43,7 +43,7 @@ async function idle(write: (text: string) => void, args: readonly string[]): Pro
   return all;
 }
 
-/** What the parser says of the commands in a script that it refuses. */
+/** Returns the parser's errors for the commands in a script. */
 async function refusals(t: Scope, script: string): Promise<string[]> {
   const refused: string[] = [];
   for (const args of await commandsOf(t, script))
@@ -57,11 +57,11 @@ async function refusals(t: Scope, script: string): Promise<string[]> {
 }
 
 const fence = /^( *)```(\w*)\n([^]*?)^ *```$/gm;
-/** Spans of a trace (docs/metrics.md) look like commands. */
+/** Names of trace spans (docs/metrics.md), which look like commands. */
 const noCommands = new Set(["jwksd fetch", "jwksd sign"]);
 
-describe("commands that are shown are commands that there are", { skip: skipWithout("bash") }, () => {
-  // test/ops/deployments.test.ts runs the blocks of the page that is left out, because they write to folders of the system.
+describe("the commands on the pages exist", { skip: skipWithout("bash") }, () => {
+  // test/ops/deployments.test.ts runs the blocks of docs/install.md, because they write to system folders.
   for (const page of pages.filter((page) => page !== "docs/install.md"))
     test(page, async (t) => {
       const text = textOf(page);
@@ -71,14 +71,14 @@ describe("commands that are shown are commands that there are", { skip: skipWith
         ...text.replaceAll(fence, "").matchAll(/`((?:(?:npx --no-install )?jwksd|npm run -s jwksd --) [^`]+)`/g),
       ].map(([, span = ""]) => span);
       const commands = new Set(spans.filter((span) => !noCommands.has(span)));
-      // A sentence may name a command without what it needs.
+      // A sentence may name a command without its required arguments.
       const unknown = (await refusals(t, [...commands].join("\n"))).filter(
-        (said) => !/ (?:missing|not specified)\b/.test(said),
+        (message) => !/ (?:missing|not specified)\b/.test(message),
       );
       assert.deepEqual(unknown, []);
     });
 
-  test("no machine fetches jwksd by its name, which anybody could take: it is not in the registry of npm yet", () => {
+  test("no command downloads jwksd by its name, which is not registered on npm yet, so anyone could claim it", () => {
     for (const file of [...pages, "ops/doctor-action/action.yml", "examples/doctor-in-ci/workflow.yml"])
       assert.doesNotMatch(
         textOf(file),
@@ -87,11 +87,11 @@ describe("commands that are shown are commands that there are", { skip: skipWith
       );
   });
 
-  test("npm passes every argument on: without --, it takes flags for its own", () => {
+  test("npm passes all arguments on: every npm run has --, without which npm would read the flags itself", () => {
     for (const page of pages) assert.doesNotMatch(textOf(page), /npm run (?!-s jwksd --)(?:-\S+ )*jwksd\b/, page);
   });
 
-  test("the examples in the help of each command", async (t) => {
+  test("the examples in each command's help are accepted", async (t) => {
     let text = "";
     for (const command of family(await idle((more) => (text += more), ["completion"]))) command.outputHelp();
     const examples = [...text.matchAll(/^ *\$ ((?:.+ \\\n *)*\S.*?)(?: {2,}.*)?$/gm)].map(([, example]) => example);

@@ -11,12 +11,12 @@ import { flagName, settingNames } from "../../src/service/config/setting-definit
 
 const root = resolve(import.meta.dirname, "../..");
 
-/** Programs, folders that they write, and words of TypeScript and of packages. */
+/** Programs, their output folders, and names from TypeScript and packages. */
 const programs = new Set(["tsc", "bun", "import", "try", "kill", "node", "node:test", "jwt", "dist", "dist/cli"]);
 
 const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = ""]) => name);
 
-test("each name in backticks in CONTRIBUTING.md is in a file that its section names, or is exported", async () => {
+test("each name in backticks in CONTRIBUTING.md is exported or occurs in a file that its section names", async () => {
   const files = new Map<string, string>();
   const { stdout } = await promisify(execFile)("git", ["ls-files", "-z"], { cwd: root });
   for (const path of stdout.split("\0").filter((path) => existsSync(join(root, path)))) {
@@ -45,7 +45,7 @@ test("each name in backticks in CONTRIBUTING.md is in a file that its section na
     const spans = matches(section, /`([^`]+)`/g).map((span) => span.replaceAll(/\s+/g, " "));
     const named = new Set(spans.flatMap((span) => files.get(span)?.match(/[\w$]+/g) ?? []));
     for (const span of spans) {
-      // A path, a command, or a name with what follows it in code.
+      // A path, a command, or a name with the code that follows it.
       const [name = ""] = /^npm run [\w:]+|(?<=^node )\S+|^[^\s({=]+/.exec(span) ?? [];
       const path = name.replace(/\/$/, "");
       const isPath = [...files.keys()].some((file) => file === path || file.startsWith(`${path}/`));

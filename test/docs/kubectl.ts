@@ -1,4 +1,4 @@
-// kubectl create token NAME --audience AUDIENCE: a token as an API server composes it that was given the flags in $STATE/kube-apiserver.
+// kubectl create token NAME --audience AUDIENCE: a token like the one of an API server with the flags in $STATE/kube-apiserver.
 
 import { createHash, createPrivateKey, createPublicKey } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -11,8 +11,8 @@ import { callGrpc, frame, openSession } from "../support/grpc.ts";
 const { positionals, values } = parseArgs({ allowPositionals: true, options: { audience: { type: "string" } } });
 const [, , name = ""] = positionals;
 const lines = readFileSync(join(process.env["STATE"] ?? "", "kube-apiserver"), "utf8").split("\n");
-const flag = (wanted: string): string =>
-  lines.find((line) => line.startsWith(`--service-account-${wanted}=`))?.replace(/^.*?=/, "") ?? "";
+const flag = (name: string): string =>
+  lines.find((line) => line.startsWith(`--service-account-${name}=`))?.replace(/^.*?=/, "") ?? "";
 
 const now = Math.floor(Date.now() / 1000);
 const claims = {
@@ -35,7 +35,7 @@ async function askSigner(path: string): Promise<string> {
   return `${stringField(fields, 1)}.${payload}.${stringField(fields, 2)}`;
 }
 
-/** With the kid that the API server computes. */
+/** Signs a token with the kid that the API server computes. */
 async function signWithKey(path: string): Promise<string> {
   const key = createPrivateKey(readFileSync(path));
   const der = createPublicKey(readFileSync(flag("key-file"))).export({ type: "spki", format: "der" });

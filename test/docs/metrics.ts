@@ -1,9 +1,9 @@
-// Prints the table of docs/metrics.md. Run: node test/docs/metrics.ts
+// Prints the table in docs/metrics.md: node test/docs/metrics.ts
 
 import type { Metric } from "../../src/base/metrics.ts";
 import { allMetrics } from "../support/all-metrics.ts";
 
-/** One row for each metric, by name. */
+/** Returns a table with one row per metric, in the order of names. */
 export function tableOf(metrics: readonly Metric[]): string {
   const rows = metrics
     .toSorted((one, other) => (one.name < other.name ? -1 : 1))

@@ -11,21 +11,21 @@ const root = resolve(import.meta.dirname, "../..");
 
 const moduleOf = (file: string): string => posix.dirname(file);
 
-/** Every file in a folder of `src/`, as `folder/file.ts`; nobody can import the declarations of a package from a path. */
+/** All files in folders of `src/`, as `folder/file.ts`, except a package's declarations, which cannot be imported by path. */
 const files = (await readdir(join(root, "src"), { recursive: true }))
   .filter((name) => /\/[\w-]+\.ts$/.test(name))
   .sort();
 
-/** Of what is not imported as a whole. */
+/** Specifiers for groups that are not imported as a whole. */
 const parts: Readonly<Record<string, string>> = {
   "node:": "node:fs",
   jose: "jose/key/import",
   "package.json": "../package.json",
 };
 
-/** What a file of a module could import: every file that there is, every package. */
+/** Everything that a module's file could import: every file and every package. */
 const targets = [
-  // What is in no module has a test of its own.
+  // Files outside of modules have their own test.
   ...files.filter((file) => moduleOf(file) in modules).map((file) => ({ name: moduleOf(file), specifier: file })),
   ...packages.map((name) => ({ name, specifier: parts[name] ?? name })),
 ];
@@ -42,7 +42,7 @@ interface Diagnostic {
   readonly labels: readonly { readonly span: { readonly line: number } }[];
 }
 
-describe("the linter holds the modules apart", () => {
+describe("the linter enforces the imports between modules", () => {
   let folder: string;
   const refused = new Map<string, Set<number>>();
 
@@ -75,20 +75,20 @@ describe("the linter holds the modules apart", () => {
       const lines = refused.get(`src/${module}/tries-all.ts`) ?? new Set();
       assert.deepEqual(
         targets.filter((_, index) => lines.has(index + 1)),
-        // All of jose at once is refused everywhere, so only a part of it is tried.
+        // jose as a whole is refused everywhere, so only a part of it is tried.
         targets.filter(({ name }) => !allowed.has(name)),
       );
     });
   }
 
-  test("every folder of src/ is in the list, and in src/ itself are three files", async () => {
+  test("every folder in src/ is in the list, and src/ itself has only its own files", async () => {
     assert.deepEqual([...new Set(files.map(moduleOf))].sort(), Object.keys(modules).sort());
     const entries = await readdir(join(root, "src"), { withFileTypes: true });
     const ownFiles = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
     assert.deepEqual(ownFiles.sort(), ["index.ts", "package.json"]);
   });
 
-  test("no folder of src/ has more than 20 files", () => {
+  test("no folder in src/ has more than 20 files", () => {
     const counts = Object.entries(Object.groupBy(files, moduleOf)).map(
       ([module, all]) => [module, all?.length ?? 0] as const,
     );
@@ -106,7 +106,7 @@ describe("the linter holds the modules apart", () => {
     );
   });
 
-  test("in the picture of CONTRIBUTING.md, a layer builds on its own line and those below", async () => {
+  test("in CONTRIBUTING.md's picture, a layer builds on its own line and those below", async () => {
     const [, picture = ""] =
       /^```text\n(cli.*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];
     const lines = picture.trim().split("\n");
@@ -118,7 +118,7 @@ describe("the linter holds the modules apart", () => {
   });
 });
 
-test("npm test runs every folder of test/ once", async () => {
+test("npm test runs every folder in test/ once", async () => {
   const [, apart = ""] = /^apart=(.*)$/m.exec(await readFile(join(root, "scripts/test"), "utf8")) ?? [];
   const runs = ["all", ...apart.split(",")];
   for (const name of await readdir(join(root, "test/all"))) {

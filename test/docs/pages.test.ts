@@ -11,13 +11,13 @@ import { allMetrics } from "../support/all-metrics.ts";
 import { brokenLinks, linksOf, pagesIn } from "../support/links.ts";
 import { tableOf } from "./metrics.ts";
 
-// test/package follows the links in the package and in the archive.
+// test/package checks the links in the package and in the archive.
 
 const root = resolve(import.meta.dirname, "../..");
 
 const pages = await pagesIn(root);
 
-test("links lead to files and headings that exist", async () => {
+test("links point to existing files and headings", async () => {
   assert.deepEqual(await brokenLinks(root), []);
 });
 
@@ -40,7 +40,7 @@ test("docs/README.md lists every page", () => {
 
 const codes = [...new Set(Object.values(errorTable).flatMap(Object.keys))].sort();
 const codesIn = (text: string): string[] => [...new Set(text.match(/\bERR_[A-Z0-9_]+/g) ?? [])].sort();
-// Codes of Node's own that the sources look at.
+// Node's own error codes that the sources check for.
 const foreign = new Set([
   "ERR_HTTP_REQUEST_TIMEOUT",
   "ERR_MODULE_NOT_FOUND",
@@ -51,22 +51,22 @@ const foreign = new Set([
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
 
-/** The files that a script makes. */
-const made: Readonly<Record<string, string>> = {
+/** Files that a script generates. */
+const generatedBy: Readonly<Record<string, string>> = {
   "docs/errors.md": "scripts/error-codes.ts",
   "docs/options.md": "scripts/options.ts",
   "docs/rotation.svg": "scripts/rotation-picture.ts",
 };
 
-for (const [file, script] of Object.entries(made)) {
-  test(`${file} is what ${script} makes`, async () => {
+for (const [file, script] of Object.entries(generatedBy)) {
+  test(`${file} is the output of ${script}`, async () => {
     const path = join(root, script);
     const { stdout } = await promisify(execFile)(process.execPath, [path], { cwd: root });
     assert.equal(await readFile(join(root, file), "utf8"), stdout, `node ${script} > ${file}`);
   });
 }
 
-test("docs/options.md has every type of options that an entry point exports", async () => {
+test("docs/options.md has every options type that an entry point exports", async () => {
   const script = await readFile(join(root, "scripts/options.ts"), "utf8");
   const entries = Object.values(packageJson.exports).flatMap((entry) =>
     typeof entry === "string" ? [] : [entry.types],
@@ -76,11 +76,11 @@ test("docs/options.md has every type of options that an entry point exports", as
     const text = await readFile(join(root, entry.replace("./dist/", "src/").replace(".d.ts", ".ts")), "utf8");
     for (const [name] of text.matchAll(/\b[A-Z]\w+Options\b/g)) if (!script.includes(`"${name}"`)) missing.push(name);
   }
-  // What jwksd gives to a store.
+  // jwksd passes these options to a store.
   assert.deepEqual(missing, ["ReadOptions", "WriteOptions"]);
 });
 
-test("every code is raised somewhere, and every raised code is listed", async () => {
+test("every code is thrown somewhere, and every thrown code is listed", async () => {
   const files = (await readdir(join(root, "src"), { recursive: true })).filter((name) => name.endsWith(".ts"));
   const texts = await Promise.all(files.map((name) => readFile(join(root, "src", name), "utf8")));
   const raised = codesIn(
@@ -95,7 +95,7 @@ test("every code is raised somewhere, and every raised code is listed", async ()
   );
 });
 
-test("one recipe makes wrapping keys, in all pages, files and messages", async () => {
+test("all pages, files and messages generate wrapping keys with the same command", async () => {
   const { stdout } = await promisify(execFile)("git", ["grep", "-hE", "openssl rand [^|]*32", "--", ".", ":!test"], {
     cwd: root,
   });
@@ -106,13 +106,13 @@ test("one recipe makes wrapping keys, in all pages, files and messages", async (
   );
 });
 
-test("docs/metrics.md has the table that the code makes", async () => {
+test("docs/metrics.md has the generated table", async () => {
   const page = await readFile(new URL("../../docs/metrics.md", import.meta.url), "utf8");
   const [, table] = /<!-- table: [^>]* -->\s+([^]*?)\s+<!-- end of table -->/.exec(page) ?? [];
   assert.equal(table, tableOf(await allMetrics()), "node test/docs/metrics.ts prints it");
 });
 
-test("counters, times and labels are named as Prometheus has it", async () => {
+test("counters, times and labels follow Prometheus' naming rules", async () => {
   for (const { name, type, values } of await allMetrics()) {
     assert.match(name, /^jwksd_[a-z]+(?:_[a-z]+)*$/);
     assert.equal(name.endsWith("_total"), type === "counter", name);

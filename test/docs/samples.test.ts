@@ -27,53 +27,54 @@ import { eventually, freePort, runCli, temporaryFolder } from "../support/servic
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 
-// What the documents show is what a newcomer pastes. Each sample is a file that the compiler checks with all others; here they run.
+// Newcomers paste the pages' samples. Each is a file that the compiler checks like all others; here they run.
 
 const root = resolve(import.meta.dirname, "../..");
 const issuer = "https://login.example.com";
 const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
-test("pages show each sample as its file is", () => {
+test("pages show the current text of each sample", () => {
   const old = pages.filter((page) => withSamples(textOf(page)) !== textOf(page));
   assert.deepEqual(old, [], "node scripts/samples.ts writes the samples into these pages");
 });
 
-test("all programs of the pages are files that a test runs", async () => {
+test("all programs on the pages are files that a test runs", async () => {
   const tests: string[] = [];
   for await (const file of glob("test/**/*.test.ts", { cwd: root }))
     tests.push(await readFile(join(root, file), "utf8"));
-  const shown = new Set<string>();
-  // The blocks of the page of options are types, made from the sources.
+  const shownFiles = new Set<string>();
+  // The blocks on the options page are types, generated from the sources.
   for (const page of pages.filter((name) => name !== "docs/options.md")) {
     const [own, ...fences] = textOf(page).split(/^```(?:ts|typescript|js|javascript|python|php|ruby|go|java)$/m);
     for (const before of [own, ...fences].slice(0, fences.length)) {
       const [, file] = /<!-- (\S+) -->\n$/.exec(before ?? "") ?? [];
       assert.ok(file !== undefined, `${page} has a sample with no line <!-- examples/… --> above it`);
-      shown.add(file);
+      shownFiles.add(file);
     }
   }
-  for await (const file of glob("examples/docs/*", { cwd: root })) assert.ok(shown.has(file), `no page shows ${file}`);
-  const untested = [...shown].filter((file) => !tests.some((text) => text.includes(`"${file}"`)));
+  for await (const file of glob("examples/docs/*", { cwd: root }))
+    assert.ok(shownFiles.has(file), `no page shows ${file}`);
+  const untested = [...shownFiles].filter((file) => !tests.some((text) => text.includes(`"${file}"`)));
   assert.deepEqual(untested, []);
 });
 
-describe("the samples of the documents", () => {
-  test("a provider of keys in files serves those that the command before made, and those that came later", async (t) => {
+describe("the pages' samples", () => {
+  test("a provider with key files serves the key from the page's command and a later one", async (t) => {
     const path = await sample(t, "examples/docs/files.mts", {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
       "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
     });
     const [, command = ""] = /^npx --no-install jwksd (keygen .+)$/m.exec(textOf("docs/provider.md")) ?? [];
-    const makeKey = (name: string) => {
+    const generateKeyFile = (name: string) => {
       const file = join(dirname(path), "keys", name);
       return runCli(t, command.replace("keys/2026-11-01", file).split(" "));
     };
-    await makeKey("2026-11-01");
+    await generateKeyFile("2026-11-01");
     const { process, next } = runSample(t, path);
     const jwks = `http://localhost:${Number(await next())}/jwks`;
     const keys = async (): Promise<object[]> => ((await (await fetch(jwks)).json()) as { keys: object[] }).keys;
     assert.equal((await keys()).length, 1);
-    await makeKey("2026-12-01");
+    await generateKeyFile("2026-12-01");
     process.kill("SIGHUP");
     assert.equal(await next(), "updated");
     assert.equal((await keys()).length, 2);
@@ -105,7 +106,7 @@ describe("the samples of the documents", () => {
     await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
   });
 
-  test("the guard of the README takes the token that its provider prints", async (t) => {
+  test("the README's guard accepts the token that its provider prints", async (t) => {
     const port = await freePort();
     const providerPath = await sample(t, "examples/docs/provider.mjs", {
       "localhost:3000": `localhost:${port}`,
@@ -114,7 +115,7 @@ describe("the samples of the documents", () => {
     });
     const running = runSample(t, providerPath, { JWKSD_WRAPPING_KEYS: wrappingKey });
     const token = String(await running.next());
-    // A strict client of RFC 9068.
+    // A strict RFC 9068 resource server.
     const server = { issuer: `http://localhost:${port}`, jwks_uri: `http://localhost:${port}/jwks` };
     const sent = new Request("http://localhost/orders", { headers: { Authorization: `Bearer ${token}` } });
     const insecure = { [oauth.allowInsecureRequests]: true };
@@ -125,10 +126,10 @@ describe("the samples of the documents", () => {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
     });
     const orders = `http://localhost:${Number(await runSample(t, guardPath).next())}/orders`;
-    const good = await fetch(orders, { headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
-    assert.deepEqual([good.status, await good.json()], [200, "alice"]);
+    const authorized = await fetch(orders, { headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
+    assert.deepEqual([authorized.status, await authorized.json()], [200, "alice"]);
     assert.equal((await fetch(orders, { headers: { Connection: "close" } })).status, 401);
-    // What the page says works beside it.
+    // The page says that this command works while the provider runs.
     const [, command = ""] = /npx --no-install jwksd (plan [^`]*)`/.exec(textOf("docs/provider.md")) ?? [];
     const args = command.replace("sqlite:", `sqlite:${dirname(providerPath)}/`).split(" ");
     const { code, stderr } = await runCli(t, args, { JWKSD_WRAPPING_KEYS: wrappingKey });
@@ -141,7 +142,7 @@ describe("the samples of the documents", () => {
     assert.deepEqual([await ended, await listed()], [[0, null], 0]);
   });
 
-  test("the relying party takes the token of a provider", async (t) => {
+  test("the relying party accepts a provider's token", async (t) => {
     const key = { kid: "k", signer: await localSigner(ecKey("provider")) };
     const server = createServer((request, response) => provider.node(request, response));
     const local = `http://localhost:${await listening(t, server)}`;
@@ -155,7 +156,7 @@ describe("the samples of the documents", () => {
     await assert.rejects(claimsOf(await provider.sign(claims, { lifetimeSeconds: 60 })), { claim: "typ" });
   });
 
-  test("the doctor examines what is published", async (t) => {
+  test("the doctor examines the published set", async (t) => {
     const server = createServer((_request, response) => void response.end('{"keys":[]}'));
     const path = await sample(t, "examples/docs/examine.mts", {
       [issuer]: `http://localhost:${await listening(t, server)}`,
@@ -164,7 +165,7 @@ describe("the samples of the documents", () => {
     assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");
   });
 
-  test("what clients sign is refused when it is no token", async (t) => {
+  test("the checks for clients refuse a string that is not a token", async (t) => {
     type Check = (token: string) => Promise<unknown>;
     const checks = (await import(await sample(t, "examples/docs/clients.mts"))) as {
       authenticate: Check;
@@ -174,7 +175,7 @@ describe("the samples of the documents", () => {
     await assert.rejects(checks.readRequest("junk"), { code: "ERR_TOKEN_MALFORMED" });
   });
 
-  test("an own lookup finds hosts, and the guard refuses what is not public", async (t) => {
+  test("the fetch with its own lookup refuses addresses that are not public", async (t) => {
     const guarded = (await import(await sample(t, "examples/docs/lookup.mts"))) as { fetch: typeof guardedFetch };
     await assert.rejects(guarded.fetch("https://localhost/jwks", { headers: {}, signal: t.signal }), {
       code: "ERR_ADDRESS_FORBIDDEN",
@@ -198,7 +199,7 @@ describe("the samples of the documents", () => {
     assert.equal((await provider.verify(token, { audience: "my-api" })).claims["iss"], issuer);
   });
 
-  test("a key manager makes its keys in a PKCS#11 token", { skip: skipWithoutPkcs11() }, async (t) => {
+  test("a key manager generates its keys in a PKCS#11 token", { skip: skipWithoutPkcs11() }, async (t) => {
     const token = await createSoftHsm(t);
     process.env["JWKSD_WRAPPING_KEYS"] = wrappingKey;
     const path = await sample(t, "examples/docs/pkcs11.mts", {
@@ -213,7 +214,7 @@ describe("the samples of the documents", () => {
   });
 });
 
-test("the replay store of docs/clients.md lets one replica use a token, until the token has expired", async (t) => {
+test("the replay store in docs/clients.md lets one replica use a token until it expires", async (t) => {
   const file = join(await temporaryFolder(t), "replay.db");
   const replicas: SetIfAbsent[] = [];
   for (let count = 0; count < 2; count++) {
@@ -232,7 +233,7 @@ test("the replay store of docs/clients.md lets one replica use a token, until th
 
 for (const isRegistered of [false, true]) {
   const how = isRegistered ? "is registered" : "has a client ID metadata document";
-  test(`the client of docs/clients.md ${how}: real openid-client authenticates at real oidc-provider, through a rotation`, async (t) => {
+  test(`the client in docs/clients.md, which ${how}, authenticates with openid-client at oidc-provider during a rotation`, async (t) => {
     const requests: string[] = [];
     const authorizationServer = createServer();
     const issuer = `http://127.0.0.1:${await listening(t, authorizationServer)}`;
@@ -254,7 +255,7 @@ for (const isRegistered of [false, true]) {
       await manager.close();
     });
     if (!server.listening) await once(server, "listening");
-    // The host of the client is this machine.
+    // The client's host is this machine.
     const client = (url: URL | string): Promise<Response> => {
       const { pathname } = new URL(url);
       requests.push(pathname);
@@ -276,13 +277,13 @@ for (const isRegistered of [false, true]) {
     await manager.activate(records.at(-1)?.kid ?? "", { force: true });
     assert.match(await accessToken(), /^[\w-]{20,}$/);
     if (!isRegistered) return;
-    assert.deepEqual(requests, ["/oauth-client.json", "/jwks"], "the announced key was in the set that the server had");
+    assert.deepEqual(requests, ["/oauth-client.json", "/jwks"], "the server's cached set contained the announced key");
     await manager.rotate({ now: true });
-    await assert.rejects(accessToken(), { error: "invalid_client" }, "nobody had announced that key");
+    await assert.rejects(accessToken(), { error: "invalid_client" }, "that key was not announced");
   });
 }
 
-test("docs/oidc-provider.md takes over the keys of oidc-provider with their kids, and its program publishes them", async (t) => {
+test("docs/oidc-provider.md takes over oidc-provider's keys with their kids, and its program publishes them", async (t) => {
   const wrappingKey = newWrappingKey();
   const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
   const program = await sample(t, "examples/docs/oidc-provider.mts", {
@@ -323,7 +324,7 @@ async function jwkOf(kid: string): Promise<object> {
   return { ...(await exportJWK(privateKey)), kid };
 }
 
-test("the fetch of docs/oidc-provider.md guards what oidc-provider gets, and leaves the rest to fetch", async (t) => {
+test("the fetch in docs/oidc-provider.md guards oidc-provider's GET requests and passes others to fetch", async (t) => {
   const path = await sample(t, "examples/docs/oidc-fetch.mts");
   const { configuration } = (await import(path)) as {
     configuration: { fetch: (...args: unknown[]) => Promise<unknown> };
@@ -333,14 +334,14 @@ test("the fetch of docs/oidc-provider.md guards what oidc-provider gets, and lea
   await assert.rejects(configuration.fetch(url, { method: "POST" }), TypeError);
 });
 
-// The programs of docs/on-demand.md that Node runs, over libSQL. Those of Workers are bundled here; test/runtime has the same in workerd.
+// The programs in docs/on-demand.md that run in Node, over libSQL. The Workers are only bundled here; test/runtime runs similar ones in workerd.
 
 interface Answer {
   readonly statusCode: number;
   readonly body: string;
 }
 
-test("a cron makes the first key and takes steps, and Lambda and Next.js serve it; Lambda is frozen between its calls", async (t) => {
+test("a cron job generates the first key and takes steps; Lambda, frozen between its calls, and Next.js serve it", async (t) => {
   const route = await sample(t, "examples/docs/demand-next.mts");
   const { GET } = (await import(route)) as { GET: (request: Request) => Promise<Response> };
   const cron = await sample(t, "examples/docs/demand-cron.mts");

@@ -1,4 +1,4 @@
-// The clients of docs/sign-socket.md, as they stand there.
+// Runs the clients in docs/sign-socket.md verbatim.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -20,11 +20,11 @@ const page = await readFile(new URL("../../docs/sign-socket.md", import.meta.url
 const documented = "/run/jwksd/sign.sock";
 
 interface Language {
-  /** The file that the page shows; a shell's stands in the page. */
+  /** File that the page shows. The shell's client is only on the page. */
   readonly file?: string;
-  /** What runs it. */
+  /** Command that runs the client. */
   readonly command: readonly [program: string, ...args: string[]];
-  /** What has to be installed for that. Default: the program. */
+  /** Program that must be installed. Default: the command's program. */
   readonly needs?: string;
 }
 
@@ -34,7 +34,7 @@ const languages: Readonly<Record<string, Language>> = {
   php: { file: "examples/docs/sign.php", command: ["php"] },
   ruby: { file: "examples/docs/sign.rb", command: ["ruby"] },
   go: { file: "examples/docs/sign.go", command: ["go", "run"] },
-  // The compiler of a JDK compiles the file as it runs it. What runs for a second is not worth the second compiler, nor many threads.
+  // The JDK compiles the file when it runs it. A program that runs for a second does not need the second compiler or many threads.
   java: {
     file: "examples/docs/Sign.java",
     command: ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
@@ -42,7 +42,7 @@ const languages: Readonly<Record<string, Language>> = {
   },
 };
 
-describe("the page of sign sockets signs with", () => {
+describe("the client on the sign socket page signs with", () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
   let folder: string;
@@ -79,7 +79,7 @@ describe("the page of sign sockets signs with", () => {
     assert.deepEqual([payload.sub, (payload.exp ?? 0) - (payload.iat ?? 0)], ["alice", 300]);
   }
 
-  // Compilers take seconds, and some of the others half a second.
+  // Compilers take seconds, and some other programs half a second.
   for (const [name, language] of Object.entries(languages).slice(0, soak(6, 2))) {
     test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
   }
@@ -102,10 +102,10 @@ print(page["sign"](page["request"]))`;
   if (!isSoak) return;
   test("Go, after its connection has ended", { skip: skipWithout("go") }, async (t) => {
     const socket = join(await temporaryFolder(t), "s");
-    const asked: Socket[] = [];
+    const sockets: Socket[] = [];
     const server = createServer((request, response) => {
-      // The second request finds its connection closed.
-      if (asked.push(request.socket) === 2) request.socket.destroy();
+      // At the second request, the connection is closed.
+      if (sockets.push(request.socket) === 2) request.socket.destroy();
       else response.end("token");
     });
     server.listen(socket);
@@ -115,6 +115,6 @@ print(page["sign"](page["request"]))`;
     const path = await sample(scope, "examples/docs/sign.go", { [documented]: socket, "func main() {": twice });
     const { stdout } = await run(part("go"), ["run", path], { cwd: folder });
     assert.equal(stdout, "token\ntoken\n");
-    assert.deepEqual([asked.length, asked[0] === asked[1]], [3, true]);
+    assert.deepEqual([sockets.length, sockets[0] === sockets[1]], [3, true]);
   });
 });

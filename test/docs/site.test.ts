@@ -12,12 +12,12 @@ const root = resolve(import.meta.dirname, "../..");
 const site = join(root, ".site");
 const address = (file: string): string => pathToFileURL(join(site, file)).href;
 
-/** Also an old site is not looked at: it would show what the pages were. */
+/** Skips if the site is missing or outdated, because an old site shows old pages. */
 function skipWithoutSite(): string | false {
   if (process.env["CI"]) return false;
-  const made = existsSync(join(site, "index.html")) ? statSync(join(site, "index.html")).mtimeMs : 0;
+  const builtAt = existsSync(join(site, "index.html")) ? statSync(join(site, "index.html")).mtimeMs : 0;
   const sources = globSync(["*.md", "docs/**", "scripts/docs*"], { cwd: root });
-  if (sources.every((file) => statSync(join(root, file)).mtimeMs < made)) return false;
+  if (sources.every((file) => statSync(join(root, file)).mtimeMs < builtAt)) return false;
   return skipped("the site is not built, or older than its pages; build it with: npm run docs");
 }
 
@@ -28,9 +28,9 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
   });
   after(() => browser.close());
 
-  // Some seconds of two processors: npm run soak looks at each page.
+  // This takes several seconds of two processors, so only npm run soak does it.
   if (isSoak)
-    test("on a phone no page is wider than the screen, each has one title, and pictures are not made small", async () => {
+    test("on a phone, no page is wider than the screen, each has one title, and pictures are not shrunk", async () => {
       const page = await browser.newPage({ viewport: { width: 390, height: 844 }, javaScriptEnabled: false });
       const wrong: string[] = [];
       for (const file of globSync("{,pages/,modules/,functions/}*.html", { cwd: site })) {
@@ -60,7 +60,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     assert.deepEqual(modules.slice(0, 2), ["jwksd.html", "jwksd_rotation.html"]);
   });
 
-  /** What somebody types, and what the first result has to be: a guide, unless it is a whole name. */
+  /** URLs of guides. Searches must find a guide first, unless they are the whole name of something else. */
   const guide =
     /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|emergencies|alerts|publish|workload-identity|replicas|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
   const searches: Readonly<Record<string, RegExp>> = {
@@ -80,7 +80,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     JwksdClockSkew: /alerts\.html#jwksdclockskew$/,
   };
 
-  test("the search answers with sections of guides first, and with a whole name first", async () => {
+  test("the search lists sections of guides first, and exact names before all others", async () => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     await page.goto(address("index.html"));
     await page.locator("#tsd-search-trigger").click();
@@ -91,13 +91,13 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
       if (!expected.test(first)) found.push(`${words}: ${first}`);
       const [file = "", anchor] = first.split("#");
       const html = readFileSync(join(site, file), "utf8");
-      if (anchor !== undefined && !html.includes(`id="${anchor}"`)) found.push(`${words}: ${first} leads nowhere`);
+      if (anchor !== undefined && !html.includes(`id="${anchor}"`)) found.push(`${words}: ${first} has a wrong anchor`);
     }
     assert.deepEqual(found, []);
   });
 });
 
-/** The results are made some time after the words are there, and are replaced as a whole. */
+/** Returns the first result. Results appear some time after the input, and all are replaced. */
 async function firstResult(page: Page, words: string): Promise<string> {
   await page.evaluate(`document.getElementById("tsd-search-results").innerHTML = ""`);
   await page.locator("#tsd-search-input").fill(words);

@@ -39,7 +39,7 @@ describe("a JWK Set is read in order, with each key's other members", () => {
 });
 
 describe("an invalid JWK Set is refused, and the message names it and the key", () => {
-  const refused: [code: ErrorCode, says: RegExp, input: unknown][] = [
+  const refused: [code: ErrorCode, message: RegExp, input: unknown][] = [
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, a],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, "null"],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, { keys: a }],
@@ -49,10 +49,10 @@ describe("an invalid JWK Set is refused, and the message names it and the key", 
     ["ERR_KEY_FORMAT", /^keys\.json, key 1 of 1: "exp"/, { keys: [{ ...a, exp: "soon" }] }],
     ["ERR_KEY_UNSUPPORTED", /^keys\.json, key 1 of 1, kid "a": kty "oct"/, { keys: [{ ...a, kty: "oct" }] }],
   ];
-  for (const [code, says, input] of refused) {
-    test(`${code}: ${says.source}`, async () => {
+  for (const [code, message, input] of refused) {
+    test(`${code}: ${message.source}`, async () => {
       const error = await refusal(() => readKeySet(input as object, "keys.json"), code);
-      assert.match(error.message, says);
+      assert.match(error.message, message);
       assertSilent(error, [input, a, b, rsa]);
     });
   }
@@ -122,7 +122,7 @@ describe("a key is read from any form with the same result", () => {
 
 describe("invalid keys are refused with a reason that does not quote the key", () => {
   const short = Buffer.alloc(29, 1).toString("base64url");
-  const refused: readonly (readonly [code: ErrorCode, says: RegExp, input: unknown])[] = [
+  const refused: readonly (readonly [code: ErrorCode, message: RegExp, input: unknown])[] = [
     ["ERR_KEY_FORMAT", /not undefined$/, undefined],
     ["ERR_KEY_FORMAT", /not number$/, 7],
     ["ERR_KEY_FORMAT", /neither PEM nor JSON$/, "key"],
@@ -146,10 +146,10 @@ describe("invalid keys are refused with a reason that does not quote the key", (
     ),
     ["ERR_KEY_FORMAT", /"key_ops" is not an array/, { ...a, key_ops: "sign" }],
   ];
-  for (const [code, says, input] of refused) {
-    test(`${code}: ${says.source}`, async () => {
+  for (const [code, message, input] of refused) {
+    test(`${code}: ${message.source}`, async () => {
       const error = await refusal(() => readKey(input as KeyInput, "key"), code);
-      assert.match(error.message, says);
+      assert.match(error.message, message);
       assertSilent(error, [input, a, rsa]);
     });
   }
@@ -178,13 +178,13 @@ test("a key's identity does not depend on its other members, and differs from ev
 describe("an Ed25519 key has 32 bytes (RFC 8037 section 2)", () => {
   const key = { kty: "OKP", crv: "Ed25519", x: Buffer.alloc(32, 1).toString("base64url") };
   test("its public members are read", () => assert.deepEqual(ed25519Members({ ...key, d: "AAAA" }, "key"), key));
-  for (const [code, says, more] of [
+  for (const [code, message, more] of [
     ["ERR_KEY_UNSUPPORTED", /curve "X25519"/, { crv: "X25519" }],
     ["ERR_KEY_FORMAT", /"x" is 31 bytes long/, { x: Buffer.alloc(31, 1).toString("base64url") }],
     ["ERR_KEY_FORMAT", /"x" is missing/, { x: null }],
   ] as const) {
-    test(`${code}: ${says.source}`, async () => {
-      assert.match((await refusal(() => ed25519Members({ ...key, ...more }, "key"), code)).message, says);
+    test(`${code}: ${message.source}`, async () => {
+      assert.match((await refusal(() => ed25519Members({ ...key, ...more }, "key"), code)).message, message);
     });
   }
 });

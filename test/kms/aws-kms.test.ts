@@ -88,7 +88,7 @@ describe("opening an AWS KMS key", () => {
   test("a key that cannot sign is refused when it is opened", async (t) => {
     const stub = await start(t);
     const backend = awsKmsBackend(optionsFor(stub));
-    const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+    const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [
       [{ spec: "RSA_2048" }, "ERR_KEY_NOT_P256", /RSA_2048/],
       [{ spec: "ECC_SECG_P256K1", key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /ECC_SECG_P256K1/],
       [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],

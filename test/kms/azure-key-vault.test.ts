@@ -92,7 +92,7 @@ describe("opening an Azure Key Vault key", () => {
   test("a key that cannot sign is refused when it is opened", async (t) => {
     const stub = await start(t);
     const backend = azureKeyVaultBackend(access);
-    const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+    const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [
       [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],
       [{ key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /P-256K/],
       [{ keyOps: ["verify"] }, "ERR_KEY_PURPOSE", /verify/],

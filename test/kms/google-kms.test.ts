@@ -143,7 +143,7 @@ describe("opening a Google Cloud KMS key", () => {
   test("a key that cannot sign is refused when it is opened", async () => {
     const stub = start();
     const backend = googleKmsBackend(optionsFor(stub));
-    const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+    const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], message: RegExp][] = [
       [{ algorithm: "EC_SIGN_P384_SHA384", key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /EC_SIGN_P384_SHA384/],
       [{ algorithm: "EC_SIGN_SECP256K1_SHA256", key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /SECP256K1/],
       [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],

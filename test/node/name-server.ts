@@ -23,14 +23,14 @@ export async function nameServer(t: TestContext, answers: Readonly<Record<string
     questions.push(`${name} ${type === 28 ? "AAAA" : "A"}`);
     const answer = answers[name] ?? 3;
     if (answer === "silence") return;
-    const wanted = typeof answer === "number" ? [] : answer.filter((text) => isIP(text) === (type === 28 ? 6 : 4));
+    const addresses = typeof answer === "number" ? [] : answer.filter((text) => isIP(text) === (type === 28 ? 6 : 4));
     const head = Buffer.alloc(12);
     query.copy(head, 0, 0, 2);
     head.writeUInt16BE(0x81_80 | (typeof answer === "number" ? answer : 0), 2);
     head.writeUInt16BE(1, 4);
-    head.writeUInt16BE(wanted.length, 6);
+    head.writeUInt16BE(addresses.length, 6);
     socket.send(
-      Buffer.concat([head, query.subarray(12, end), ...wanted.map((text) => record(type, text))]),
+      Buffer.concat([head, query.subarray(12, end), ...addresses.map((text) => record(type, text))]),
       port,
       address,
     );

@@ -16,7 +16,7 @@ interface Selector {
   readonly matchLabels: object;
 }
 
-/** Members of some kinds that are looked at. */
+/** The members that are checked, of several kinds. */
 interface Spec {
   readonly replicas: number;
   readonly selector: Selector;
@@ -50,13 +50,13 @@ async function resources(): Promise<readonly Resource[]> {
   return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as Resource));
 }
 
-/** The module with the model of a kind. */
+/** Returns the module with the model of a kind. */
 function modelOf({ apiVersion }: Resource): string {
   const isOperator = apiVersion.startsWith("monitoring.coreos.com/");
   return `${isOperator ? "@kubernetes-models/prometheus-operator" : "kubernetes-models"}/${apiVersion}`;
 }
 
-/** The complaints of the compiler about resources as literals of their types, which know all members that there are, by file. */
+/** Returns the compiler's errors for resources as literals of their types, which define all members, by file. */
 async function typeErrors(t: TestContext, files: Readonly<Record<string, readonly Resource[]>>): Promise<string[]> {
   const cwd = await temporaryFolder(t);
   await symlink(join(root, "node_modules"), join(cwd, "node_modules"));
@@ -77,7 +77,7 @@ async function typeErrors(t: TestContext, files: Readonly<Record<string, readonl
 }
 
 describe("ops/kubernetes", () => {
-  test("every resource is one of the API, without a member that it does not know", async (t) => {
+  test("every resource matches its API and has no unknown member", async (t) => {
     const all = await resources();
     for (const resource of all) {
       const models = (await import(modelOf(resource))) as Record<string, new (data: object) => { validate(): void }>;
@@ -85,13 +85,13 @@ describe("ops/kubernetes", () => {
       new Model(resource).validate();
     }
     const misspelt = { ...all.find(({ kind }) => kind === "PodDisruptionBudget"), specs: {} } as unknown as Resource;
-    // One run of the compiler, which knows the types of Kubernetes only after a second.
+    // One run of the compiler, because loading the Kubernetes types takes a second.
     const [found = "", ...others] = await typeErrors(t, { "misspelt.ts": [misspelt], "resources.ts": all });
-    assert.match(found, /^misspelt\.ts.*specs/, "members that are not known are found at all");
+    assert.match(found, /^misspelt\.ts.*specs/, "the check finds unknown members");
     assert.deepEqual(others, []);
   });
 
-  test("alerts.yaml is made of ops/alerts.yml", async () => {
+  test("alerts.yaml is generated from ops/alerts.yml", async () => {
     const script = join(root, "scripts/kubernetes-alerts.ts");
     const { stdout } = await promisify(execFile)(process.execPath, [script]);
     const command = "node scripts/kubernetes-alerts.ts > ops/kubernetes/alerts.yaml";
@@ -100,7 +100,7 @@ describe("ops/kubernetes", () => {
     assert.deepEqual(spec, await yaml(join(ops, "alerts.yml")));
   });
 
-  test("services, budget, policy and monitor select the pods; the settings are settings", async () => {
+  test("services, budget, policy and monitor select the pods, and the settings are valid", async () => {
     const all = await resources();
     const resourceOf = (kind: string, name = "jwksd"): Resource =>
       all.find((resource) => resource.kind === kind && resource.metadata.name === name) ?? assert.fail(kind);
@@ -132,19 +132,19 @@ describe("ops/kubernetes", () => {
       [issuer, store, requireStore],
       ["https://login.example.com", "postgres://jwksd@postgresql/jwksd?sslmode=verify-full", false],
     );
-    // Every address of the pod, of both families.
+    // All of the pod's addresses, of both families.
     assert.deepEqual([host, hostAndPort(address)], ["::", { host: "::", port: 9901 }]);
     for (const name of ["jwksd", "jwksd-admin"])
       assert.equal(resourceOf("Service", name).spec.ipFamilyPolicy, "PreferDualStack");
     // An update starts a pod before it stops one.
     assert.deepEqual(specOf("Deployment").strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: 1 });
-    // The cache of DNS on each node has no labels.
+    // The DNS cache on each node has no labels.
     const [dns] = specOf("NetworkPolicy").egress;
     assert.ok(dns?.to?.some(({ ipBlock }) => ipBlock?.cidr === "169.254.20.10/32"));
   });
 });
 
-test("ops/compose.yml: two replicas with settings that are settings, and nothing but what is named", async () => {
+test("ops/compose.yml has two replicas with valid settings and only the named volumes", async () => {
   interface Compose {
     readonly services: Readonly<
       Record<string, { environment?: Record<string, string>; volumes?: string[]; depends_on?: object }>
@@ -176,9 +176,9 @@ async function analyze(...args: readonly string[]): Promise<string> {
 }
 
 describe("ops/jwksd.service", { skip: skipWithout("systemd-analyze") }, () => {
-  test("systemd knows every line of it", async (t) => {
+  test("systemd accepts every line", async (t) => {
     const file = join(await temporaryFolder(t), "jwksd.service");
-    // It must name a program that is there.
+    // It must name an existing program.
     await writeFile(
       file,
       (await read(join(ops, "jwksd.service"))).replaceAll("/usr/local/bin/jwksd", process.execPath),
@@ -186,30 +186,30 @@ describe("ops/jwksd.service", { skip: skipWithout("systemd-analyze") }, () => {
     assert.equal(await analyze("verify", "--man=no", file), "");
   });
 
-  test("leaves the service little that it could harm", async () => {
+  test("systemd rates the service's exposure as low", async () => {
     const report = await analyze("security", "--offline=yes", "--no-pager", join(ops, "jwksd.service"));
     const [, exposure] = /Overall exposure level for jwksd\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
     assert.ok(Number(exposure) <= 2, exposure);
   });
 });
 
-// The blocks of docs/install.md, as they stand there, one after the other.
+// Runs the blocks of docs/install.md verbatim, one by one.
 
 const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("bash", "ip", "openssl", "curl");
 
-/** What there is no room for on this machine; a stand-in shows what it is given. */
+/** Programs that cannot run on this machine. A stand-in for each records its arguments. */
 const standIns = ["systemctl", "podman", "docker", "kubectl"];
 
 const blocksOf = async (section: string): Promise<readonly string[]> =>
   (await sections("docs/install.md")).get(section) ?? assert.fail(section);
 
-/** Runs the blocks of a section, then lines of the test. */
+/** Runs a section's blocks, then lines from the test. */
 const run = async (t: TestContext, section: string, lines = "") =>
   runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
-describe("the blocks of docs/install.md work as they stand", { skip }, () => {
-  test("systemd: the service answers; commands read its store; after that, a lost store is refused", async (t) => {
-    t.diagnostic(`NOT TESTED with the real ones: ${standIns.join(", ")}`);
+describe("the blocks of docs/install.md work verbatim", { skip }, () => {
+  test("systemd: the service responds, commands read its store, and a lost store is refused afterwards", async (t) => {
+    t.diagnostic(`NOT TESTED with the real programs: ${standIns.join(", ")}`);
     const { stdout } = await run(
       t,
       "systemd",
@@ -229,7 +229,7 @@ describe("the blocks of docs/install.md work as they stand", { skip }, () => {
     assert.match(stdout, /\n600\nERR_STORE_EMPTY\n$/);
   });
 
-  test("the image: the service answers, and its successor requires the store", async (t) => {
+  test("the image: the service responds, and its successor requires the store", async (t) => {
     const { stdout } = await run(
       t,
       "The image",
@@ -238,7 +238,7 @@ describe("the blocks of docs/install.md work as they stand", { skip }, () => {
     assert.match(stdout, /JWKSD_REQUIRE_STORE=true\n$/);
   });
 
-  test("Compose: the secrets are those that the file wants, and the second start requires the store", async (t) => {
+  test("Compose: the file receives its secrets, and the second start requires the store", async (t) => {
     const { state } = await run(t, "Compose");
     interface Compose {
       readonly services: Readonly<Record<string, { readonly environment: Readonly<Record<string, string>> }>>;

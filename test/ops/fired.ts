@@ -4,31 +4,31 @@ import { fileURLToPath } from "node:url";
 import type { Scrape } from "../support/scrape.ts";
 import { promtool } from "./promtool.ts";
 
-/** What was scraped at one moment, and which alert it should let fire if it stays so for half an hour. */
+/** The result of one scrape, and the alert that must fire if it stays unchanged for half an hour. */
 export interface Moment {
   readonly name: string;
   readonly scrape: Pick<Scrape, "samples">;
-  /** When, by the clock of Prometheus, in epoch milliseconds. */
+  /** Time by Prometheus' clock, in epoch milliseconds. */
   readonly at: number;
   readonly alert: string | undefined;
 }
 
 const rules = fileURLToPath(new URL("../../ops/alerts.yml", import.meta.url));
 const minutes = 30;
-/** Of the series and of the evaluation, in minutes. */
+/** Interval of the series and of the evaluation, in minutes. */
 const step = 2;
 const steps = minutes / step;
 
-/** Has promtool evaluate the alerts over what was scraped. @returns what it prints, where another alert fires or none does */
+/** Evaluates the alerts over scrapes with promtool. @returns promtool's output, if another alert or no alert fires */
 export async function disagreements(folder: string, moments: readonly Moment[]): Promise<string> {
   const file = join(folder, "faults.test.json");
   const named = new Set((await readFile(rules, "utf8")).match(/\b(?:up|jwksd_\w+)\b/g));
   const tests = moments.map(({ name, scrape, at, alert }) => ({
     name,
     interval: `${step}m`,
-    // Prometheus adds "up" to what it scrapes.
+    // Prometheus adds "up" to each scrape.
     input_series: Object.entries({ ...scrape.samples, up: 1 })
-      // What no rule names only takes time.
+      // Metrics that no rule uses would only take time.
       .filter(([sample]) => named.has(sample.split("{", 1)[0] ?? ""))
       .map(([sample, value]) => ({ series: withLabels(sample), values: valuesOf(sample, value, at) })),
     promql_expr_test: [
@@ -47,13 +47,13 @@ export async function disagreements(folder: string, moments: readonly Moment[]):
   );
 }
 
-/** With the labels of a scrape. */
+/** Returns a sample with a scrape's labels. */
 function withLabels(sample: string): string {
   const [name = "", labels] = sample.split("{");
   return `${name}{job="jwksd",instance="a"${labels === undefined ? "}" : `,${labels}`}`;
 }
 
-/** The same value all the time. promtool begins at 0, and the moment of the scrape is its end; only a clock goes on. */
+/** Returns a series with one value. promtool starts at 0 and the scrape is the end; only clocks advance. */
 function valuesOf(sample: string, value: number, at: number): string {
   if (!/^\w+_timestamp_seconds/.test(sample)) return `${value}x${steps}`;
   const atEnd = value - at / 1000 + minutes * 60;

@@ -28,11 +28,11 @@ const root = resolve(import.meta.dirname, "../..");
 const user = 65_532;
 const skip =
   skipWithoutArchive("the image") ||
-  (process.getuid?.() !== 0 && skipped("the image; without root, buildah needs subordinate ids")) ||
+  (process.getuid?.() !== 0 && skipped("the image; without root, buildah requires subordinate ids")) ||
   skipWithout("buildah");
 
 if (isSoak)
-  test("the image serves, rotates, stops, and goes on with its volume", { skip }, async (t) => {
+  test("the image serves, rotates, stops, and resumes with its volume", { skip }, async (t) => {
     const folder = await temporaryFolder(t);
     const storage = { driver: "vfs", graphroot: join(folder, "graph"), runroot: join(folder, "run") };
     const lines = Object.entries(storage).map(([name, value]) => `${name} = "${value}"`);
@@ -48,12 +48,12 @@ if (isSoak)
     const volume = join(folder, "volume");
     await promisify(execFile)("mkdir", [volume]);
     await chown(volume, user, user);
-    // buildah runs as root, but the user of the image must get there.
+    // buildah runs as root, but the image's user must have access.
     await chmod(folder, 0o711);
     const port = await freePort();
     const portFlags = ["--port", String(port), "--admin", "off"];
 
-    /** A new container with the volume. */
+    /** Starts a new container with the volume. */
     async function container() {
       const name = await buildah("from", "--pull-never", image);
       const run = [
@@ -80,7 +80,7 @@ if (isSoak)
     const { stdout: bytes } = await promisify(execFile)("du", ["-sb", mounted]);
     assert.ok(Number.parseInt(bytes, 10) < 150e6, bytes);
     const { stdout: own } = await promisify(execFile)("find", [mounted, "-user", String(user), "-printf", "%P\n"]);
-    assert.equal(own, "data\n", "it may write to its data only");
+    assert.equal(own, "data\n", "it can write only to its data");
     assert.equal(config.User, `${user}:${user}`);
 
     const service = await first.start();
@@ -102,7 +102,7 @@ if (isSoak)
     assert.deepEqual(kidsIn(await getOnce(port)), rotated);
     assert.deepEqual(await stop(again), { code: 0, signal: null });
 
-    /** The container has the processes of this machine, so its first one is known by its number. */
+    /** The container sees this machine's processes, so its first process is found by its id. */
     async function stop({ log, exited }: Awaited<ReturnType<typeof followService>>): Promise<Exit> {
       const { pid } = log.find(({ msg }) => msg === "started") as { readonly pid?: number };
       if (!log.some(({ msg }) => msg === "stopped")) process.kill(pid as number, config.StopSignal);

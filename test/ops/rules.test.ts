@@ -32,12 +32,12 @@ const read = (file: string): Promise<string> => readFile(join(root, file), "utf8
 const alertsIn = (text: string): string[] => Array.from(text.matchAll(/alert: (\w+)/g), ([, name = ""]) => name);
 
 describe("ops/alerts.yml", { skip: skipWithout("promtool") }, () => {
-  test("promtool finds no fault in the rules", async () => {
+  test("promtool finds no error in the rules", async () => {
     const { stdout } = await promtool("check", "rules", "--lint-fatal", "alerts.yml");
     assert.match(stdout, /SUCCESS/);
   });
 
-  test("each alert fires for its fault and for no other, and ends with it", async (t) => {
+  test("each alert fires only for its fault and ends with it", async (t) => {
     const file = join(await temporaryFolder(t), "alerts.test.yml");
     const text = (await read("ops/alerts.test.yml"))
       .replace("[alerts.yml]", JSON.stringify([join(root, "ops/alerts.yml")]))
@@ -48,14 +48,14 @@ describe("ops/alerts.yml", { skip: skipWithout("promtool") }, () => {
   });
 });
 
-test("there is a case for each alert, with what comes before it and after it", async () => {
+test("each alert has a case that includes the time before and after it", async () => {
   const cases = (await read("ops/alerts.test.yml")).split(/^ {2}- name:/m).slice(1);
   const firing = cases.flatMap((text) => Array.from(text.matchAll(/alertname="(\w+)"/g), ([, name = ""]) => name));
   assert.deepEqual([...new Set(firing)].toSorted(), alertsIn(await read("ops/alerts.yml")).toSorted());
-  for (const text of cases) assert.match(text, /exp_samples: \[\]/, "and one moment at which none fires");
+  for (const text of cases) assert.match(text, /exp_samples: \[\]/, "each case has a time at which no alert fires");
 });
 
-test("each alert has a section in docs/alerts.md, with what to do, and links to it", async () => {
+test("each alert links to its section in docs/alerts.md, which has a remedy", async () => {
   const page = await read("docs/alerts.md");
   const anchors = new Map(
     page
@@ -68,17 +68,17 @@ test("each alert has a section in docs/alerts.md, with what to do, and links to 
     const [, name = ""] = /^(\w+)/.exec(rule) ?? [];
     const [, anchor = ""] = /runbook_url: \S+\/docs\/alerts\.md#(\S+)/.exec(rule) ?? [];
     assert.equal(anchor, name.toLowerCase());
-    assert.match(anchors.get(anchor) ?? "no section", /```sh|\]\((?:\w+\.md)?#/, `${name}: a command, or where one is`);
+    assert.match(anchors.get(anchor) ?? "no section", /```sh|\]\((?:\w+\.md)?#/, `${name}: a command or a link to one`);
   }
 });
 
-test("a scrape has every metric of docs/metrics.md and no other, and so each that the alerts and the dashboard name", async (t) => {
-  // Only a service that signs counts signatures.
+test("a scrape has exactly the metrics of docs/metrics.md, including those that alerts and dashboard use", async (t) => {
+  // Signatures are counted only by a service that signs.
   const folder = await temporaryFolder(t);
   const signs = ["--sign-socket", join(folder, "sign.sock")];
   const service = await startService(t, ["--data", join(folder, "data"), ...signs, ...adminArgs]);
   const known = new Set(familiesOf((await scrape(service)).text));
-  // All that docs/metrics.md has, but for those of a verifier.
+  // All metrics in docs/metrics.md except a verifier's.
   const documented = (await allMetrics()).filter(({ name }) => !/^jwksd_(?:remote_set|retired_kids)_/.test(name));
   const scraped = [...known].filter((name) => name.startsWith("jwksd_"));
   assert.deepEqual(scraped.toSorted(), documented.map(({ name }) => name).toSorted());
@@ -92,24 +92,24 @@ test("a scrape has every metric of docs/metrics.md and no other, and so each tha
   }
 });
 
-// Each fault is made for a real service, and looked at twice: while it is there, and when it has ended.
+// Each fault is caused in a real service and checked twice: while it lasts, and after it.
 
 const minute = 60_000;
 const realNow = Date.now.bind(Date);
 const realMonotonic = performance.now.bind(performance);
 
-/** The clock of this process, which also is that of SQLite stores. */
+/** This process's clock, which SQLite stores use too. */
 class Wall {
   readonly #t: TestContext;
   constructor(t: TestContext) {
     this.#t = t;
   }
-  /** @param ms how far it is ahead */
+  /** Sets the wall clock. @param ms offset from the real time, in milliseconds */
   set(ms: number): void {
     this.#t.mock.restoreAll();
     if (ms !== 0) this.#t.mock.method(Date, "now", () => realNow() + ms);
   }
-  /** So much time has passed since the test began, by the monotonic clock, too. */
+  /** Sets both clocks to this time after the start of the test, in milliseconds. */
   pass(ms: number): void {
     this.set(ms);
     this.#t.mock.method(performance, "now", () => realMonotonic() + ms);
@@ -124,18 +124,18 @@ const count = ({ samples }: Scrape, name: string): number =>
 const failing = (seen: Scrape): boolean => count(seen, "jwksd_failure") > 0;
 const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="behind"}'] ?? 0;
 
-/** Whether the wait of an announced key has begun. */
+/** Reports whether an announced key's propagation period has begun. */
 const waits = ({ samples }: Scrape): boolean =>
   Object.keys(samples).some((name) => /^jwksd_step_timestamp_seconds.*activate/.test(name));
 
-/** Scrapes until this holds. */
+/** Scrapes until a condition holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
   await eventually(what, async () => holds(await scrape(service)), 200);
 }
 
-/** What is known of the store is up to two seconds old. */
+/** Waits until the service is settled: its data about the store can be two seconds old. */
 async function settled(service: RunningService): Promise<void> {
-  await until("it is at rest", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_ready"] !== 0);
+  await until("the service is settled", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_ready"] !== 0);
 }
 
 async function managed(t: TestContext, ...args: readonly string[]) {
@@ -153,20 +153,20 @@ async function managed(t: TestContext, ...args: readonly string[]) {
   return { folder, data, start, run };
 }
 
-describe("each fault has its alert, and no other", { skip: skipWithout("promtool") }, () => {
+describe("each fault fires its alert and no other", { skip: skipWithout("promtool") }, () => {
   const moments: Moment[] = [];
 
-  async function look(
+  async function check(
     name: string,
     service: RunningService,
-    alert?: { readonly name: string; readonly says: RegExp },
+    alert?: { readonly name: string; readonly pageText: RegExp },
     now: () => number = Date.now,
   ): Promise<Scrape> {
     if (alert === undefined) await settled(service);
-    const says = alert?.says ?? /<main[^]*No errors or warnings\./;
-    // What a service knows of its store is up to two seconds old, on the page as in a scrape.
-    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)), 200);
-    // For a moment, a process has taken a change that its line does not tell yet.
+    const pageText = alert?.pageText ?? /<main[^]*No errors or warnings\./;
+    // A service's data about its store can be two seconds old, on the page and in a scrape.
+    await eventually(`the page contains ${pageText}`, async () => pageText.test(await pageOf(service)), 200);
+    // For a moment, a process has loaded a change that its presence record does not report yet.
     if (alert?.name !== "JwksdReplicaBehind")
       await until("no replica is behind", service, (seen) => behind(seen) === 0 || failing(seen));
     const seen = await scrape(service);
@@ -175,21 +175,21 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     return seen;
   }
 
-  test("the store is gone, first for minutes, then for longer than maxStaleSeconds", async (t) => {
+  test("the store is unavailable, first for minutes, then for longer than maxStaleSeconds", async (t) => {
     const wall = new Wall(t);
     const { data, start, run } = await managed(t);
     const service = await start();
-    await look("all is well", service);
+    await check("all is well", service);
     await rename(data, `${data}-gone`);
     wall.pass(5 * minute);
-    await look("the store is gone", service, {
+    await check("the store is unavailable", service, {
       name: "JwksdStoreUnreachable",
-      says: /Keys cannot be managed, so no steps are taken and the last valid keys remain in use/,
+      pageText: /Keys cannot be managed, so no steps are taken and the last valid keys remain in use/,
     });
     wall.pass(130 * minute);
-    await look("the store is gone, and the process is stale", service, {
+    await check("the store is unavailable, and the process is stale", service, {
       name: "JwksdNotReady",
-      says: /This process is stale, so it does not sign and is not ready/,
+      pageText: /This process is stale, so it does not sign and is not ready/,
     });
     const jwks = await fetch(service.jwksUri);
     assert.deepEqual([jwks.status, jwks.headers.get("cache-control")], [200, "public, max-age=300, must-revalidate"]);
@@ -201,9 +201,9 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       /not checked in with its store for --max-stale-seconds; the last failure is ERR_STORE/,
     );
     await rename(`${data}-gone`, data);
-    // A commit wakes it before it tries again by itself.
+    // A commit wakes the service before its own retry.
     await run("keys", "announce", "--use", "enc", "--wait", "0");
-    await look("the store is back", service);
+    await check("the store is back", service);
   });
 
   test("a replica is stopped, and a key is announced", async (t) => {
@@ -213,13 +213,13 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const other = await startServiceProcess(t, ["--data", data, "--replica-name", "other"]);
     other.process.kill("SIGSTOP");
     await run("rotate", "--wait", "0");
-    await until("the wait has begun without it", service, (seen) => behind(seen) === 1 && waits(seen));
+    await until("the propagation period has begun without it", service, (seen) => behind(seen) === 1 && waits(seen));
     wall.set(2 * minute);
-    const says = /REPLICA_BEHIND[^]*other[^]*jwksd replicas --data/;
-    await look("a replica does not follow", service, { name: "JwksdReplicaBehind", says });
+    const pageText = /REPLICA_BEHIND[^]*other[^]*jwksd replicas --data/;
+    await check("a replica is behind", service, { name: "JwksdReplicaBehind", pageText });
     wall.set(0);
     other.process.kill("SIGCONT");
-    await look("the replica follows", service);
+    await check("the replica has caught up", service);
   });
 
   describe("with keys in a key service", () => {
@@ -246,18 +246,18 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       await run("rotate", ...there);
       vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
       const service = await start();
-      const seen = await look("the keys cannot be opened", service, {
+      const seen = await check("the keys cannot be opened", service, {
         name: "JwksdSignerFailing",
-        says: /cannot be opened here/,
+        pageText: /cannot be opened here/,
       });
       assert.equal(count(seen, "jwksd_key_unusable"), 2);
       vault.recover();
       await run("keys", "announce", "--use", "enc");
       await until("they can be opened", service, (seen) => count(seen, "jwksd_key_unusable") === 0);
-      await look("the key service is back", service);
+      await check("the key service is back", service);
     });
 
-    test("the next key cannot be made", async (t) => {
+    test("the next key cannot be generated", async (t) => {
       const wall = new Wall(t);
       const { vault, signers, there } = await withVault(t);
       const { start, run } = await managed(t, ...there);
@@ -266,43 +266,43 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       wall.set(0);
       vault.fail("create", { status: 503, json: { errors: ["sealed"] } }, 1_000);
       const service = await start();
-      const seen = await look("no successor", service, {
+      const seen = await check("there is no successor", service, {
         name: "JwksdNoSuccessor",
-        says: /should have been announced at/,
+        pageText: /should have been announced at/,
       });
       assert.equal(count(seen, "jwksd_failure"), 1);
       vault.recover();
       await run("rotate");
-      await until("it is announced", service, (seen) => count(seen, "jwksd_failure") === 0);
-      await look("a successor", service);
+      await until("the successor is announced", service, (seen) => count(seen, "jwksd_failure") === 0);
+      await check("there is a successor", service);
     });
   });
 
-  test("the wrapping key is not that of the store any more", async (t) => {
+  test("the wrapping key is no longer the store's", async (t) => {
     const { data, start } = await managed(t);
     const service = await start();
     const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
-    // The command refuses it, because the service does not have that key.
+    // The command would refuse this, because the service does not have that key.
     const rewrapped = async (...keys: readonly string[]): Promise<void> => {
       const store = sqliteStore(join(data, "keys.db"));
       const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
       const { signal } = new AbortController();
       const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
-      await access.change(({ document, now }) => rewrap(document.records, custody, now, "somebody did it"));
+      await access.change(({ document, now }) => rewrap(document.records, custody, now, "by an operator"));
     };
     await rewrapped(other, own);
-    await until("it is noticed", service, failing);
-    const { samples } = await look("the wrapping key is gone", service, {
+    await until("the service detects it", service, failing);
+    const { samples } = await check("the wrapping key is wrong", service, {
       name: "JwksdWrappingKeyMissing",
-      says: /<code>ERR_WRAPPING_KEY_MISSING<\/code>/,
+      pageText: /<code>ERR_WRAPPING_KEY_MISSING<\/code>/,
     });
     assert.equal(samples['jwksd_failure{code="ERR_WRAPPING_KEY_MISSING"}'], 1);
     await rewrapped(own, other);
-    await until("it is the old one again", service, (seen) => !failing(seen));
-    await look("the wrapping key is back", service);
+    await until("the old wrapping key is back", service, (seen) => !failing(seen));
+    await check("the wrapping key is back", service);
   });
 
-  test("the clock of the machine is off", { skip: skipWithout("initdb") }, async (t) => {
+  test("the machine's clock is wrong", { skip: skipWithout("initdb") }, async (t) => {
     const wall = new Wall(t);
     const server = await startPostgres();
     t.after(() => server.stop());
@@ -310,32 +310,32 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const args = ["--store", server.url(), "--issuer", "https://op.example", ...own, ...adminArgs];
     const service = await startService(t, args, { JWKSD_WRAPPING_KEYS: newWrappingKey() });
     wall.set(-10 * minute);
-    // On a busy machine, the way from the store takes up to seconds.
-    const says = /This machine&#39;s clock is (?:9 min \d+ s|10 min(?: \d+ s)?) behind the store&#39;s clock/;
-    await look("the clock is ten minutes behind", service, { name: "JwksdClockSkew", says }, realNow);
+    // On a busy machine, a response from the store takes up to several seconds.
+    const pageText = /This machine&#39;s clock is (?:9 min \d+ s|10 min(?: \d+ s)?) behind the store&#39;s clock/;
+    await check("the clock is ten minutes behind", service, { name: "JwksdClockSkew", pageText }, realNow);
     wall.set(0);
-    await look("the clock is right", service);
+    await check("the clock is right", service);
   });
 
   test("an update of the key files is refused", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("a"), { mode: 0o600 });
     const service = await startService(t, ["--keys", keys, ...adminArgs]);
-    await look("key files", service);
+    await check("the key files are valid", service);
     await writeFile(keys, "{}");
     service.reload();
-    await until("it is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
-    await look("the key files are refused", service, {
+    await until("the update is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
+    await check("the key files are refused", service, {
       name: "JwksdUpdateRefused",
-      says: /The key files were refused, so the old keys remain in use/,
+      pageText: /The key files were refused, so the old keys remain in use/,
     });
     await writeFile(keys, keySetText("b"));
     service.reload();
-    await until("it is taken", service, ({ samples }) => samples["jwksd_update_refused"] === 0);
-    await look("the key files are right", service);
+    await until("the update is accepted", service, ({ samples }) => samples["jwksd_update_refused"] === 0);
+    await check("the key files are valid again", service);
   });
 
-  test("as promtool evaluates what was scraped", async (t) => {
+  test("promtool's evaluation of all scrapes confirms this", async (t) => {
     assert.ok(moments.length >= 15, `only ${moments.length} moments`);
     assert.equal(await disagreements(await temporaryFolder(t), moments), "");
   });

@@ -9,7 +9,7 @@ import { eventually, temporaryFolder } from "../support/service.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
-/** What npm does with node_modules, and what the environment asks for; it notes each installation. */
+/** A stand-in for npm: it changes node_modules like npm, follows environment variables, and records each installation. */
 const npm = `#!/bin/sh
 case "$1" in
   ci | install)
@@ -35,7 +35,7 @@ async function write(path: string, content: string): Promise<void> {
   await writeFile(path, content, { mode: 0o755 });
 }
 
-/** A clone with the scripts that are tested, and with npm and Node as they are above. */
+/** Creates a clone with the tested scripts and the stand-ins for npm and Node. */
 async function clone(t: TestContext, { node = "new" }: { readonly node?: "new" | "old" } = {}) {
   const folder = join(await temporaryFolder(t), "clone");
   const programs = join(dirname(folder), "bin");
@@ -67,23 +67,23 @@ async function clone(t: TestContext, { node = "new" }: { readonly node?: "new" |
 
 describe("scripts/setup", () => {
   const rows: readonly (readonly [name: string, runs: readonly string[], installed: string])[] = [
-    ["the service alone takes little, once", ["service", "service"], "install"],
-    ["the tests take the rest, and the service has all then", ["service", "all", "service", "all"], "install ci"],
+    ["the service needs few packages, installed once", ["service", "service"], "install"],
+    ["the tests install the rest, which the service then has too", ["service", "all", "service", "all"], "install ci"],
     ["tests first", ["all", "service", "all"], "ci"],
   ];
   for (const [name, runs, installed] of rows) {
     for (const node of ["new", "old"] as const) {
-      test(`${name}; with ${node === "new" ? "a Node that is new enough" : "an old Node"}`, async (t) => {
-        const { setup, ...made } = await clone(t, { node });
+      test(`${name}; with ${node === "new" ? "a recent Node" : "an old Node"}`, async (t) => {
+        const { setup, ...cloned } = await clone(t, { node });
         const messages: string[] = [];
         for (const what of runs) messages.push((await setup(what)).stderr);
-        assert.equal(await made.installed(), installed);
+        assert.equal(await cloned.installed(), installed);
         assert.equal(messages.filter((message) => message !== "").length, installed.split(" ").length);
       });
     }
   }
 
-  test("a Node that was new enough, and is not any more, is replaced", async (t) => {
+  test("a Node that is no longer recent enough is replaced", async (t) => {
     const { setup, installed, folder } = await clone(t);
     await setup("service");
     await writeFile(join(dirname(folder), "bin/node"), nodeOf(false));
@@ -93,7 +93,7 @@ describe("scripts/setup", () => {
   });
 
   for (const what of ["service", "all"]) {
-    test(`an installation of ${what} that is interrupted, and one of another lock file, is done again`, async (t) => {
+    test(`an installation of ${what} is repeated if it was interrupted or the lock file has changed`, async (t) => {
       const { setup, installed, folder } = await clone(t);
       await writeFile(join(folder, "interrupted"), "");
       assert.equal((await setup(what)).code, 1);
@@ -106,21 +106,21 @@ describe("scripts/setup", () => {
     });
   }
 
-  test("of two at once, the second one waits; the lock of one that was killed holds nobody up", async (t) => {
+  test("a second installation waits for the lock, and a killed installation's lock blocks no other", async (t) => {
     const { setup, installed, folder } = await clone(t);
     await writeFile(join(folder, "slow"), "");
     const gone = spawn("true");
     await once(gone, "exit");
     await symlink(String(gone.pid), join(folder, ".jwksd-setup.lock"));
     const first = setup("service");
-    await eventually("the first one installs", async () => (await installed()) === "install");
+    await eventually("the first installation has started", async () => (await installed()) === "install");
     const second = setup("service");
     await rm(join(folder, "slow"));
     assert.deepEqual([(await first).code, (await second).code, (await second).stderr], [0, 0, ""]);
     assert.equal(await installed(), "install");
   });
 
-  test("a linked node_modules is another checkout's", async (t) => {
+  test("a linked node_modules is left to its own checkout", async (t) => {
     const { setup, installed, folder } = await clone(t, { node: "old" });
     await symlink(folder, join(folder, "node_modules"));
     await setup("service");
@@ -129,7 +129,7 @@ describe("scripts/setup", () => {
   });
 });
 
-test("scripts/test runs every test, unless it is given test files", async (t) => {
+test("scripts/test runs all tests, unless test files are given", async (t) => {
   const { run, folder } = await clone(t);
   await symlink(folder, join(folder, "node_modules"));
   const file = "test/cli/help.test.ts";
@@ -143,28 +143,28 @@ test("scripts/test runs every test, unless it is given test files", async (t) =>
   }
 });
 
-/** A clone in which all is committed. */
+/** Creates a clone with everything committed. */
 async function repository(t: TestContext) {
-  const made = await clone(t);
+  const cloned = await clone(t);
   const git = async (...args: string[]): Promise<void> => {
-    const child = spawn("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: made.folder });
+    const child = spawn("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: cloned.folder });
     assert.deepEqual(await once(child, "exit"), [0, null]);
   };
-  await appendFile(join(made.folder, ".gitignore"), "installed\n");
+  await appendFile(join(cloned.folder, ".gitignore"), "installed\n");
   await git("init", "--quiet");
   await git("add", "--all");
   await git("commit", "--quiet", "--message=all");
-  return made;
+  return cloned;
 }
 
 describe(".ci/run", () => {
-  test("ends with the summary of the tests", async (t) => {
+  test("ends with the tests' summary", async (t) => {
     const { run } = await repository(t);
     const { code, stdout } = await run(".ci/run");
     assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, examples included", "# pass 1", ""]]);
   });
 
-  test("fails where a step or a test leaves a file, and names it", async (t) => {
+  test("fails and names the file if a step or a test leaves one", async (t) => {
     const { run, folder } = await repository(t);
     for (const tests of [true, false]) {
       if (!tests) await writeFile(join(folder, "jwks"), "");

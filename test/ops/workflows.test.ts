@@ -24,7 +24,7 @@ interface Workflow {
 
 const root = resolve(import.meta.dirname, "../..");
 const read = (path: string): Promise<string> => readFile(join(root, path), "utf8");
-/** What a file says, and the steps of all of its jobs. */
+/** Returns a workflow and the steps of all its jobs. */
 async function workflow(name: string) {
   const text = await read(name);
   const { on, permissions, jobs } = parse(text) as Workflow;
@@ -34,7 +34,7 @@ async function workflow(name: string) {
 const names = [".github/workflows/release.yml", ".github/workflows/peers.yml"] as const;
 for (const name of names) {
   const { text, permissions, steps } = await workflow(name);
-  test(`${name} is what the forge takes, with rights that are named, and actions of one version`, async () => {
+  test(`${name} is valid, with explicit permissions and pinned actions`, async () => {
     assert.deepEqual(await complaints(name, text), []);
     assert.deepEqual(permissions, {});
     for (const { uses } of steps) if (uses !== undefined) assert.match(uses, /^actions\/[\w-]+@v\d+\.\d+\.\d+$/);
@@ -46,7 +46,7 @@ const { text, steps } = await workflow(name);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(name, () => {
-  test("is not taken where a word of it is misspelt, and has the outputs that it names", async () => {
+  test("becomes invalid with a misspelling, and has the outputs that it uses", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],
@@ -58,18 +58,18 @@ describe(name, () => {
     for (const [, id] of text.matchAll(/\$\{\{ steps\.([\w-]+)\./g)) assert.ok(ids.has(id), id);
   });
 
-  test("runs what is there, and releases all that is made", async () => {
+  test("runs only existing scripts, and releases every generated file", async () => {
     for (const [, script = ""] of commands.matchAll(/npm run ([\w:-]+)/g))
       assert.ok(Object.hasOwn(packageJson.scripts, script), script);
     for (const [file] of commands.matchAll(/\b(?:scripts|test)\/[\w/.-]+/g))
       assert.ok(existsSync(join(root, file)), file);
     const sums = /^sha256sum "\$archive" (.*) > (SHA256SUMS)$/m.exec(await read("scripts/build-archive")) ?? [];
-    const made = ["jwksd-linux-x64.tar.gz", ...(sums[1]?.split(" ") ?? []), sums[2] ?? ""];
+    const generated = ["jwksd-linux-x64.tar.gz", ...(sums[1]?.split(" ") ?? []), sums[2] ?? ""];
     const released = Array.from(commands.matchAll(/dist\/archive\/([\w.-]+)/g), ([, file = ""]) => file);
-    assert.deepEqual(released.toSorted(), made.toSorted());
+    assert.deepEqual(released.toSorted(), generated.toSorted());
   });
 
-  test("takes a tag that is the version of the package, and no other", async () => {
+  test("accepts only a tag with the package's version", async () => {
     const run = steps.find(({ name }) => name === "The tag is the version of the package")?.run ?? "";
     const exitOf = async (tag: string): Promise<unknown> => {
       const env = { ...process.env, GITHUB_REF_NAME: tag };
@@ -81,15 +81,15 @@ describe(name, () => {
     assert.deepEqual([await exitOf(`v${packageJson.version}`), await exitOf("v0.0.0")], [0, 1]);
   });
 
-  test("runs nothing that was not run before, but for what needs the forge", async () => {
+  test("runs only commands that CI runs too, except the steps that need the forge", async () => {
     const needForge = new Set([
       "Publish the image",
       "Publish the package with its provenance",
       "Publish the files",
-      // Run above.
+      // The test above runs it.
       "The tag is the version of the package",
     ]);
-    // CI runs all tests, too; that of the image builds it.
+    // CI also runs all tests; the image's test builds it.
     const ci = `${await read(".ci/run")}${await read("test/ops/image.test.ts")}`.replaceAll("npm run -s ", "npm run ");
     const known = [...needForge, "Install", "Build the archive", "Test the archive", "Build the image"];
     const named = steps.flatMap(({ name, run }) => (run === undefined ? [] : [name ?? run]));
@@ -109,7 +109,7 @@ describe(peers, async () => {
 
   test("runs once a week", () => assert.match(on.schedule?.[0]?.cron ?? "", /^\d+ \d+ \* \* [0-6]$/));
 
-  test("installs the newest of packages that the tests have", () => {
+  test("installs the latest releases of packages that the tests use", () => {
     const installed = Array.from(
       runOf("Install the newest releases").matchAll(/(\S+)@latest/g),
       ([, peer = ""]) => peer,
@@ -122,7 +122,7 @@ describe(peers, async () => {
     );
   });
 
-  test("tests the adapters, and the contract through them", async () => {
+  test("tests the adapters, and the contract with them", async () => {
     const command = runOf("Test what uses them").replace(/\S+\/node --test.*/, "echo");
     const { stdout } = await promisify(execFile)("bash", ["-ec", command], { cwd: root });
     const files = stdout.split(/\s+/);

@@ -47,8 +47,8 @@ export async function answers(hasPeers) {
     ]),
   ];
   const failures = await Promise.allSettled(calls.map((call) => call()));
-  const said = failures.map(({ reason }) => /npm install (.*)$/.exec(reason.message)?.[1] ?? reason.errorCode ?? reason.getStatus?.() ?? reason.message);
-  return { empty: [${entries.map((_, index) => `m${index}`).join(", ")}].filter((m) => Object.keys(m).length === 0).length, said };
+  const errors = failures.map(({ reason }) => /npm install (.*)$/.exec(reason.message)?.[1] ?? reason.errorCode ?? reason.getStatus?.() ?? reason.message);
+  return { empty: [${entries.map((_, index) => `m${index}`).join(", ")}].filter((m) => Object.keys(m).length === 0).length, errors };
 }`;
 
 const expected = {
@@ -128,7 +128,7 @@ describe("all entry points in one program", () => {
         const path = await bundle(join(root, peers), join(root, "out", name, peers));
         const print = `import(${JSON.stringify(path)}).then(async (m) => console.log(JSON.stringify(await (m.answers ?? m.default.answers)(${peers === "with"}))))`;
         const { stdout } = await run(process.execPath, ["--eval", print], { cwd: dirname(path) });
-        assert.deepEqual(JSON.parse(stdout), { empty: 0, said: expected[peers] });
+        assert.deepEqual(JSON.parse(stdout), { empty: 0, errors: expected[peers] });
       });
     }
 
@@ -136,7 +136,7 @@ describe("all entry points in one program", () => {
     test(`Turbopack, ${peers} the optional peers`, async () => {
       const env = { HAS_PEERS: peers === "with" ? "yes" : "no" };
       const answer = await answerOfNext(join(root, peers), "all", "--turbopack", env);
-      assert.deepEqual(answer, { empty: 0, said: expected[peers] });
+      assert.deepEqual(answer, { empty: 0, errors: expected[peers] });
     });
   }
 });

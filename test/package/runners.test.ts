@@ -96,8 +96,8 @@ describe("the programs in docs/testing.md", () => {
       const { NODE_TEST_CONTEXT: _, FORCE_COLOR: __, ...env } = process.env;
       const options = { cwd: folder, env: { ...env, PATH, NO_COLOR: "1", NODE_OPTIONS: "--experimental-vm-modules" } };
       const { stdout, stderr } = await promisify(execFile)(command[0], command.slice(1), options);
-      const said = stdout + stderr;
-      assert.match(said, require ? /\b5 passed|pass 5\b/ : /\b4 (?:\S+m)?pass(?:ed)?\b/, said);
+      const output = stdout + stderr;
+      assert.match(output, require ? /\b5 passed|pass 5\b/ : /\b4 (?:\S+m)?pass(?:ed)?\b/, output);
     });
   }
 });

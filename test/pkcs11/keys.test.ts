@@ -123,10 +123,10 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
 
   test("two signers of one key, and keys on two tokens, work side by side", async (t) => {
     const { token, backend } = await setUp(t);
-    const made = await backend.create({ issuer });
-    const opened = await backend.open(made.uri);
-    assert.deepEqual(opened.publicKey, made.publicKey);
-    await made.close();
+    const created = await backend.create({ issuer });
+    const opened = await backend.open(created.uri);
+    assert.deepEqual(opened.publicKey, created.publicKey);
+    await created.close();
     assert.equal((await opened.sign(input)).length, 64);
     await opened.close();
     await opened.close();
