@@ -142,6 +142,14 @@ test("the result of a write is what can be read back, no matter what the adapter
   }
 });
 
+test("a row without the expected fields does not count as an empty store", async () => {
+  const adapter = await sqliteAdapter();
+  assert.equal(await betterAuthStore(adapter, { issuer }).write("text", undefined), true);
+  const renamed = betterAuthStore({ ...adapter, findMany: async () => [{}] }, { issuer });
+  for (const confirmed of [false, true])
+    await assert.rejects(renamed.read(undefined, { confirmed }), { code: "ERR_STORE_UNAVAILABLE", message: /fields/ });
+});
+
 test("two rows for one issuer, without a unique index, are refused", async () => {
   const adapter = await getAdapter(optionsOf(memoryAdapter({ jwksd: [] })));
   const register = betterAuthStore(adapter, { issuer });

@@ -61,6 +61,31 @@ if (skip === false) {
     }),
   );
 
+  test("a store whose columns are renamed is not taken for an empty one, and camel case renames none", async (t) => {
+    const options = { issuer: "https://renamed.example" };
+    const opened = (transform: object) => {
+      const sql = postgres(server.url(), { transform, fetch_types: false });
+      t.after(() => sql.end({ timeout: 1 }));
+      return postgresStore(sql, options);
+    };
+    const camel = opened(postgres.camel);
+    assert.equal(await camel.write("text", undefined, { due: 1 }), true);
+    await camel.presence?.put("id", "record");
+    assert.equal((await camel.read(undefined, { confirmed: true })).text, "text");
+    assert.equal((await camel.presence?.list(9))?.records.get("id"), "record");
+    const [first] = (await camel.due?.(1)) ?? [];
+    assert.deepEqual([first?.issuer, await camel.due?.(1, first)], [options.issuer, []]);
+    const pascal = opened(postgres.pascal);
+    const calls = [
+      () => pascal.read(),
+      () => pascal.read(undefined, { confirmed: true }),
+      () => pascal.presence?.list(9),
+      () => pascal.due?.(9),
+    ];
+    const refusal = { code: "ERR_STORE_UNAVAILABLE", message: /did not return the column "\w+"; remove .* transform/ };
+    for (const call of calls) await assert.rejects(async () => call(), refusal, String(call));
+  });
+
   test("the program in docs/many-issuers.md generates a tenant's keys, signs and publishes them", async (t) => {
     const path = await sample(t, "examples/docs/many-issuers.mts", {
       ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })",

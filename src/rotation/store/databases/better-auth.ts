@@ -72,6 +72,8 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
   async function find(select: ("version" | "text" | "confirmation")[]) {
     const [row, other] = await adapter.findMany({ model, where: await where(), select, limit: 2 });
     if (other !== undefined) throw new Error("two rows have the same issuer; add a unique index to the issuer column");
+    if (row !== undefined && select.some((field) => typeof row[field] !== "string"))
+      throw new Error(`a row does not have the fields ${select.join(" and ")}; correct the adapter's schema`);
     return row;
   }
 

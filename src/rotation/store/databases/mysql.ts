@@ -33,7 +33,7 @@ export interface MysqlCallbackPool {
   promise(): MysqlPool;
 }
 
-// All values are bytes, so that no character set or collation of the server or connection affects them.
+// All values are bytes, so that no character set or collation affects them. Names of columns are text.
 const statements = questionMarks({
   insert: "INSERT IGNORE",
   // Not UNIX_TIMESTAMP, which is ambiguous in the hour that is repeated when daylight saving time ends.
@@ -112,8 +112,8 @@ async function openPool(uri: string, connectTimeout: number): Promise<MysqlPool 
 }
 
 /**
- * Runs the statements in one transaction, which sets everything that session settings could change: `autocommit`, `completion_type`, and an
- * isolation level that reads uncommitted data or blocks writers.
+ * Runs the statements in one transaction, which overrides these session settings: `autocommit`, `completion_type`, and the isolation level and
+ * access mode of transactions.
  */
 async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Result[]> {
   const connection = await pool.getConnection().catch((cause: unknown) => {
@@ -125,7 +125,8 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
   try {
     if (signal.aborted) throw new NotSent();
     const results: Result[] = [];
-    await connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+    // START TRANSACTION READ WRITE would require a privilege on a read-only server.
+    await connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE");
     await connection.query("START TRANSACTION");
     for (const [sql, ...values] of statements)
       results.push(resultOf(await connection.execute(sql, values.map(toBytes))));

@@ -24,7 +24,7 @@ export function questionMarks({ insert, clock, schema }: Dialect): Statements {
   const put = "REPLACE INTO jwksd_presence (issuer, id, record) VALUES (?, ?, ?)";
   const list = `SELECT id, ${bounded("record", "record")}, (SELECT count(*) FROM jwksd_presence WHERE issuer = ?) AS count
     FROM jwksd_presence WHERE issuer = ? AND octet_length(id) <= ${maxBytesOf.id}`;
-  const due = `SELECT ${bounded("name", "issuer")}, due, issuer AS row_key FROM jwksd_documents
+  const due = `SELECT ${bounded("name", "issuer")}, due, issuer AS id FROM jwksd_documents
     WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?) ORDER BY due, issuer`;
   return {
     read: (key, known, confirmed) => [...(confirmed ? [confirmation()] : []), [read, known, key]],

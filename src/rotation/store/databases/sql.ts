@@ -37,7 +37,8 @@ export interface Row {
 /** The SQL of a register's methods. Several statements are one transaction, of which the last result is used. */
 export interface Statements {
   /**
-   * Columns: `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary; `version`, and `text` unless its version is known.
+   * One row, with the columns `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary, if there are standbys; `version`;
+   * and `text`, NULL if its version is known.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
   /** Like `read`, before the tables exist. Missing if a read creates them. */
@@ -48,7 +49,7 @@ export interface Statements {
   /** Columns: `id`, `record`, and in each row `count`, the number of all records. @see Presence */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
-  /** Columns: `name`, `due`, `row_key`. Rows that are due by now, ordered by `due` and `row_key`, after the given one. */
+  /** Columns: `name`, `due`, `id`. Rows that are due by now, ordered by `due` and `id`, after the given one. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
   /** Statements that create missing tables. */
   readonly schema: readonly string[];
@@ -128,6 +129,16 @@ export function sqlRegister(
     signal: AbortSignal | undefined,
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
+  /** Returns a column. It is missing if a setting renames columns, rearranges rows or limits their number: the store would look empty. */
+  function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
+    const value = row?.[wanted];
+    if (value !== undefined) return value;
+    throw new StoreError(
+      "ERR_STORE_UNAVAILABLE",
+      `the store ${name} did not return the column "${wanted}"; remove client and server settings that change rows, such as rowsAsArray, transform, character_set_results or sql_select_limit`,
+    );
+  }
+
   return {
     name,
     maxBytes,
@@ -138,16 +149,16 @@ export function sqlRegister(
         { signal, writes: false },
         statements.readNothing?.(confirmed),
       );
-      const { version, text, now } = result.rows[0] ?? {};
       if (isFromStandby(result))
         throw new StoreError(
           "ERR_STORE_UNAVAILABLE",
           `the store ${name} is a standby or read-only; connect to the primary`,
         );
+      const [now, version, text] = ["now", "version", "text"].map((wanted) => column(result.rows[0], wanted));
       return {
-        ...(typeof version === "string" && { version }),
-        ...(typeof text === "string" && { text }),
-        ...((now ?? undefined) !== undefined && { now: Number(now) }),
+        ...(version !== null && { version: version as string }),
+        ...(text !== null && { text: text as string }),
+        now: Number(now),
       };
     },
 
@@ -167,8 +178,8 @@ export function sqlRegister(
       },
       async list(limit, { signal } = {}) {
         const { rows } = await list((key) => statements.list(key, Math.floor(limit)), signal);
-        const records = new Map(rows.map(({ id, record }) => [id as string, record as string]));
-        return { records, count: Number(rows[0]?.["count"] ?? 0) };
+        const records = new Map(rows.map((row) => [String(column(row, "id")), String(column(row, "record"))]));
+        return { records, count: rows.length === 0 ? 0 : Number(column(rows[0], "count")) };
       },
       async drop(ids, { signal } = {}) {
         await change((key) => ids.map((id) => statements.drop(key, id)), signal);
@@ -178,9 +189,9 @@ export function sqlRegister(
     async due(limit, after = { issuer: "", due: 0, key: "" }, { signal } = {}) {
       const { rows } = await list(() => statements.due(systemClock.now(), after, Math.floor(limit)), signal);
       return rows.map((row): DueIssuer => ({
-        issuer: String(row["name"]),
-        due: Number(row["due"]),
-        key: String(row["row_key"]),
+        issuer: String(column(row, "name")),
+        due: Number(column(row, "due")),
+        key: String(column(row, "id")),
       }));
     },
 

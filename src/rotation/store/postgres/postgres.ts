@@ -4,7 +4,6 @@
  * @module jwksd/store/postgres
  */
 
-import { StoreError } from "../../../base/errors.ts";
 import { type Rule, callback, checkArgument, checkOptions, string, withMethods } from "../../../base/options.ts";
 import { type DatabaseStoreOptions, databaseRules } from "../databases/calls.ts";
 import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
@@ -80,12 +79,9 @@ export function postgresStore(
             .listen("jwksd", (payload) => payload === own && readNow(), both)
             .catch(() => {})
             .finally(() => (listening = undefined));
-          const [row = {}] = await driver.run(versionQuery, [own], both);
-          if (row["standby"] === "1")
-            throw new StoreError(
-              "ERR_STORE_UNAVAILABLE",
-              `the store ${driver.name} is a standby; connect to the primary`,
-            );
+          const [row] = await driver.run(versionQuery, [own], both);
+          // A poll that fails calls back, and the read that follows reports the cause.
+          if (row?.["standby"] !== "0") throw new Error("a standby, or a row that was changed");
           return row["version"];
         },
         pollMs,

@@ -38,7 +38,7 @@ SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDA
 const list = `SELECT id, ${bounded("record", "record")},
 (SELECT count(*)::text FROM jwksd.presence WHERE issuer = $1) AS count
 FROM jwksd.presence WHERE issuer = $1 AND octet_length(id) <= ${maxBytesOf.id} LIMIT $2::int`;
-const due = `SELECT ${bounded("name", "issuer")}, due::text, issuer AS row_key FROM jwksd.documents
+const due = `SELECT ${bounded("name", "issuer")}, due::text, issuer AS id FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
 export const versionQuery = `SELECT ${standby}, (SELECT ${bounded("version", "version")} FROM jwksd.documents WHERE issuer = $1) AS version`;
@@ -64,7 +64,7 @@ export function postgresStatements(timeoutMs: number, lock: string): Statements 
         ? [[`${confirming(3)} ${reading}`, key, known, limit, lock]]
         : [[`${unconfirmed} ${reading}`, key, known]],
     readNothing(confirmed): Statement[] {
-      const nothing = "SELECT standby, now FROM status";
+      const nothing = "SELECT standby, now, NULL AS version, NULL AS text FROM status";
       return confirmed ? [[`${confirming(1)} ${nothing}`, limit, lock]] : [[`${unconfirmed} ${nothing}`]];
     },
     first: (row) => [first, row.key, row.version, row.text, row.due, limit, row.issuer],
