@@ -8,7 +8,7 @@ import type { ServedSet } from "../../src/service/admin/page/served.ts";
 import { style } from "../../src/service/admin/page/style.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
-import { processLine, storeDocument } from "../support/store-view.ts";
+import { presenceRecord, storeDocument } from "../support/store-view.ts";
 
 const nonce = "bm9uY2U=";
 const served: ServedSet = {
@@ -50,8 +50,8 @@ function knownWith(hostile: string): Known {
       policyGiven: { rotateEveryDays: 30 },
       unread: 0,
       processes: [
-        processLine("self", { name: hostile, version: hostile }),
-        processLine("old", { revision: 4, name: hostile, kid: hostile }),
+        presenceRecord("self", { name: hostile, version: hostile }),
+        presenceRecord("old", { revision: 4, name: hostile, kid: hostile }),
       ],
       clockAheadMs: 0,
       health: {

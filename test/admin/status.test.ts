@@ -15,7 +15,7 @@ import { resolveSettings } from "../../src/service/config/settings.ts";
 import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
 import type { KnownManager } from "../../src/service/keys/known.ts";
 import { day, hour, record, second, start, waiting } from "../rules/key-records.ts";
-import { known, processLine, storeDocument } from "../support/store-view.ts";
+import { known, presenceRecord, storeDocument } from "../support/store-view.ts";
 
 const minute = 60 * second;
 const active = record("now", "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
@@ -49,7 +49,7 @@ function managed({
       id: "self",
       document: storeDocument(records, document),
       policyGiven: {},
-      processes: [processLine("self")],
+      processes: [presenceRecord("self")],
       unread: 0,
       clockAheadMs: 0,
       health: { ...managerHealth, store: storeHealth },
@@ -147,14 +147,14 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     }),
   ],
   "a replica is behind": [
-    managed({ processes: [processLine("old", { revision: 4 })] }),
+    managed({ processes: [presenceRecord("old", { revision: 4 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
   "a replica is behind only for a moment": [
-    managed({ processes: [processLine("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
+    managed({ processes: [presenceRecord("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
   "a replica is ahead because the store is an older backup": [
-    managed({ processes: [processLine("old", { revision: 6 })] }),
+    managed({ processes: [presenceRecord("old", { revision: 6 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
   "a removed key is still in its HSM": [
@@ -171,7 +171,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "the service is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
   "errors come before warnings": [
-    managed({ health: { ...health, failure }, processes: [processLine("old", { revision: 4 })] }),
+    managed({ health: { ...health, failure }, processes: [presenceRecord("old", { revision: 4 })] }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
@@ -211,7 +211,7 @@ describe("the status", () => {
   });
 
   test("reports each process's presence record and whether this process is stale", () => {
-    const processes = [processLine("self", { at: start - minute }), processLine("old", { revision: 4 })];
+    const processes = [presenceRecord("self", { at: start - minute }), presenceRecord("old", { revision: 4 })];
     const stale = { ...health, stale: failure };
     const { replicas, revision } = statusOf(managed({ processes, health: stale, store: { ...store, revision: 6 } }));
     assert.deepEqual(
@@ -280,13 +280,13 @@ describe("the status", () => {
 });
 
 test("the page explains why a process does not sign", () => {
-  const rows: readonly [presence: Parameters<typeof processLine>[1], markup: RegExp][] = [
+  const rows: readonly [presence: Parameters<typeof presenceRecord>[1], markup: RegExp][] = [
     [{ kid: "now" }, /<code>now<\/code>/],
     [{ kid: undefined }, />not signing now; its log and \/readyz say why</],
     [{ kid: undefined, signs: false }, />publishes only; it is not set up to sign</],
   ];
   for (const [presence, markup] of rows) {
-    assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", presence)] }))).text, markup);
+    assert.match(replicasPart(statusOf(managed({ processes: [presenceRecord("other", presence)] }))).text, markup);
   }
 });
 

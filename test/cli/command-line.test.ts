@@ -18,7 +18,7 @@ import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { record, start, tombstone, second } from "../rules/key-records.ts";
-import { processLine, storeDocument } from "../support/store-view.ts";
+import { presenceRecord, storeDocument } from "../support/store-view.ts";
 
 describe("a claim on the command line", () => {
   const rows: [text: string, value: unknown][] = [
@@ -242,8 +242,8 @@ function command(
 
 const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
 
-const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
-const caughtUp = [processLine("r")];
+const behind = [presenceRecord("r", { name: "late\u{202e}", revision: 4 })];
+const caughtUp = [presenceRecord("r")];
 
 describe("waiting for the replicas", () => {
   test("shows the late replicas on a terminal, on one line that is cleared at the end", async () => {
@@ -274,7 +274,7 @@ describe("waiting for the replicas", () => {
 
   test("ends when every live replica publishes the change or a later one from the same history", async () => {
     const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
-    const dead = processLine("dead", { revision: 1, at: start - 3_600_000 });
+    const dead = presenceRecord("dead", { revision: 1, at: start - 3_600_000 });
     const rows: [
       name: string,
       presence: PresenceRecord,
@@ -282,15 +282,15 @@ describe("waiting for the replicas", () => {
       waits: number,
       code: number,
     ][] = [
-      ["it publishes the change", processLine("r"), undefined, 120, 0],
-      ["it publishes a later one", processLine("r", { revision: 6 }), later, 120, 0],
-      ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
-      ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
-      ["it is late, without waiting", processLine("r", { revision: 4 }), undefined, 0, 0],
+      ["it publishes the change", presenceRecord("r"), undefined, 120, 0],
+      ["it publishes a later one", presenceRecord("r", { revision: 6 }), later, 120, 0],
+      ["it is late", presenceRecord("r", { revision: 4 }), undefined, 0.001, 3],
+      ["it has just started", presenceRecord("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
+      ["it is late, without waiting", presenceRecord("r", { revision: 4 }), undefined, 0, 0],
       // After an older backup was restored. The command does not wait for these but always reports them.
-      ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 120, 3],
-      ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 120, 3],
-      ["it is ahead, without waiting", processLine("r", { revision: 6 }), undefined, 0, 3],
+      ["it is ahead of the store", presenceRecord("r", { revision: 6 }), undefined, 120, 3],
+      ["it has another revision of this number", presenceRecord("r", { commit: "other" }), undefined, 120, 3],
+      ["it is ahead, without waiting", presenceRecord("r", { revision: 6 }), undefined, 0, 3],
     ];
     const found = await Promise.all(
       rows.map(async ([name, presence, document, waits]) => {
@@ -307,7 +307,7 @@ describe("waiting for the replicas", () => {
   });
 
   test("explains a replica that refuses an older backup", async () => {
-    const { keys } = command([[processLine("r", { revision: 6 }), processLine("s")]]);
+    const { keys } = command([[presenceRecord("r", { revision: 6 }), presenceRecord("s")]]);
     const outcome = await follow(keys, change, 0);
     assert.ok(outcome);
     const [count, why = ""] = followedLines(outcome);

@@ -10,7 +10,7 @@ import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
 import { type Finished, keySetText, runCli, temporaryFolder, cliDone, cliRefused } from "../support/service.ts";
-import { processLine } from "../support/store-view.ts";
+import { presenceRecord } from "../support/store-view.ts";
 
 const timeout = 180_000;
 
@@ -389,7 +389,7 @@ describe("a store", { timeout }, () => {
     const migrate = ["store", "migrate", "--store", `sqlite:${from}`, "--to", `sqlite:${to}`];
     const store = sqliteStore(from);
     t.after(async () => store.close?.());
-    await store.presence?.put("a", presenceText(processLine("a", { at: Date.now() })));
+    await store.presence?.put("a", presenceText(presenceRecord("a", { at: Date.now() })));
     assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);

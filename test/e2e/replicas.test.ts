@@ -13,7 +13,7 @@ import { getOnce, kidsIn } from "../support/load.ts";
 import { custodyOf, documentOf, wrappingKeyOf } from "../support/managed.ts";
 import { startWithAdmin } from "../support/scrape.ts";
 import { type Finished, eventually, keySetText, runCli, temporaryFolder } from "../support/service.ts";
-import { processLine } from "../support/store-view.ts";
+import { presenceRecord } from "../support/store-view.ts";
 
 /** Blocks all other writers of a SQLite store. Returns a function that releases it. */
 function lockStore(path: string): () => void {
@@ -46,7 +46,13 @@ async function withReplicas(t: TestContext) {
     /** Writes the presence record of a process that publishes the latest revision. */
     checkIn: async (name: string, overrides: Partial<PresenceRecord> = {}): Promise<void> => {
       const { revision, commits } = await documentOf(store);
-      const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...overrides });
+      const line = presenceRecord(name, {
+        kid: "first",
+        revision,
+        commit: commits.at(-1),
+        at: Date.now(),
+        ...overrides,
+      });
       await store.presence?.put(name, presenceText(line));
     },
     /** Records a target that was never written. */
@@ -77,7 +83,7 @@ interface Listed {
   readonly waits: readonly { readonly action: string; readonly targets: readonly string[] }[];
 }
 
-const record = (name: string): string => presenceText(processLine(name, { name: "a", at: Date.now() }));
+const record = (name: string): string => presenceText(presenceRecord(name, { name: "a", at: Date.now() }));
 const soonStale = ["--max-stale-seconds", "2"];
 const stale = /^this process does not sign now: it has not checked in with its store/;
 

@@ -13,7 +13,7 @@ import {
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { TargetRecord } from "../../src/rotation/rules/waits.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
-import { processLine, storeDocument } from "../support/store-view.ts";
+import { presenceRecord, storeDocument } from "../support/store-view.ts";
 
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });
 const announced = waiting(record("b", "announced", { announcedAt: start, stateRevision: 5 }));
@@ -47,7 +47,7 @@ describe("waiting periods that have not begun", () => {
   ];
   for (const [name, key, targets, texts, runs = true] of rows) {
     test(name, () => {
-      const waits = waitsOf(view([active, key], runs ? [processLine("r")] : [], targets));
+      const waits = waitsOf(view([active, key], runs ? [presenceRecord("r")] : [], targets));
       assert.deepEqual(
         waits.map(({ text }) => text),
         texts,
@@ -82,7 +82,7 @@ describe("a process's status", () => {
   ];
   test("states what it publishes, and whether it has caught up with revision 5", () => {
     const statuses = rows.map(([members]) => {
-      const presence = processLine("r", members);
+      const presence = presenceRecord("r", members);
       const at = view([active], [presence]);
       return [publishesText(replicaStatus(presence, at)), hasCaughtUp(presence, 5, at)];
     });
@@ -94,9 +94,9 @@ describe("a process's status", () => {
 
   test("states whether it signs, and when it stops without another check-in, which is never in the future", () => {
     const statuses = [
-      processLine("r", { at: start - 40 * second }),
-      processLine("r", { kid: undefined, at: start + day }),
-      processLine("r", { kid: undefined, signs: false }),
+      presenceRecord("r", { at: start - 40 * second }),
+      presenceRecord("r", { kid: undefined, at: start + day }),
+      presenceRecord("r", { kid: undefined, signs: false }),
     ].map((presence) => {
       const { signing, lastCheckInAt, staleAt } = replicaStatus(presence, view([active], []));
       return [signing, (lastCheckInAt - start) / second, (staleAt - start) / second];
@@ -135,7 +135,7 @@ describe("a process that is behind", () => {
   ];
   test("is described with what it may still publish and sign, and for how long", () => {
     const texts = rows.map(([members, records]) => {
-      const presence = processLine("r", { revision: 4, at: start - 40 * second, ...members });
+      const presence = presenceRecord("r", { revision: 4, at: start - 40 * second, ...members });
       return behindText(presence, view(records, [presence]));
     });
     assert.deepEqual(

@@ -16,7 +16,7 @@ import {
   temporaryFolder,
 } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
-import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
+import { smallHeap, usageOf, watchMemory } from "../support/usage.ts";
 import { parseReplies } from "../support/wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
@@ -37,7 +37,7 @@ after(async () => {
 describe("robustness:", { concurrency: true }, () => {
   test(`${requests} random and mutated requests`, { skip }, async (t) => {
     const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
-    const service = await start(t, littleRoom);
+    const service = await start(t, smallHeap);
     const etag = (await getOnce(service.port)).headers["etag"] as string;
     const counts = new Map<string, number>();
     let next = 0;
@@ -146,7 +146,7 @@ describe("robustness:", { concurrency: true }, () => {
     });
 
     test("sends a body with GET gets a response, and the body is discarded", { skip }, async (t) => {
-      const service = await start(t, littleRoom);
+      const service = await start(t, smallHeap);
       const memory = await watchMemory(t, service);
       const chunk = Buffer.alloc(2 ** 16);
       const chunks = soak(1_000, 100);

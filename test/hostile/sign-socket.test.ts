@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { eventually, startServiceProcess, temporaryFolder } from "../support/service.ts";
 import { askSocket, openSocket, signText } from "../support/sign-socket.ts";
 import { isSoak } from "../support/soak.ts";
-import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
+import { smallHeap, usageOf, watchMemory } from "../support/usage.ts";
 
 const ask = signText({ claims: { sub: "a" }, lifetimeSeconds: 60 });
 const half = ask.slice(0, ask.indexOf("\r\n\r\n") + 10);
@@ -32,7 +32,7 @@ test(
     const folder = await temporaryFolder(t);
     const path = join(folder, "s");
     const args = ["--data", join(folder, "data"), "--sign-socket", path];
-    const service = await startServiceProcess(t, args, littleRoom);
+    const service = await startServiceProcess(t, args, smallHeap);
     // A warm-up, so that one-time allocations are not counted.
     for (let count = 0; count < 10; count += 1) {
       await Promise.all(Array.from({ length: 10 }, () => askSocket(path, ask)));

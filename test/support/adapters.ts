@@ -9,11 +9,11 @@ import { type NamedKey, withoutPrivate } from "./keys.ts";
 import { startService, temporaryFolder } from "./service.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
-/** A provider in plain data, so that a process of its own can be set up the same way. */
+/** A provider's configuration as plain data, so that a separate process can be set up in the same way. */
 export interface Setup {
   /** Private keys, the active one first. */
   readonly keys: readonly NamedKey[];
-  /** `alg` is the member of the JWK. */
+  /** `alg` is the JWK's member. */
   readonly encryptionKeys?: readonly NamedKey[];
   readonly issuer?: string;
   readonly mountPrefix?: string;
@@ -22,7 +22,7 @@ export interface Setup {
   readonly cors?: boolean;
 }
 
-/** Something that answers requests. */
+/** A target that answers requests. */
 export interface Target {
   send(request: WireRequest): Promise<WireReply>;
   close(): Promise<void>;
@@ -33,10 +33,10 @@ export interface WireTarget extends Target {
   readonly port: number;
 }
 
-/** One way to reach the endpoint. */
+/** A way to reach the endpoint. */
 export interface Adapter<T extends Target = Target> {
   readonly name: string;
-  /** Whether it can be set up so, and answers this target itself, with this status. Default: always. */
+  /** Reports whether it supports this setup and answers this target itself with this status. Default: always. */
   takes?(setup: Setup, target: string, status: number): boolean;
   start(setup: Setup): Promise<T>;
 }
@@ -81,7 +81,7 @@ function wireTarget(port: number, close: () => Promise<void>): WireTarget {
   return { port, close, send: async (request) => (await pipeline(port, [request]))[0] as WireReply };
 }
 
-/** A server of `node:http` on a free port. */
+/** Starts a `node:http` server on a free port. */
 export async function wireServer(listener: RequestListener): Promise<WireTarget> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -101,10 +101,10 @@ const nodeAdapter: Adapter<WireTarget> = {
 
 const betterAuthAdapter: Adapter = {
   name: "better-auth",
-  // Other paths are better-auth's to answer.
+  // better-auth answers other paths.
   takes: (_setup, _target, status) => status !== 404,
   async start(setup) {
-    // Loaded here, because not all who start adapters start this one.
+    // Loaded here, because not every test that starts adapters needs this one.
     const [{ betterAuth }, { toNodeHandler }, { jwt }] = await Promise.all([
       import("better-auth/minimal"),
       import("better-auth/node"),
@@ -113,14 +113,14 @@ const betterAuthAdapter: Adapter = {
     const provider = await providerOf(setup);
     const { origin, pathname } = new URL(provider.issuer);
     const basePath = pathname === "/" ? "/api/auth" : pathname.replace(/\/$/, "");
-    const secret = "a secret of better-auth with more than 32 characters";
+    const secret = "a better-auth secret with more than 32 characters";
     const auth = betterAuth({ baseURL: origin, basePath, secret, plugins: [jwt(jwtOptions(provider))] });
     const others = toNodeHandler(auth);
     return wireServer((request, response) => provider.node(request, response, () => void others(request, response)));
   },
 };
 
-/** A process of its own. */
+/** A separate process. */
 export const serviceAdapter: Adapter<WireTarget> = {
   name: "jwksd serve",
   async start(setup) {
@@ -153,13 +153,13 @@ export const serviceAdapter: Adapter<WireTarget> = {
   },
 };
 
-/** The adapters that a raw socket reaches. */
+/** Adapters that can be reached with a raw socket. */
 export const wireAdapters: readonly Adapter<WireTarget>[] = [nodeAdapter, serviceAdapter];
 
-/** Every adapter; a new one is plugged in here or, if it listens on a port, above. */
+/** Every adapter. Add a new one here or, if it listens on a port, above. */
 export const adapters: readonly Adapter[] = [fetchAdapter, ...wireAdapters, betterAuthAdapter];
 
-/** Starts each setup once, on first use, and closes them all when the tests of the caller's suite are over. */
+/** Starts each setup once, on first use, and closes all of them after the caller's suite. */
 export function startedOnce<T extends Target>(adapter: Adapter<T>): (setup: Setup) => Promise<T> {
   const targets = new Map<string, Promise<T>>();
   after(async () => {

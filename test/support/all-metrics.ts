@@ -10,11 +10,11 @@ import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { keySource } from "./key-source.ts";
 import { ecKey } from "./keys.ts";
 import { simulatedClock } from "./simulated.ts";
-import { known, processLine, storeDocument } from "./store-view.ts";
+import { known, presenceRecord, storeDocument } from "./store-view.ts";
 
 const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
-/** Every metric that jwksd has, each with a value at least. */
+/** Returns every jwksd metric, each with at least one value. */
 export async function allMetrics(): Promise<readonly Metric[]> {
   const metrics = sumMetrics([...serviceParts(), managerPart(), await providerPart(), keySetPart()]);
   const empty = metrics.filter(({ values }) => values.length === 0).map(({ name }) => name);
@@ -47,7 +47,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   const failure = { at: start, code: outage.code, message: outage.message };
   const store = { lastAttemptAt: start, lastSuccessAt: start, revision: 5 };
   const health = { failure, activationBlocked: {}, unavailable: {}, destroyFailed: {}, store };
-  const processes = [processLine("self")];
+  const processes = [presenceRecord("self")];
   const manager = { id: "self", document, policyGiven: {}, processes, unread: 0, clockAheadMs: 0, health };
   const managed = { ...service, manager };
   const kept = { ...service, withoutStore: { savedAt: start, outage: failure } };

@@ -2,11 +2,11 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { skipped } from "./parts.ts";
 
-/** Where `npm run build:archive` puts the archive, and what belongs to it. */
+/** Paths of the archive that `npm run build:archive` creates, and of its accompanying files. */
 export const archiveFolder = resolve(import.meta.dirname, "../../dist/archive");
 export const archive = `jwksd-${process.platform}-${process.arch}.tar.gz`;
 
-/** For the `skip` option of tests with the archive. Where `CI` is set nothing is skipped. */
+/** `skip` option of tests with the archive. If `CI` is set, nothing is skipped. */
 export function skipWithoutArchive(what: string): string | false {
   if (existsSync(join(archiveFolder, "SHA256SUMS")) || process.env["CI"]) return false;
   return skipped(`${what}: the archive is not built; build it with: npm run build:archive`);

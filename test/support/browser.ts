@@ -2,7 +2,7 @@ import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import { part } from "./parts.ts";
 
-/** A page in a browser, with the problems seen. */
+/** A page in a browser, with its problems. */
 export interface Opened {
   readonly page: Page;
   /** Violations of the Content Security Policy, logged errors, and requests to other origins. */

@@ -8,15 +8,15 @@ import packageJson from "../../package.json" with { type: "json" };
 import { madeOnce } from "./made-once.ts";
 
 const root = resolve(import.meta.dirname, "../..");
-// Not in node_modules, where Node runs no TypeScript, and not below the sources, whose settings Deno would take.
+// Not in node_modules, where Node.js does not run TypeScript, and not below the sources, whose settings Deno would use.
 const cache = join(tmpdir(), `jwksd-built-${process.getuid?.() ?? "own"}`);
-const beside = ["package.json", "tsconfig.json", "README.md", "LICENSE", ...packageJson.files].filter(
+const inputs = ["package.json", "tsconfig.json", "README.md", "LICENSE", ...packageJson.files].filter(
   (name) => !/^!?dist\b/.test(name),
 );
 
 /**
- * A clone of the sources as they are now after `npm run build`, made once for all test files. Beside what it is made of is the package of
- * `npm pack`. Nobody writes in it.
+ * A clone of the current sources after `npm run build`, created once for all test files. Next to the sources is the package of
+ * `npm pack`. No test writes to it.
  */
 export async function builtClone(): Promise<string> {
   const hash = createHash("sha256");
@@ -26,7 +26,7 @@ export async function builtClone(): Promise<string> {
     "scripts/build",
     "test/support/build.ts",
     "src/**/*.ts",
-    ...beside.flatMap((name) => [name, `${name}/**`]),
+    ...inputs.flatMap((name) => [name, `${name}/**`]),
   ];
   for await (const entry of glob(patterns, { cwd: root, withFileTypes: true }))
     if (entry.isFile()) sources.push(join(entry.parentPath, entry.name));
@@ -37,11 +37,11 @@ export async function builtClone(): Promise<string> {
 
 async function build(): Promise<string> {
   const clone = await mkdtemp(join(cache, "new-"));
-  for (const name of beside) await cp(join(root, name), join(clone, name), { recursive: true });
+  for (const name of inputs) await cp(join(root, name), join(clone, name), { recursive: true });
   await symlink(join(root, "node_modules"), join(clone, "node_modules"));
   const run = promisify(execFile);
   await run(join(root, "scripts/build"), [join(clone, "dist")]);
-  // npm would take these for its own settings, and the checkout for its prefix.
+  // npm would use these as its own settings, and the checkout as its prefix.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("npm_")));
   await run("npm", ["pack", "--ignore-scripts"], { cwd: clone, env });
   return clone;

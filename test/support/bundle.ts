@@ -2,13 +2,13 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-/** A program of the npm dependencies. */
+/** Returns the path of a program from the npm dependencies. */
 export const binary = (name: string): string =>
   fileURLToPath(new URL(`../../node_modules/.bin/${name}`, import.meta.url));
 
 const texts = new Map<string, Promise<string>>();
 
-/** One text of a script and all that it imports, for runtimes that find no packages. It is made once for all tests of a process. */
+/** Bundles a script with its imports, for runtimes that cannot resolve packages. It is bundled once per process. */
 export function bundledText(script: string, ...args: readonly string[]): Promise<string> {
   const name = [script, ...args].join(" ");
   const made =

@@ -8,24 +8,24 @@ import { text } from "node:stream/consumers";
 import { part } from "./parts.ts";
 import { type Scope, eventually, temporaryFolder } from "./service.ts";
 
-/** A shared cache as operators run it. Replies carry `X-Cache`; a request with `Cache-Control: no-cache` goes to the origin. */
+/** A shared cache as operators run it. Responses have `X-Cache`; a request with `Cache-Control: no-cache` goes to the origin. */
 export interface Cache {
   readonly name: "nginx" | "Varnish";
   readonly program: string;
-  /** Whether hits carry `Age`. */
+  /** Whether hits have `Age`. */
   readonly sendsAge: boolean;
   start(t: Scope, options: CacheOptions): Promise<RunningCache>;
 }
 
 export interface CacheOptions {
   readonly originPort: number;
-  /** Whether `Cache-Control` of the origin is overruled by a lifetime that a test can wait for. */
+  /** Whether a lifetime for which a test can wait overrides the origin's `Cache-Control`. */
   readonly shortLived: boolean;
 }
 
 export interface RunningCache {
   readonly socketPath: string;
-  /** For how long the cache decided to call the document fresh, and then to serve it stale; to be asked after a hit. */
+  /** Returns how long the cache treats the document as fresh and then serves it stale; call it after a hit. */
   lifetime(path: string): Promise<{ readonly freshSeconds: number; readonly staleSeconds: number }>;
 }
 
@@ -40,20 +40,20 @@ export const nginx: Cache = {
     await startProgram(t, nginx.program, ["-p", folder, "-c", "nginx.conf", "-e", "stderr"], socketPath);
     return {
       socketPath,
-      // nginx tells nobody but its cache file: ngx_http_file_cache_header_t, in words of 8 bytes.
+      // Only nginx's cache file has this: ngx_http_file_cache_header_t, in fields of 8 bytes.
       async lifetime(path) {
         const names = await readdir(join(folder, "cache"));
         const files = await Promise.all(names.map((name) => readFile(join(folder, "cache", name))));
         const file = files.find((bytes) => bytes.includes(`${path}\n`)) as Buffer;
-        const word = (index: number): number => Number(file.readBigInt64LE(index * 8));
-        const [validUntil, staleSeconds, date] = [word(1), word(2), word(5)] as const;
+        const field = (index: number): number => Number(file.readBigInt64LE(index * 8));
+        const [validUntil, staleSeconds, date] = [field(1), field(2), field(5)] as const;
         return { freshSeconds: validUntil - date, staleSeconds };
       },
     };
   },
 };
 
-/** A configuration with this inside of `http`. Temporary paths, and the user of root, are there because the built-in ones belong to the system's nginx. */
+/** Returns a configuration with these lines inside `http`. It sets temporary paths and the user, because the defaults belong to the system's nginx. */
 export const nginxConfig = (http: string): string => `
 daemon off;
 ${process.getuid?.() === 0 ? "user root;" : ""}
@@ -125,14 +125,14 @@ export interface Answer {
   readonly body: string;
 }
 
-/** Sends one request on a connection of its own; to a port of this machine or, by its path, to a socket. */
+/** Sends one request on a new connection, to a port on this machine or to a socket by its path. */
 export async function send(to: number | string, options: RequestOptions): Promise<Answer> {
   const address = typeof to === "number" ? { host: "127.0.0.1", port: to } : { socketPath: to };
   const [response] = await once(request({ ...address, ...options, agent: false }).end(), "response");
   return { status: response.statusCode, headers: response.headers, body: await text(response) };
 }
 
-/** Runs a program until the test ends; resolves once it accepts connections, fails with what it printed if it ends first. */
+/** Runs a program until the test ends; resolves once it accepts connections; rejects with its output if it ends first. */
 export async function startProgram(
   t: Scope,
   program: string,

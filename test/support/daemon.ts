@@ -2,18 +2,18 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { eventually, isListening } from "./service.ts";
 
-/** A server that a test started, and whose data outlives it. */
+/** A server that a test started. Its data survives a restart. */
 export interface Daemon {
   readonly port: number;
-  /** Ends it at once, as a crash does. */
+  /** Kills the server, like a crash. */
   kill(): Promise<void>;
   start(): Promise<void>;
-  /** It answers nobody until it goes on. */
+  /** Suspends the server until {@link resume}. */
   pause(): void;
   resume(): void;
 }
 
-/** Starts a server by its command, which listens on a port of this machine when it is ready. */
+/** Starts a server with its command. It is ready when it listens on the port. */
 export async function startDaemon([program, ...args]: readonly [string, ...string[]], port: number): Promise<Daemon> {
   let child: ChildProcess | undefined;
   let exited: Promise<unknown> | undefined;

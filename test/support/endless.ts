@@ -2,15 +2,15 @@ import { type RequestListener, createServer } from "node:http";
 import { listening } from "./listening.ts";
 import { type Scope } from "./service.ts";
 
-/** A server whose responses never end. */
+/** A server with endless responses. */
 export interface EndlessServer {
   readonly port: number;
-  /** Number of bytes that were sent so far. */
+  /** Number of bytes sent so far. */
   readonly sent: number;
   readonly answer: RequestListener;
 }
 
-/** Starts a server whose responses begin in this way and go on until the client leaves, at most for 200 MB. */
+/** Starts a server whose responses begin in this way and continue until the client disconnects, up to 200 MB. */
 export async function endless(t: Scope, headers: Readonly<Record<string, string>> = {}): Promise<EndlessServer> {
   const chunk = Buffer.alloc(65_536, "a");
   let sent = 0;

@@ -4,7 +4,7 @@ import { type Daemon, startDaemon } from "./daemon.ts";
 import { part } from "./parts.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
-/** One of three. The others reach it by a network of its own, which a test can cut. */
+/** One of three members. The others reach it through its own network, which a test can cut. */
 export interface Member {
   readonly daemon: Daemon;
   readonly peers: Cuttable;
@@ -12,7 +12,7 @@ export interface Member {
 
 const url = (port: number): string => `http://127.0.0.1:${port}`;
 
-/** Three members of an etcd. */
+/** Starts an etcd cluster of three members. */
 export async function startEtcd(t: Scope): Promise<readonly Member[]> {
   const folder = await temporaryFolder(t);
   const plans = await Promise.all(
@@ -29,7 +29,7 @@ export async function startEtcd(t: Scope): Promise<readonly Member[]> {
       const own = ["--name", name, "--data-dir", join(folder, name), "--initial-cluster", cluster];
       const clients = ["--listen-client-urls", url(port), "--advertise-client-urls", url(port)];
       const others = ["--listen-peer-urls", url(peerPort), "--initial-advertise-peer-urls", url(peers.port)];
-      // A password is checked in a millisecond, as no server of this kind should do it.
+      // This makes a password check take a millisecond, which only a test server should do.
       const quick = ["--heartbeat-interval=200", "--election-timeout=2000", "--log-level=error", "--bcrypt-cost=4"];
       const daemon = await startDaemon([part("etcd"), ...own, ...clients, ...others, ...quick], port);
       t.after(() => daemon.kill());

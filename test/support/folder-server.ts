@@ -4,14 +4,14 @@ import { type Server, createServer } from "node:http";
 import { join } from "node:path";
 import { listening } from "./listening.ts";
 
-/** Shows a folder of `jwksd publish` in this process, as a web server with its configuration does. */
+/** A server in this process that serves a `jwksd publish` folder like a configured web server. */
 export interface FolderServer {
   readonly url: string;
-  /** Answers this in the place of the folder. */
+  /** Response that replaces the folder's content. */
   instead: { readonly status: number; readonly body?: string } | undefined;
-  /** What is sent. Default: that of the mode. */
+  /** `Cache-Control` of responses. Default: the mode's value. */
   cacheControl: string | undefined;
-  /** A cache in front: a request that does not go past it gets what was asked for first. */
+  /** Whether a cache in front returns its first response to each request that does not bypass it. */
   isCaching: boolean;
   readonly requests: readonly string[];
 }

@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import type { TestContext } from "node:test";
 
-/** A session over a Unix socket, which may be refused. */
+/** Opens a session over a Unix socket, which may be refused. */
 export function openSession(t: Pick<TestContext, "after">, path: string): ClientHttp2Session {
   const session = connectHttp2("http://localhost", { createConnection: () => connect({ path }) });
   session.on("error", () => {});
@@ -11,7 +11,7 @@ export function openSession(t: Pick<TestContext, "after">, path: string): Client
   return session;
 }
 
-/** A message of gRPC, right or wrong. */
+/** Encodes a valid or invalid gRPC message. */
 export function frame(message: Uint8Array, flag = 0, length = message.length): Buffer {
   const prefix = Buffer.alloc(5);
   prefix[0] = flag;
@@ -19,10 +19,10 @@ export function frame(message: Uint8Array, flag = 0, length = message.length): B
   return Buffer.concat([prefix, message]);
 }
 
-/** What became of a call. */
+/** The result of a call. */
 export interface Answer {
   readonly http: unknown;
-  /** Of trailers, or of the headers where there are none. */
+  /** Status from the trailers, or from the headers if there are no trailers. */
   readonly grpc: unknown;
   readonly message: unknown;
   readonly body: string;

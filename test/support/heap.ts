@@ -4,7 +4,7 @@ import { runInNewContext } from "node:vm";
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
 
-/** Bytes of the heap that are still in use after a garbage collection. */
+/** Returns the bytes of the heap that are in use after a garbage collection. */
 export function heapUsed(): number {
   collect();
   return process.memoryUsage().heapUsed;

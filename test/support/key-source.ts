@@ -1,7 +1,7 @@
 import type { ManagedKeys } from "../../src/provider/managed-keys.ts";
 import type { Keyset } from "../../src/publish/keyset.ts";
 
-/** Managed keys that do not change, but for what a test replaces. */
+/** Creates managed keys that do not change, except for the members that a test replaces. */
 export function keySource(issuer: string, keyset: Keyset, replaced: Partial<ManagedKeys> = {}): ManagedKeys {
   const keysets = { keyset, encryptionKeyset: [] };
   return {

@@ -13,7 +13,7 @@ export type EcPrivateJwk = {
 
 export type PrivateJwk = Readonly<Record<string, string>> & { readonly kty: string };
 
-/** A private JWK that carries its kid, as key files do. */
+/** A private JWK with its kid, as in key files. */
 export type NamedKey = PrivateJwk & { readonly kid: string };
 
 export type EcCurve = "P-256" | "P-384" | "P-521";
@@ -26,7 +26,7 @@ const curves = {
 
 const ecKeys = new Map<string, EcPrivateJwk>();
 
-/** A private key whose scalar is a hash of the seed: same seed, same key. */
+/** Returns a private key whose scalar is a hash of the seed: the same seed gives the same key. */
 export function ecKey(seed: string, crv: EcCurve = "P-256"): EcPrivateJwk {
   const name = `${crv} ${seed}`;
   const key = ecKeys.get(name) ?? newEcKey(seed, crv);
@@ -37,7 +37,7 @@ export function ecKey(seed: string, crv: EcCurve = "P-256"): EcPrivateJwk {
 function newEcKey(seed: string, crv: EcCurve): EcPrivateJwk {
   const { ecdhName, bytes } = curves[crv];
   const scalar = createHash("shake256", { outputLength: bytes }).update(seed).digest();
-  // Below the order of every one of the curves.
+  // Less than the order of each curve.
   scalar[0] = 1;
   const ecdh = createECDH(ecdhName);
   ecdh.setPrivateKey(scalar);
@@ -52,14 +52,14 @@ function newEcKey(seed: string, crv: EcCurve): EcPrivateJwk {
   };
 }
 
-/** A P-256 key under a kid. */
+/** Returns a P-256 key with a kid. */
 export function named(kid: string, key: EcPrivateJwk | PrivateJwk = ecKey(kid)): NamedKey {
   return { ...key, kid };
 }
 
 const rsaKeys = new Map<string, PrivateJwk>();
 
-/** A private RSA key of the tests: the same for the same length and exponent, as making one takes up to a second. */
+/** Returns a private RSA key, the same one for the same length and exponent, because generating one takes up to a second. */
 export function rsaKey(modulusLength: number = 2048, publicExponent: number = 65_537): PrivateJwk {
   const name = `rsa-${modulusLength}-${publicExponent}`;
   const key = rsaKeys.get(name) ?? keptRsaKey(name, { modulusLength, publicExponent });
@@ -75,7 +75,7 @@ function keptRsaKey(name: string, options: { modulusLength: number; publicExpone
   } catch {
     const key = generateKeyPairSync("rsa", options).privateKey.export({ format: "jwk" });
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    // Another process may make one, too; none reads a part of a file.
+    // Another process may generate one, too; the rename prevents reading a partial file.
     writeFileSync(`${file}.${process.pid}`, JSON.stringify(key), { mode: 0o600 });
     renameSync(`${file}.${process.pid}`, file);
     return key as PrivateJwk;
@@ -93,18 +93,18 @@ export const rfc7515Key: EcPrivateJwk = {
 
 export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 
-/** The public half of a JWK, and what it says about itself. */
+/** Returns the public half of a JWK, with its metadata. */
 export function withoutPrivate(jwk: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(jwk).filter(([member]) => !privateMembers.includes(member)));
 }
 
-/** Every run of base64 in an input that is long enough to be key material, public or private. */
+/** Returns every base64 sequence in an input that is long enough to be public or private key material. */
 export function keyMaterial(input: unknown): string[] {
   if (typeof input === "string") return input.match(/[\w+/-]{20,}/g)?.filter((run) => !run.startsWith("-----")) ?? [];
   return typeof input === "object" && input !== null ? Object.values(input).flatMap(keyMaterial) : [];
 }
 
-/** Ways in which people and programs write a PEM text. */
+/** Forms in which people and programs write PEM. */
 export const spellingsOf = (pem: string): readonly (readonly [name: string, text: string])[] => [
   ["with CRLF", pem.replaceAll("\n", "\r\n")],
   ["with CR only", pem.replaceAll("\n", "\r")],

@@ -1,4 +1,4 @@
-// Loaded by scripts/test before each file: a file that leaves something open when its tests are over would never end.
+// Loaded by scripts/test before each file: without it, a file that leaves something open after its tests would never end.
 
 import { after } from "node:test";
 
@@ -10,5 +10,5 @@ function end(): never {
   process.exit(1);
 }
 
-// Processes that a test forks load this as well.
+// Processes that a test forks load this, too.
 if (file.endsWith(".test.ts")) after(() => void setTimeout(end, leftMs).unref());

@@ -22,7 +22,7 @@ interface Pipeline {
 }
 
 /**
- * The URL of a server in this process that speaks libSQL's protocol over HTTP, and keeps an empty database in memory. It runs one batch at a time.
+ * Starts a server in this process that speaks libSQL's protocol over HTTP, with an empty database in memory. It runs one batch at a time.
  *
  * @see https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_2_SPEC.md
  */

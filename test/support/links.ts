@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
 import { dirname, join, normalize } from "node:path";
 
-/** Text outside of code blocks. */
+/** Returns the text outside code blocks. */
 const prose = (markdown: string): string => markdown.replaceAll(/^```.*?^```$/gms, "");
 
 /** Returns the anchors of headings, as forges make them: lower case, no punctuation, hyphens for spaces, a number for a repetition. */

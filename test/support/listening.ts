@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { AddressInfo, Server, Socket } from "node:net";
 import type { Scope } from "./service.ts";
 
-/** Lets a server listen on a free port of a loopback address until the test ends. Gives the port. */
+/** Starts listening on a free port of a loopback address until the test ends. @returns the port */
 export async function listening(t: Scope, server: Server, host = "127.0.0.1", port = 0): Promise<number> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {

@@ -9,16 +9,16 @@ const getAndCloseAt = (target: string): string =>
   `GET ${target} HTTP/1.1\r\nHost: op.example\r\nConnection: close\r\n\r\n`;
 const getAndClose = getAndCloseAt("/jwks");
 
-/** By which error each connection ended. */
+/** Error code with which each connection ended. */
 const codes = new WeakMap<Socket, string | undefined>();
 
-/** One connection that sends GET requests one after another. */
+/** One connection that sends GET requests sequentially. */
 export class Client {
   readonly socket: Socket;
   #received = Buffer.alloc(0);
   #arrived: (() => void) | undefined;
 
-  /** Rejects if the connection is refused. */
+  /** Opens a connection; rejects if it is refused. */
   static async open(port: number, options: Omit<TcpNetConnectOpts, "port"> = {}): Promise<Client> {
     const socket = connect({ host: "127.0.0.1", ...options, port });
     await once(socket, "connect");
@@ -35,12 +35,12 @@ export class Client {
     for (const event of ["end", "close"]) socket.on(event, () => this.#arrived?.());
   }
 
-  /** Whether a further request may be sent. */
+  /** Whether another request can be sent. */
   get usable(): boolean {
     return this.socket.writable && !this.socket.readableEnded;
   }
 
-  /** Sends a request and gives its whole reply. Rejects if the connection ends before. */
+  /** Sends a request and returns its whole response. Rejects if the connection ends before that. */
   async request(text: string = get): Promise<WireReply> {
     this.socket.write(text, "latin1");
     return this.reply();
@@ -73,7 +73,7 @@ export class Client {
   }
 }
 
-/** GET on a connection of its own. */
+/** Sends a GET request on a new connection. */
 export async function getOnce(port: number, target: string = "/jwks"): Promise<WireReply> {
   const client = await Client.open(port);
   try {
@@ -83,61 +83,61 @@ export async function getOnce(port: number, target: string = "/jwks"): Promise<W
   }
 }
 
-/** Opens connections that wait to be accepted, each with a request on it, while the processes are held up. */
+/** Opens connections, each with a request, that wait to be accepted while the processes are suspended. */
 export async function requestsNotAccepted(port: number, pids: readonly number[]): Promise<Promise<WireReply>[]> {
   for (const pid of pids) process.kill(pid, "SIGSTOP");
   const clients = await Promise.all(Array.from({ length: 50 }, () => Client.open(port)));
   return clients.map((client) => client.request(getAndClose));
 }
 
-/** Fails unless the reply is a whole document under the ETag that belongs to it. */
+/** Asserts that the response is a whole document with its ETag. */
 export function assertWhole({ status, headers, body }: WireReply): void {
   assert.equal(status, 200);
   assert.equal(headers["etag"], `"${createHash("sha256").update(body, "latin1").digest("hex")}"`);
 }
 
-/** The kids of the JWK Set in a reply. */
+/** Returns the kids of the JWK Set in a response. */
 export function kidsIn(reply: WireReply): string[] {
   assertWhole(reply);
   return (JSON.parse(reply.body) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
 }
 
-/** A request that was sent and got no whole reply. */
+/** A request that was sent but got no whole response. */
 interface Cut {
   readonly localPort: number | undefined;
   readonly error: string;
-  /** Whether it was the first one on its connection, and how long after that had begun, or after the request before, it was sent. */
+  /** Whether it was the first request on its connection. */
   readonly isFirst: boolean;
   readonly sentAfterMs: number;
-  /** How long it waited, until what. */
+  /** Time from the request to the error, in milliseconds. */
   readonly waitedMs: number;
   readonly code: string | undefined;
 }
 
-/** What became of the requests of a load. */
+/** The outcome of a load. */
 export interface LoadResult {
   readonly answered: number;
-  /** Connections that were refused, so that no request was sent on them. */
+  /** Number of refused connections, on which no request was sent. */
   readonly refused: number;
-  /** Requests that were sent in time and got no whole reply; by the local port of their connection. */
+  /** Requests that were sent in time but got no whole response. */
   readonly cut: readonly Cut[];
 }
 
 export interface Load {
-  /** Resolves when so many requests, counted from now, have been answered. */
+  /** Resolves after this number of responses, counted from now. */
   answers(count: number): Promise<void>;
-  /** Ends the load and sums it up. */
+  /** Ends the load and returns its outcome. */
   stop(): Promise<LoadResult>;
 }
 
 /**
- * A server that stops closes connections that are idle (RFC 9112 section 9.6); jwksd, after 250 ms. On a busy machine, a client of a test may
- * get its turn later than that: what it sends then comes too late, and is not lost by the server.
+ * A server that stops closes idle connections (RFC 9112 section 9.6); jwksd does so after 250 ms. On a busy machine, a test's client may be
+ * scheduled later than that: a request that it sends then is too late, and the server has not lost it.
  */
 const patienceMs = 200;
 
 /**
- * Clients that request in a loop, each as fast as it is answered: `kept` of them on one connection each for as long as the
+ * Starts clients that send requests in a loop, each as fast as responses arrive: `kept` of them on one connection each for as long as the
  * service keeps it open, `fresh` of them on a new connection for each request. A client ends when its connection is refused.
  */
 export function startLoad(
@@ -146,7 +146,7 @@ export function startLoad(
     readonly kept?: number;
     readonly fresh?: number;
     readonly check?: (reply: WireReply) => void;
-    /** Hears the local port of each connection before its first request. */
+    /** Called with the local port of each connection before its first request. */
     readonly onConnection?: (localPort: number) => void;
   },
 ): Load {
@@ -189,7 +189,7 @@ export function startLoad(
       }
       answered += 1;
       if (request === getAndClose) client.close();
-      for (const look of waiting) look();
+      for (const check of waiting) check();
     }
     client?.close();
   }
@@ -199,13 +199,13 @@ export function startLoad(
     answers(count) {
       const target = answered + count;
       return new Promise((resolve) => {
-        const look = (): void => {
+        const checkCount = (): void => {
           if (answered < target) return;
-          waiting.delete(look);
+          waiting.delete(checkCount);
           resolve();
         };
-        waiting.add(look);
-        look();
+        waiting.add(checkCount);
+        checkCount();
       });
     },
     async stop() {

@@ -3,10 +3,10 @@ import { readlink, rename, rm, symlink } from "node:fs/promises";
 import { eventually } from "./service.ts";
 
 /**
- * Makes what takes long for all test files, which start at the same time: one of them makes it, and the others wait.
+ * Creates a slow resource once for all test files, which start at the same time: one of them creates it, and the others wait.
  *
- * @param path where it is in the end, whole
- * @param make makes it in another folder of the same file system, and gives that
+ * @param path final path, at which it appears complete
+ * @param make creates it elsewhere on the same file system and returns that path
  */
 export async function madeOnce(path: string, make: () => Promise<string>): Promise<string> {
   const lock = `${path}.lock`;
@@ -17,7 +17,7 @@ export async function madeOnce(path: string, make: () => Promise<string>): Promi
       () => true,
       () => false,
     );
-    // One that was killed holds nobody up.
+    // A creator that was killed must not block others.
     const maker = await readlink(lock).catch(() => "self");
     if (!existsSync(`/proc/${maker}`)) await rm(lock, { force: true });
     return isMaker;

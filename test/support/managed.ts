@@ -22,7 +22,7 @@ import { type KeyRecord, type KeyUse, jweOf, liveRecords } from "../../src/rotat
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 
-/** What a store in a file holds, as anybody reads it who has no wrapping key. */
+/** Reads the document of a store in a file without a wrapping key. */
 export async function readStore(path: string): Promise<StoreDocument> {
   const store = sqliteStore(path);
   try {
@@ -40,11 +40,11 @@ export async function documentOf(store: Register): Promise<StoreDocument> {
 
 export { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
 
-/** What a store with these wrapping keys wraps its private keys with. */
+/** Returns the wrapping of a store's private keys. */
 export const createWrapping = async (wrappingKeys: string | readonly string[], issuer: string): Promise<Wrapping> =>
   wrappingUnder(await readWrappingKeys(wrappingKeys), issuer);
 
-/** The keys of an issuer in a store, as any process has them that holds the wrapping keys. */
+/** Creates the custody of an issuer's keys in a store. */
 export async function custodyOf(
   register: Register,
   wrappingKeys: readonly string[],
@@ -55,11 +55,11 @@ export async function custodyOf(
   return createCustody({ register, keys, issuerCheck: commandedBy(owner), ...options });
 }
 
-/** The wrapping key that a first start made in its data folder. */
+/** Reads the wrapping key that jwksd generated in its data folder. */
 export const wrappingKeyOf = async (data: string): Promise<string> =>
   (await readFile(join(data, "wrapping.key"), "utf8")).trim();
 
-/** The private JWKs of records, unwrapped by jose alone. */
+/** Unwraps the private JWKs of records with jose alone. */
 export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: string): Promise<jose.JWK[]> {
   const wrapped = liveRecords(records).flatMap((record) => jweOf(record) ?? []);
   return Promise.all(
@@ -70,11 +70,11 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
   );
 }
 
-/** How a command reads and writes a store, in a process of its own. */
+/** Opens a store as a command does in a separate process. */
 export const accessTo = (custody: Custody): StoreAccess =>
   createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal: new AbortController().signal });
 
-/** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
+/** Commits a command, as `jwksd keys` does in a separate process. @returns the time of the commit, by `performance.now()` */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
   const store = sqliteStore(path);
@@ -90,13 +90,13 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   }
 }
 
-/** To which keys are bound where no issuer is set. */
+/** Binding of keys if no issuer is set. */
 export const noIssuer = "http://localhost";
 
-/** A key for a command, wrapped as the data folder's service wraps its own. */
+/** Generates a key for a command, wrapped for the data folder's store. */
 export async function keyFor(wrappingKey: string, issuer = noIssuer, use: KeyUse = "sig"): Promise<NewKey> {
   return makeLocalKey(use, use === "sig" ? "ES256" : "ECDH-ES", await createWrapping([wrappingKey], issuer));
 }
 
-/** A manager with the commands that the service gives, for tests that have a key before it is announced. */
+/** Creates a manager with the service's commands, for tests that need a key before it is announced. */
 export const createServiceManager = createKeyManager as (options: KeyManagerOptions) => Promise<ServiceManager>;

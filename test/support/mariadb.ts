@@ -6,11 +6,11 @@ import { type Daemon, startDaemon } from "./daemon.ts";
 import { part } from "./parts.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
-/** A MariaDB server of its own, with the database `jwksd`, for which the user `jwksd` needs the password `s3cret`. */
+/** Starts a new MariaDB server with a `jwksd` database, for which the `jwksd` user needs the password `s3cret`. */
 export async function startMariadb(t: Scope): Promise<Daemon> {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
-  // A server that starts deletes what it takes for its own in the folder of temporary files.
+  // At startup, a server deletes files in the temporary folder that look like its own.
   const own = [
     "--no-defaults",
     `--datadir=${data}`,

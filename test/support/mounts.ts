@@ -1,18 +1,18 @@
 import { spawnSync } from "node:child_process";
 import { part, skipWithout, skipped } from "./parts.ts";
 
-// Root of its own namespaces only, so nobody else sees the mounts, and they end with the process.
+// Root in its own namespaces only, so the mounts are invisible to other processes and end with the process.
 const namespaces = ["-U", "-r", "-m"];
 
-/** Why tests that mount file systems of their own are skipped: containers often forbid it. @param what is not tested then */
+/** Returns why tests that mount file systems are skipped: containers often forbid it. @param what tests that are skipped then */
 export function skipWithoutMounts(what: string): string | false {
   const missing = skipWithout("unshare", "mount");
   if (missing !== false || process.env["CI"]) return missing;
   if (spawnSync(part("unshare"), [...namespaces, "mount", "-t", "tmpfs", "tmpfs", "/tmp"]).status === 0) return false;
-  return skipped(`${what}; this system lets nobody mount a file system (unshare -Urm)`);
+  return skipped(`${what}; this system allows no mounts (unshare -Urm)`);
 }
 
-/** A command that runs another one after this line of shell, which sees the folder as $1. @param more flags of `unshare` */
+/** Returns a command that runs another one after this line of shell, in which $1 is the folder. @param more additional flags for `unshare` */
 export const mounted = (line: string, folder: string, more: readonly string[] = []): [string, ...string[]] => [
   part("unshare"),
   ...namespaces,

@@ -8,15 +8,15 @@ import { mounted } from "./mounts.ts";
 import { packageFromSources } from "./samples.ts";
 import { cliCommand, temporaryFolder, withoutSettings } from "./service.ts";
 
-// What pages tell a reader to type is run as it stands there: as root of a namespace with folders of the system and a network of its own, in a
+// Runs commands from the pages verbatim: as root in a namespace with its own system folders and network, in a
 // folder like a clone after the build.
 
 export const root = resolve(import.meta.dirname, "../..");
 
-/** The blocks of shell of a page by section, in order. */
+/** Returns the shell blocks of a page by section, in order. */
 export async function sections(page: string): Promise<ReadonlyMap<string, readonly string[]>> {
   const text = await readFile(join(root, page), "utf8");
-  // A line of a block that begins with # is none of these.
+  // A line that begins with # inside a block is not a heading.
   const all = text.split(/^#{1,3} (?=\S.*\n\n)/m).slice(1);
   return new Map(
     all.map((section) => {
@@ -28,14 +28,14 @@ export async function sections(page: string): Promise<ReadonlyMap<string, readon
 }
 
 export interface Stage {
-  /** Folders with programs that come before those of the system. */
+  /** Folders with programs, which precede the system's on PATH. */
   readonly programs: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The network of the system: for servers that were started outside. */
+  /** Whether to use the system's network, for servers that were started outside. */
   readonly isOnNetwork?: boolean;
 }
 
-/** Runs lines of shell, until one of them fails. `state` is a folder that they know as $STATE, `clone` that in which they run. */
+/** Runs lines of shell until one fails. They run in the `clone` folder, and $STATE is the `state` folder. */
 export async function runBlocks(
   t: TestContext,
   lines: readonly string[],
@@ -63,7 +63,7 @@ export async function runBlocks(
   const namespaces = [...(isOnNetwork ? [] : ["-n"]), "--pid", "--fork", "--kill-child", "--mount-proc"];
   const [command, ...args] = mounted(own.join("; "), folder, namespaces);
   const path = [...programs.map((each) => join(root, each)), "/usr/local/bin", process.env["PATH"]].join(":");
-  // SIGTERM does not end unshare. What runs in its namespace ends with it.
+  // SIGTERM does not end unshare. The processes in its namespace end with it.
   const running = promisify(execFile)(command, [...args, "bash", "-eux", "-o", "pipefail", script], {
     killSignal: "SIGKILL",
     env: { ...withoutSettings(process.env), ROOT: root, CLONE: clone, STATE: state, PATH: path, ...env },

@@ -2,8 +2,8 @@ import { accessSync, constants, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { test } from "node:test";
 
-// Daemons are often installed where the search path of a plain user does not lead. PostgreSQL's programs come first: what Debian puts on the
-// path is a script before each of them, which takes longer than they do.
+// Daemons are often installed outside a normal user's search path. PostgreSQL's programs come first, because Debian puts slower wrapper scripts on
+// the path.
 const folders = [
   ...versionsOf("/usr/lib/postgresql").map((version) => join("/usr/lib/postgresql", version, "bin")),
   ...(process.env["PATH"] ?? "").split(delimiter),
@@ -13,7 +13,7 @@ const folders = [
 ];
 
 /**
- * Path of a program of the system.
+ * Returns the path of a system program.
  *
  * @throws Error if it is not installed
  */
@@ -24,7 +24,7 @@ export function part(program: string): string {
 }
 
 /**
- * For the `skip` option of tests that need programs of the system: why they are skipped, or `false`. Where `CI` is set nothing is
+ * Returns the `skip` option of tests that need system programs: why they are skipped, or `false`. If `CI` is set, nothing is
  * skipped, so that a missing program fails its tests instead of hiding them.
  */
 export function skipWithout(...programs: string[]): string | false {
@@ -33,7 +33,7 @@ export function skipWithout(...programs: string[]): string | false {
   return skipped(missing(absent));
 }
 
-/** Gives the reason for a `skip` option, and has the runner count it: of a suite that is skipped it counts nothing. */
+/** Returns the reason for a `skip` option and makes the runner count it: it does not count the tests of a skipped suite. */
 export function skipped(reason: string): string {
   test(`NOT TESTED: ${reason}`, { skip: reason });
   return reason;
@@ -55,7 +55,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** The folders of installed versions, newest first. */
+/** Returns the folders of installed versions, latest first. */
 function versionsOf(folder: string): string[] {
   try {
     return readdirSync(folder).toSorted((a, b) => Number(b) - Number(a));

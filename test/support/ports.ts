@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 
-/** Runs a program that prints its ports, of which there are so many, until the test ends. */
+/** Runs a program that prints this number of ports until the test ends. */
 export async function portsOf(
   t: TestContext,
   [program, ...args]: readonly [string, ...string[]],
@@ -13,7 +13,7 @@ export async function portsOf(
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
   const closed = once(child, "close");
   t.after(async () => {
-    // To SIGTERM workerd waits for its requests, which may be the ones that hang.
+    // On SIGTERM, workerd waits for requests, which may hang.
     child.kill("SIGKILL");
     await closed;
   });

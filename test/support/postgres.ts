@@ -9,19 +9,19 @@ import { madeOnce } from "./made-once.ts";
 import { part } from "./parts.ts";
 import { eventually, freePort, isListening } from "./service.ts";
 
-/** A PostgreSQL server of its own, in a folder of its own. Everybody may connect, but for the user `locked`, who needs a password. */
+/** A new PostgreSQL server in its own folder. Any user can connect without a password, except `locked`. */
 export interface PostgresServer {
   readonly port: number;
-  /** The folder of its socket. */
+  /** Folder of its socket. */
   readonly folder: string;
-  /** Over TCP; `database` is by default the one that is there. */
+  /** Returns a URL over TCP. Default of `database`: the initial one. */
   url(database?: string): string;
-  /** Runs SQL, and gives the first column of the last result. */
+  /** Runs SQL and returns the first column of the last result. */
   sql(text: string, database?: string): string[];
-  /** Ends all of its processes at once, as a crash does. */
+  /** Kills all of its processes, like a crash. */
   kill(): Promise<void>;
   start(): Promise<void>;
-  /** Makes a standby the primary. */
+  /** Promotes a standby to primary. */
   promote(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -31,7 +31,7 @@ const isRoot = process.getuid?.() === 0;
 const idOf = (flag: string): number => Number(spawnSync("id", [flag, "postgres"], { encoding: "utf8" }).stdout);
 const owner = isRoot ? { uid: idOf("-u"), gid: idOf("-g") } : {};
 
-/** A folder that the server owns. Short: the path of a socket has at most 107 bytes. */
+/** Creates a folder that the server owns. Its path is short, because a socket's path has at most 107 bytes. */
 async function serverFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-pg-"));
   if (owner.uid !== undefined) await chown(folder, owner.uid, owner.gid);
@@ -47,19 +47,19 @@ function run(program: string, args: readonly string[], cwd: string, input?: stri
   return stdout;
 }
 
-/** The same, while this process goes on. */
-async function runAside(program: string, args: readonly string[], cwd: string): Promise<void> {
+/** Like {@link run}, but does not block this process. */
+async function runInBackground(program: string, args: readonly string[], cwd: string): Promise<void> {
   await promisify(execFile)(part(program), args, { cwd, ...owner });
 }
 
-/** What `initdb` makes, made once for all test files, because a copy takes a fifth of its time. Nobody writes in it. */
+/** Runs `initdb` once for all test files, because copying its result takes a fifth of the time. No test writes to the result. */
 async function newData(): Promise<string> {
   const encoding = ["--no-locale", "-E", "UTF8"];
-  // Whoever copies a server copies less where its log is in small pieces.
+  // Small log segments make the copy smaller.
   const options = ["--username", "postgres", "--auth", "trust", "--no-sync", "--wal-segsize=1", ...encoding];
   const statements = [
     "CREATE ROLE locked LOGIN PASSWORD 'right'",
-    // A third of the files, which no test needs.
+    // No test needs template0, which is a third of the files.
     "UPDATE pg_database SET datistemplate = false WHERE datname = 'template0'",
     "DROP DATABASE template0",
   ];
@@ -77,15 +77,15 @@ async function newData(): Promise<string> {
   });
 }
 
-/** @param settings lines of postgresql.conf */
+/** Starts a server. @param settings additional lines of postgresql.conf */
 export async function startPostgres(settings: readonly string[] = []): Promise<PostgresServer> {
   const folder = await serverFolder();
   const data = join(folder, "data");
   const port = await freePort();
-  await runAside("cp", ["-R", "-p", await newData(), data], folder);
+  await runInBackground("cp", ["-R", "-p", await newData(), data], folder);
   const hba = ["local all all trust", "host all locked all scram-sha-256", "host all all all trust"];
   await writeFile(join(data, "pg_hba.conf"), [...hba, "host replication all all trust", ""].join("\n"));
-  // It need not survive a crash of the machine.
+  // The data need not survive a crash of the machine.
   const own = [
     `port = ${port}`,
     "listen_addresses = '127.0.0.1'",
@@ -99,20 +99,20 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
   return server;
 }
 
-/** A standby that follows a server by streaming. */
+/** Starts a standby with streaming replication from a server. */
 export async function startStandby(primary: PostgresServer): Promise<PostgresServer> {
   const folder = await serverFolder();
   const data = join(folder, "data");
   const port = await freePort();
   const args = ["--pgdata", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", primary.url()];
-  await runAside("pg_basebackup", args, folder);
+  await runInBackground("pg_basebackup", args, folder);
   await appendFile(join(data, "postgresql.conf"), `port = ${port}\nunix_socket_directories = '${folder}'\n`);
   const server = serverIn(folder, data, port);
   await server.start();
   return server;
 }
 
-/** A server writes its state into a file, line 8 of which says when it answers. A standby is ready when it answers reads. */
+/** Reports whether a server is ready, according to line 8 of its state file. A standby is ready when it answers reads. */
 const ready = (data: string): Promise<void> =>
   eventually(`a server in ${data}`, async () => {
     const lines = await readFile(join(data, "postmaster.pid"), "utf8").catch(() => "");
@@ -138,7 +138,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
       run("psql", ["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url(database), "-c", text], folder)
         .split("\n")
         .filter((line) => line !== ""),
-    // "Immediate shutdown": no checkpoint, so the next start recovers as after a crash, but no process is left over.
+    // "Immediate shutdown": without a checkpoint, so the next start recovers like after a crash, but no process is left.
     kill: () => end("SIGQUIT"),
     async start() {
       const log = join(folder, "log");
@@ -152,7 +152,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
       });
       await Promise.race([ready(data), failed]);
     },
-    promote: () => runAside("pg_ctl", ["promote", "--pgdata", data, "--silent"], folder),
+    promote: () => runInBackground("pg_ctl", ["promote", "--pgdata", data, "--silent"], folder),
     async stop() {
       await end("SIGINT");
       await rm(folder, { recursive: true, force: true });
@@ -160,7 +160,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
   };
 }
 
-/** PgBouncer before a server, in transaction mode: each transaction may get another connection. */
+/** Starts PgBouncer in front of a server, in transaction mode: each transaction may get another connection. */
 export async function startPgBouncer(
   server: PostgresServer,
 ): Promise<{ readonly port: number; url(database?: string): string; stop(): Promise<void> }> {

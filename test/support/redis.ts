@@ -2,7 +2,7 @@ import { type Daemon, startDaemon } from "./daemon.ts";
 import { part } from "./parts.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
-/** A Redis of its own, which loses nothing that it has confirmed, and wants the password `s3cret`. */
+/** Starts a new Redis server, which loses no confirmed write and requires the password `s3cret`. */
 export async function startRedis(t: Scope, ...settings: string[]): Promise<Daemon> {
   const port = await freePort();
   const own = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", await temporaryFolder(t)];

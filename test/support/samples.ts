@@ -9,7 +9,7 @@ import { temporaryFolder } from "./service.ts";
 const root = resolve(import.meta.dirname, "../..");
 type Scope = { after(fn: () => Promise<void>): void };
 
-/** Makes a folder one in which `jwksd` is the package, from its sources. */
+/** Sets up a folder in which `jwksd` resolves to the sources. */
 export async function packageFromSources(folder: string): Promise<void> {
   const exports = JSON.stringify(packageJson.exports).replaceAll(/dist\/([^"]+?)(\.d\.ts|\.js)"/g, 'src/$1.ts"');
   await writeFile(join(folder, "package.json"), `{"name": "jwksd", "sideEffects": false, "exports": ${exports}}`);
@@ -17,10 +17,10 @@ export async function packageFromSources(folder: string): Promise<void> {
 }
 
 /**
- * A sample of the documents, in a folder of its own where `jwksd` is the package, from its sources.
+ * Copies a sample from the pages into a new folder in which `jwksd` resolves to the sources.
  *
- * @param file such as `examples/docs/verify.mts`
- * @param changes texts of the sample, and what stands in their place here
+ * @param file path, such as `examples/docs/verify.mts`
+ * @param changes replacements in the sample
  * @returns the path of the copy
  */
 export async function sample(t: Scope, file: string, changes: Readonly<Record<string, string>> = {}): Promise<string> {
@@ -37,7 +37,7 @@ export async function sample(t: Scope, file: string, changes: Readonly<Record<st
   return path;
 }
 
-/** A sample that runs as a process of its own, and sends messages to this one. */
+/** Runs a sample as a separate process that sends messages to this one. */
 export function runSample(t: Scope, path: string, env: NodeJS.ProcessEnv = {}) {
   const child = fork(path, {
     cwd: dirname(path),
@@ -52,7 +52,7 @@ export function runSample(t: Scope, path: string, env: NodeJS.ProcessEnv = {}) {
   const messages = on(child, "message", { close: ["exit"] });
   return {
     process: child,
-    /** The next message. */
+    /** Returns the next message. */
     next: async (): Promise<unknown> => {
       const { value, done } = await messages.next();
       assert.ok(done !== true, `${path} ended`);

@@ -13,24 +13,24 @@ export function samplesOf(metrics: readonly Metric[]): Record<string, number> {
   );
 }
 
-/** The values of one metric, by its labels. */
+/** Returns the values of one metric by its labels. */
 export function valuesOf(of: { metrics(): readonly Metric[] }, name: string): Record<string, number> {
   const all = Object.entries(samplesOf(of.metrics())).filter(([sample]) => sample.split("{")[0] === name);
   return Object.fromEntries(all.map(([sample, value]) => [sample.slice(name.length), value]));
 }
 
-/** What `/metrics` of a service says. */
+/** A service's `/metrics` response. */
 export interface Scrape {
   readonly status: number;
   readonly contentType: string | null;
   readonly text: string;
-  /** As {@link samplesOf} gives them. */
+  /** Result of {@link samplesOf}. */
   readonly samples: Readonly<Record<string, number>>;
 }
 
 const adminOf = (log: RunningService["log"]): string => log.find(({ msg }) => msg === "started")?.["admin"] as string;
 
-/** The page of a service that was started with {@link adminArgs}. */
+/** Returns the URL of the page of a service that was started with {@link adminArgs}. */
 export const pageOf = async ({ log }: Pick<RunningService, "log">): Promise<string> =>
   (await fetch(`${adminOf(log)}/`)).text();
 
@@ -50,7 +50,7 @@ export async function scrape({ log }: Pick<RunningService, "log">, accept?: stri
 
 export const adminArgs = ["--admin", "127.0.0.1:0"] as const;
 
-/** Starts a service, and gives the URL of its page, and what `/readyz` says: the status and the text. */
+/** Starts a service. @returns the URL of its page, and a function that returns the status and body of `/readyz` */
 export async function startWithAdmin(t: Scope, ...args: readonly string[]) {
   const service = await startService(t, [...adminArgs, ...args]);
   const admin = new URL(adminOf(service.log));
@@ -61,7 +61,7 @@ export async function startWithAdmin(t: Scope, ...args: readonly string[]) {
   return { service, admin, ready };
 }
 
-/** The names of the metrics in a scrape, with values or without. */
+/** Returns the names of the metrics in a scrape, with or without values. */
 export function familiesOf(text: string): string[] {
   return Array.from(text.matchAll(/^# TYPE (\S+) /gm), ([, name = ""]) => name);
 }

@@ -22,10 +22,10 @@ const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 export const cliCommand: readonly [string, string] = [process.execPath, main];
 
 type Environment = Readonly<Record<string, string>>;
-/** What has an end, when what was started for it is stopped. */
+/** A test or suite, whose end stops everything that was started for it. */
 export type Scope = { after(fn: () => Promise<void>): void };
 
-/** A log line of the service. */
+/** A log line. */
 export type LogLine = { readonly msg: string; readonly level: number } & Readonly<Record<string, unknown>>;
 
 export interface Exit {
@@ -33,7 +33,7 @@ export interface Exit {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** What a process that has ended leaves. */
+/** The result of a process that has ended. */
 export interface Finished extends Exit {
   readonly stdout: string;
   readonly stderr: string;
@@ -45,39 +45,39 @@ export interface RunningService {
   readonly jwksUri: string;
   /** All log lines so far. */
   readonly log: readonly LogLine[];
-  /** Resolves with the first line, past or to come (from index `from` on), that the test accepts. */
+  /** Resolves with the first past or future line, from index `from`, that the test accepts. */
   logged(test: (line: LogLine) => boolean, from?: number): Promise<LogLine>;
-  /** What was written to standard error so far. */
+  /** Returns the standard error so far. */
   errors(): string;
-  /** Has the key files read again. */
+  /** Makes the service read the key files again. */
   reload(): void;
-  /** What its banner says of the active key; of a service inside this process. */
+  /** Text about the active key in the banner; only for a service inside this process. */
   readonly stateText?: string;
-  /** Ends it, and gives the exit code. */
+  /** Stops the service and returns its exit code. */
   stop(): Promise<number | null>;
 }
 
-/** `jwksd serve` as a process of its own. */
+/** `jwksd serve` as a separate process. */
 export interface ServiceProcess extends RunningService {
   readonly process: ChildProcess;
   readonly pid: number;
   readonly exited: Promise<Exit>;
 }
 
-/** A folder that the test's end takes away. */
+/** Creates a folder that is removed when the test ends. */
 export async function temporaryFolder(t: Scope): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
-  // A service that is stopped after this may still write, and where this fails, it is not stopped.
+  // A service that is stopped later may still write, and would not be stopped if this failed.
   t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 9, retryDelay: 20 }));
   return folder;
 }
 
-/** The text of a private JWK Set file with a key for each kid. */
+/** Returns a private JWK Set file with a key for each kid. */
 export function keySetText(...kids: readonly string[]): string {
   return JSON.stringify({ keys: kids.map((kid) => named(kid)) });
 }
 
-/** A port that was free a moment ago, for what cannot be given port 0. */
+/** Returns a port that was free a moment ago, for programs that do not support port 0. */
 export async function freePort(host: string = "127.0.0.1"): Promise<number> {
   const server = createServer().listen(0, host);
   await once(server, "listening");
@@ -87,7 +87,7 @@ export async function freePort(host: string = "127.0.0.1"): Promise<number> {
   return port;
 }
 
-/** Whether something on this machine listens on a port. */
+/** Reports whether a program on this machine listens on a port. */
 export async function isListening(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
   try {
@@ -100,7 +100,7 @@ export async function isListening(port: number): Promise<boolean> {
   }
 }
 
-/** Polls what cannot be awaited, for two minutes at most: on a busy machine, what takes no time takes seconds. */
+/** Polls a condition that cannot be awaited, for at most two minutes: on a busy machine, fast operations may take seconds. */
 export async function eventually(what: string, test: () => boolean | Promise<boolean>, everyMs = 20) {
   const deadlineMs = performance.now() + 120_000;
   while (!(await test())) {
@@ -109,7 +109,7 @@ export async function eventually(what: string, test: () => boolean | Promise<boo
   }
 }
 
-/** Starts the command line; whatever it has become, it is gone when the test ends. */
+/** Starts the command line as a process, which is ended with the test. */
 export function spawnCli(t: Scope, args: readonly string[], env: Environment = {}) {
   const [program, ...first] = cliCommand;
   const child = spawn(program, [...first, ...args], {
@@ -126,7 +126,7 @@ export function spawnCli(t: Scope, args: readonly string[], env: Environment = {
   return { child, exited };
 }
 
-/** Runs the command line inside this process, to its end. */
+/** Runs the command line to its end, inside this process. */
 export async function runCli(
   t: Scope,
   args: readonly string[],
@@ -153,7 +153,7 @@ export async function cliDone(...run: Parameters<typeof runCli>): Promise<Finish
   return finished;
 }
 
-/** Runs a command that must be refused, inside this process. Gives what it says, which is not for standard output. */
+/** Runs a command that must be refused, inside this process. @returns its standard error; standard output must be empty */
 export async function cliRefused(...run: Parameters<typeof runCli>): Promise<string> {
   const { code, stdout, stderr } = await runCli(...run);
   assert.deepEqual([code, stdout], [1, ""], stderr);
@@ -193,7 +193,7 @@ export async function startService(
   };
 }
 
-/** Starts the service as a process; it is stopped when the test ends. Fails with what the service printed if it ends first. */
+/** Starts the service as a process; it is stopped when the test ends. Rejects with the service's output if it ends first. */
 export async function startServiceProcess(
   t: Scope,
   args: readonly string[],
@@ -225,7 +225,7 @@ export async function followService({ child, exited }: ReturnType<typeof spawnCl
   };
 }
 
-/** The log lines of a service, and those who wait for one. */
+/** A service's log lines, with the callers that wait for one. */
 class ServiceLog {
   readonly lines: LogLine[] = [];
   readonly #waiting = new Set<() => void>();
@@ -233,32 +233,32 @@ class ServiceLog {
 
   write(line: string): void {
     this.lines.push(JSON.parse(line) as LogLine);
-    for (const look of this.#waiting) look();
+    for (const check of this.#waiting) check();
   }
 
   end(errors: string): void {
     this.#ended = errors;
-    for (const look of this.#waiting) look();
+    for (const check of this.#waiting) check();
   }
 
   next(test: (line: LogLine) => boolean, from = 0): Promise<LogLine> {
     return new Promise((resolve, reject) => {
-      const look = (): void => {
+      const check = (): void => {
         const line = this.lines.slice(from).find(test);
         if (line === undefined && this.#ended === undefined) return;
-        this.#waiting.delete(look);
+        this.#waiting.delete(check);
         if (line !== undefined) resolve(line);
         else reject(this.#failure(this.#ended));
       };
-      this.#waiting.add(look);
-      look();
+      this.#waiting.add(check);
+      check();
     });
   }
 
   #failure(errors = ""): Error {
     const code = this.lines.at(-1)?.["code"];
-    const said = this.lines.map(({ msg }) => msg);
-    return Object.assign(new Error(`the service ended: ${errors}${said.join("\n")}`), { code });
+    const messages = this.lines.map(({ msg }) => msg);
+    return Object.assign(new Error(`the service ended: ${errors}${messages.join("\n")}`), { code });
   }
 
   async started(): Promise<Pick<RunningService, "port" | "jwksUri">> {
@@ -267,7 +267,7 @@ class ServiceLog {
   }
 }
 
-/** Settings of whoever runs the tests are none of the tests'. */
+/** Removes the settings of the user who runs the tests from the environment. */
 export function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith("JWKSD_")));
 }

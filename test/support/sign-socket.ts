@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { Client } from "./load.ts";
 import type { WireReply } from "./wire.ts";
 
-/** A connection to a Unix socket. Rejects if it is refused. While its queue is full, the kernel does not let a client wait, so it tries again. */
+/** Connects to a Unix socket; rejects if it is refused. Retries while the socket's queue is full, because the kernel does not let a client wait. */
 export async function openSocket(path: string): Promise<Client> {
   for (;;) {
     const socket = connect({ path });
@@ -17,7 +17,7 @@ export async function openSocket(path: string): Promise<Client> {
   }
 }
 
-/** A request as it goes over the wire. */
+/** Returns a request as it is sent over the wire. */
 export function requestText(method: string, target: string, body: unknown = ""): string {
   // The client writes Latin-1.
   const text = Buffer.from(typeof body === "string" ? body : JSON.stringify(body)).toString("latin1");
@@ -26,7 +26,7 @@ export function requestText(method: string, target: string, body: unknown = ""):
 
 export const signText = (body: unknown): string => requestText("POST", "/sign", body);
 
-/** Sends one request on a connection of its own. */
+/** Sends one request on a new connection. */
 export async function askSocket(path: string, text: string): Promise<WireReply> {
   const client = await openSocket(path);
   try {

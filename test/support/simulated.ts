@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../../src/base/clock.ts";
 import { type NamedKey, named, withoutPrivate } from "./keys.ts";
 
-/** A clock that stands still until it is told to go on. */
+/** A clock that advances only when a test advances it. */
 export interface SimulatedClock extends Clock {
-  /** Lets time pass: timers fire one after the other, each with all that follows from it. */
+  /** Advances time: timers fire one by one, each with all of its effects. */
   advance(ms: number): Promise<void>;
-  /** Sets the clock, as an administrator does: `now` jumps, and timers do not notice. */
+  /** Sets the clock, as an administrator does: `now` jumps, but timers are unaffected. */
   setBy(ms: number): void;
-  /** How many timers are set. */
+  /** Number of timers that are set. */
   readonly timers: number;
   /** Forgets all timers, as workerd does when the request that set them has been answered. */
   loseTimers(): void;
@@ -55,7 +55,7 @@ export function simulatedClock(): SimulatedClock {
   };
 }
 
-/** All that can happen without a timer has happened. */
+/** Waits until everything that needs no timer has happened. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
 }
@@ -64,15 +64,15 @@ export async function settled(): Promise<void> {
 export interface SeenRequest {
   readonly url: string;
   readonly atMs: number;
-  /** Names in lower case. */
+  /** Header fields by lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
   readonly init: RequestInit;
 }
 
-/** What an origin answers, and when. */
+/** A function that responds for an origin. */
 export type Script = (request: SeenRequest, clock: Clock) => Response | Promise<Response>;
 
-/** An origin within the process: its `fetch` records each request and answers by the script of the moment. */
+/** An origin inside this process: its `fetch` records each request and responds with the current script. */
 export interface ScriptedOrigin {
   readonly requests: SeenRequest[];
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
@@ -100,11 +100,11 @@ export const reply =
   () =>
     new Response(body, { status, headers });
 
-/** A body with the media type of a JWK Set. */
+/** Responds with a body and the media type of a JWK Set. */
 export const jwkSetReply = (body: ConstructorParameters<typeof Response>[0], headers: HeaderFields = {}): Script =>
   reply(200, body, { "Content-Type": "application/jwk-set+json", ...headers });
 
-/** A JWK Set with an ETag, and the 304 to it. */
+/** Responds with a JWK Set and its ETag, or with 304 if the request has that ETag. */
 export function servedSet(jwks: readonly unknown[], headers: HeaderFields = {}): Script {
   const body = JSON.stringify({ keys: jwks });
   const etag = `"${createHash("sha256").update(body).digest("hex")}"`;
@@ -116,24 +116,24 @@ export function servedSet(jwks: readonly unknown[], headers: HeaderFields = {}):
       : new Response(body, { status: 200, headers: fields });
 }
 
-/** The set of these kids. */
+/** Responds with a set of these kids. */
 export const served = (kids: readonly string[], headers?: HeaderFields): Script => servedSet(kids.map(entry), headers);
 
-/** The entry of a kid, as a provider publishes it. */
+/** Returns the entry for a kid, as a provider publishes it. */
 export const entry = (kid: string): Record<string, unknown> => entryOf(named(kid));
 
 export function entryOf(key: NamedKey, more: object = { alg: "ES256", use: "sig" }): Record<string, unknown> {
   return { ...withoutPrivate(key), ...more };
 }
 
-/** No connection. */
+/** Fails like a refused connection. */
 export const unreachable: Script = () =>
   Promise.reject(new TypeError("fetch failed", { cause: { code: "ECONNREFUSED" } }));
 
-/** Never answers, and does not look at the signal. */
+/** Never responds and ignores the signal. */
 export const hanging: Script = () => new Promise(() => {});
 
-/** The response is on its way for so long. */
+/** Delays a response. */
 export const delayed =
   (delayMs: number, script: Script): Script =>
   async (request, clock) => {
@@ -142,7 +142,7 @@ export const delayed =
     return response;
   };
 
-/** One URL, one script; what is not there is not found. */
+/** Responds with one script per URL, and with 404 for other URLs. */
 export const routed =
   (routes: Readonly<Record<string, Script>>): Script =>
   (request, clock) =>

@@ -20,32 +20,32 @@ import { part, skipWithout, skipped } from "./parts.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
-/** A new SoftHSM token in a folder of its own. */
+/** A new SoftHSM token in its own folder. */
 export interface SoftHsm {
   readonly modulePath: string;
   readonly label: string;
-  /** Names the token. */
+  /** URI of the token. */
   readonly uri: string;
   readonly pin: string;
-  /** A file that holds the PIN. */
+  /** Path of a file that contains the PIN. */
   readonly pinFile: string;
   readonly folder: string;
-  /** Holds the token; a test may move it away. */
+  /** Folder of the token; a test may move it away. */
   readonly tokenFolder: string;
-  /** What OpenSC's pkcs11-tool says, logged in as the user. */
+  /** Runs OpenSC's pkcs11-tool, logged in as the user, and returns its output. */
   pkcs11Tool(this: void, ...args: string[]): string;
-  /** Runs in this process with a session for reading and writing, logged in as the user. */
+  /** Runs a function in this process with a read-write session, logged in as the user. */
   inSession<T>(this: void, task: (module: PKCS11, session: Handle) => T): T;
-  /** Runs before the token is taken away, the last one first. */
+  /** Registers a function that runs before the token is removed, the last one first. */
   atEnd(this: void, end: () => unknown): void;
 }
 
-/** A module that passes on to SoftHSM and misbehaves as it is told. */
+/** A module that forwards calls to SoftHSM and misbehaves on request. */
 export interface Shim {
   readonly modulePath: string;
-  /** Lines of the control file, see pkcs11-shim/shim.c; they replace those before. */
+  /** Replaces the lines of the control file; see pkcs11-shim/shim.c. */
   control(this: void, ...lines: string[]): void;
-  /** What the module was asked to do so far, a line for each login, start and end. */
+  /** Returns the module's log so far: a line for each login, start and end. */
   log(this: void): readonly string[];
 }
 
@@ -58,7 +58,7 @@ const libraries = [
 const shimSource = fileURLToPath(new URL("pkcs11-shim/shim.c", import.meta.url));
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** For the `skip` option of tests with a PKCS#11 module: why they are skipped, or `false`. With `CI` set, nothing is skipped. */
+/** Returns the `skip` option of tests with a PKCS#11 module: why they are skipped, or `false`. If `CI` is set, nothing is skipped. */
 export function skipWithoutPkcs11(...programs: string[]): string | false {
   const missing = skipWithout("softhsm2-util", "pkcs11-tool", ...programs);
   if (missing !== false || process.env["CI"]) return missing;
@@ -70,7 +70,7 @@ export function skipWithoutPkcs11(...programs: string[]): string | false {
   }
 }
 
-/** Makes a token; SOFTHSM2_CONF of this process names its configuration until the test ends. */
+/** Creates a token; this process's SOFTHSM2_CONF names its configuration until the test ends. */
 export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283746"): Promise<SoftHsm> {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-softhsm-"));
   const tokenFolder = join(folder, "tokens");
@@ -109,7 +109,7 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
   };
 }
 
-/** The module of {@link createShim}, compiled once in this process. */
+/** Compiles the module of {@link createShim} once in this process. */
 let compiled: string | undefined;
 
 function compiledShim(): string {
@@ -123,9 +123,9 @@ function compiledShim(): string {
   return compiled;
 }
 
-/** Has the shim work in front of a token. */
+/** Sets up the shim in front of a token. */
 export function createShim({ folder, modulePath }: Pick<SoftHsm, "folder" | "modulePath">): Shim {
-  // It looks for all else in the folder in which it is.
+  // The shim finds its other files in its own folder.
   const shim = join(folder, "shim.so");
   copyFileSync(compiledShim(), shim);
   symlinkSync(modulePath, join(folder, "shim.module"));
@@ -134,7 +134,7 @@ export function createShim({ folder, modulePath }: Pick<SoftHsm, "folder" | "mod
   return {
     modulePath: shim,
     control(...lines) {
-      // Appears whole: the module may read it at any moment.
+      // The file must appear complete, because the module may read it at any moment.
       writeFileSync(`${control}.new`, lines.join("\n"));
       renameSync(`${control}.new`, control);
     },
@@ -142,7 +142,7 @@ export function createShim({ folder, modulePath }: Pick<SoftHsm, "folder" | "mod
   };
 }
 
-/** pkcs11js, compiled on this machine. */
+/** Loads pkcs11js, compiled on this machine. */
 export const loadPkcs11js = (): typeof Pkcs11js => createRequire(import.meta.url)("pkcs11js") as typeof Pkcs11js;
 
 function inSession<T>(modulePath: string, pin: string, task: (module: PKCS11, session: Handle) => T): T {

@@ -4,14 +4,14 @@ import type { TestContext } from "node:test";
 import { nginxConfig, startProgram } from "./caches.ts";
 import { temporaryFolder } from "./service.ts";
 
-/** A web server that shows a folder of `jwksd publish` as docs/publish.md says. */
+/** A web server that serves a `jwksd publish` folder as docs/publish.md describes. */
 export interface StaticServer {
   readonly name: "nginx" | "Caddy";
   readonly program: string;
   start(t: TestContext, options: { readonly folder: string; readonly port: number }): Promise<void>;
 }
 
-/** The block of a language in docs/publish.md, for another folder. */
+/** Returns the code block with a language in docs/publish.md, for another folder. */
 async function block(language: string, folder: string): Promise<string> {
   const page = await readFile(join(import.meta.dirname, "../../docs/publish.md"), "utf8");
   const [, text] = new RegExp("^```" + language + "\\n(.*?)^```$", "ms").exec(page) ?? [];
@@ -19,7 +19,7 @@ async function block(language: string, folder: string): Promise<string> {
   return text.replaceAll("/srv/www", folder);
 }
 
-/** Starts nginx with this inside of `http`. */
+/** Starts nginx with these lines inside `http`. */
 export async function startNginx(t: TestContext, http: string, port: number): Promise<void> {
   const own = await temporaryFolder(t);
   await writeFile(join(own, "nginx.conf"), nginxConfig(`types { text/html html; }\n${http}`));

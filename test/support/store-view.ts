@@ -5,7 +5,7 @@ import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import { start } from "../rules/key-records.ts";
 
-/** The document of a store at revision 5. */
+/** Creates the document of a store at revision 5. */
 export function storeDocument(records: readonly KeyRecord[], more: Partial<StoreDocument> = {}): StoreDocument {
   return {
     format: 1,
@@ -20,9 +20,9 @@ export function storeDocument(records: readonly KeyRecord[], more: Partial<Store
   };
 }
 
-/** The line of a process that signs with "a", and has followed. */
-export function processLine(id: string, told: Partial<PresenceRecord> = {}): PresenceRecord {
-  const { revision = 5 } = told;
+/** Creates the presence record of a process that signs with "a" and has caught up. */
+export function presenceRecord(id: string, members: Partial<PresenceRecord> = {}): PresenceRecord {
+  const { revision = 5 } = members;
   return {
     id,
     name: id,
@@ -32,11 +32,11 @@ export function processLine(id: string, told: Partial<PresenceRecord> = {}): Pre
     signs: true,
     wrappingKeys: ["w"],
     at: start,
-    ...told,
+    ...members,
   };
 }
 
-/** What a service knows of itself, with no key. */
+/** Creates a service's knowledge about itself, without a key. */
 export function known(more: Partial<Known> = {}): Known {
   return {
     now: start,

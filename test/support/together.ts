@@ -2,10 +2,10 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { before } from "node:test";
 
-/** Loads all test files of these folders of `test/` into this process. What they all import is then loaded once. */
+/** Loads all test files in these folders of `test/` into this process, so that shared imports are loaded once. */
 export async function loadTests(...folders: readonly string[]): Promise<void> {
   const loading = importAll(folders);
-  // No test starts beside a file that is still loaded, and none passes where one cannot be loaded.
+  // No test starts while a file is still loading, and no test passes if a file cannot be loaded.
   before(() => loading);
   await loading;
 }

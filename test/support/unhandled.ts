@@ -1,10 +1,10 @@
-/** Collects rejections that nobody handles, from now on; the function that it gives ends that. */
+/** Collects unhandled rejections from now on, until the returned function is called. */
 export function unhandledRejections(): () => Promise<unknown[]> {
   const unhandled: unknown[] = [];
   const note = (reason: unknown): number => unhandled.push(reason);
   process.on("unhandledRejection", note);
   return async () => {
-    // Rejections are announced when the microtasks are done.
+    // Unhandled rejections are reported after all microtasks.
     await new Promise(setImmediate);
     process.off("unhandledRejection", note);
     return unhandled;

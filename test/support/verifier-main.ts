@@ -2,19 +2,19 @@ import * as jose from "jose";
 import { type Fetch, type KeySetState, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type NextWindow, type Window, verifyByBoth, verifyWithoutPause } from "./verifier.ts";
 
-/** What a verifier is told at its start. */
+/** The configuration of a verifier. */
 export interface VerifierSetup {
   readonly issuer: string;
   readonly audience: string;
   readonly kind: VerifierKind;
-  /** From the report of an earlier verifier. */
+  /** State from an earlier verifier's report. */
   readonly state?: unknown;
 }
 
-/** Only the first one is expected to live through a rotation. */
+/** Kinds of key sets, of which only the first one is expected to survive a rotation. */
 export type VerifierKind = "remote" | "never refetches" | "leaves refetches to the HTTP cache";
 
-// One script for Node, Bun, Deno and the page: where the tokens are is an argument, or where the page came from.
+// One script for Node.js, Bun, Deno and the page. The URL of the tokens is an argument, or the page's origin.
 const control = (globalThis as { location?: { readonly origin: string } }).location?.origin ?? process.argv[2];
 
 const get = async <T>(url: string, headers = {}): Promise<T> => (await fetch(url, { headers })).json() as Promise<T>;

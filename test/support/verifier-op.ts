@@ -18,11 +18,11 @@ export interface RotatingOp {
   readonly issuer: string;
   /** Every request that reached it. */
   readonly requests: readonly SeenRequest[];
-  /** Publishes the keys as they are after a swap; resolves when they are served. */
+  /** Publishes the keys after a swap; resolves when they are served. */
   publish(swap: number): Promise<void>;
-  /** Keeps every request waiting until the function that it gives is called. */
+  /** Delays every request until the returned function is called. */
   hold(): () => void;
-  /** From now on nobody listens. */
+  /** Stops listening. */
   stop(): Promise<void>;
 }
 
@@ -31,13 +31,13 @@ export interface SeenRequest {
   readonly url: string | undefined;
   readonly headers: IncomingHttpHeaders;
   readonly response: { readonly statusCode: number };
-  /** Milliseconds on a monotonic clock. */
+  /** Time in milliseconds on a monotonic clock. */
   readonly atMs: number;
 }
 
 const publishedKeys = 5;
 
-/** The keys after a swap: one new, the active one, and up to four that are retiring. */
+/** Returns the keys after a swap: a new one, the active one, and up to four retiring ones. */
 function keysAfter(swap: number): NamedKey[] {
   const count = Math.min(swap + 1, publishedKeys);
   return Array.from({ length: count }, (_, age) => named(kidOf(swap - age)));
@@ -45,10 +45,10 @@ function keysAfter(swap: number): NamedKey[] {
 
 const kidOf = (swap: number): string => `key-${swap}`;
 
-/** The swap whose key a swap took away. */
+/** Returns the number of the swap whose key was removed by a swap. */
 export const removedBy = (swap: number): number => swap - publishedKeys;
 
-/** A token of the key that came with a swap; signed with another key it is a forged one. */
+/** Signs a token for the key of a swap; with another swap's key, the token is forged. */
 export async function tokenOf(op: RotatingOp, swap: number, keyOf: number = swap): Promise<string> {
   return new jose.SignJWT()
     .setProtectedHeader({ alg: "ES256", kid: kidOf(swap) })
@@ -62,7 +62,7 @@ function keysetAfter(swap: number): Promise<Keyset> {
   return Promise.all(keysAfter(swap).map(async (key) => ({ kid: key.kid, signer: await localSigner(key) })));
 }
 
-/** `createProvider` and `provider.update`, in the test's own process. */
+/** Runs `createProvider` and `provider.update` in the test's process. */
 export async function startProvider(t: TestContext): Promise<RotatingOp> {
   const server = await startRecording(t, (incoming, response) => provider.node(incoming, response));
   const provider = await createProvider({ issuer: server.issuer, keyset: await keysetAfter(0) });
@@ -70,11 +70,11 @@ export async function startProvider(t: TestContext): Promise<RotatingOp> {
 }
 
 export interface ServeOptions {
-  /** How long an answer is on its way. */
+  /** Delay of responses. */
   readonly latencyMs: number;
 }
 
-/** `jwksd serve`, whose keyset is swapped as its operator does it: a file takes the place of another, and a SIGHUP. */
+/** Runs `jwksd serve`, whose keyset is swapped as operators do: by replacing the file and sending SIGHUP. */
 export async function startServe(t: TestContext, { latencyMs }: ServeOptions): Promise<RotatingOp> {
   const server = await startRecording(t, async (incoming, response) => {
     const { url, method, headers } = incoming;
@@ -103,7 +103,7 @@ export async function startServe(t: TestContext, { latencyMs }: ServeOptions): P
   };
 }
 
-/** Writes down what reaches the provider. */
+/** Records the requests to the provider. */
 async function startRecording(t: TestContext, listener: RequestListener): Promise<Omit<RotatingOp, "publish">> {
   const requests: SeenRequest[] = [];
   let gate = Promise.resolve();

@@ -12,20 +12,20 @@ import type { NextWindow, Report, Window } from "./verifier.ts";
 
 export const verifierScript: string = fileURLToPath(new URL("verifier-main.ts", import.meta.url));
 
-/** Verifies what it is given, until that was the last. */
+/** A function that verifies tokens until the last window. */
 export type Verifier = (next: NextWindow) => Promise<Report>;
 
 /**
- * Swaps keysets while a verifier verifies. A token is signed when its key is served, and a key is not taken away while the verifier
- * may be at a token of it; beyond that the swaps wait for nobody.
+ * Swaps keysets while a verifier verifies. A token is signed when its key is served, and a key is not removed while the verifier
+ * may be verifying one of its tokens; otherwise, the swaps do not wait.
  *
- * @param from the swap after which the keys of the provider are now
+ * @param from number of the provider's latest swap
  */
 export async function rotate(op: RotatingOp, verifier: Verifier, swaps: number, from: number = 0): Promise<Report> {
   const changes = new EventEmitter();
   const last = from + swaps;
   let window: Window | undefined;
-  let takenUp = -Infinity;
+  let received = -Infinity;
   const until = async (condition: () => boolean): Promise<void> => {
     while (!condition()) await once(changes, "change");
   };
@@ -39,13 +39,13 @@ export async function rotate(op: RotatingOp, verifier: Verifier, swaps: number, 
   const swapAll = async (): Promise<void> => {
     await show(from);
     for (let number = from + 1; number <= last; number += 1) {
-      await until(() => takenUp >= number - 1);
+      await until(() => received >= number - 1);
       await op.publish(number);
       await show(number);
     }
   };
   const next: NextWindow = async (after) => {
-    takenUp = after;
+    received = after;
     changes.emit("change");
     await until(() => (window?.number ?? -Infinity) > after);
     return window as Window;
@@ -54,10 +54,10 @@ export async function rotate(op: RotatingOp, verifier: Verifier, swaps: number, 
   return report;
 }
 
-/** What must be true after a rotation, whoever verified; gives the number of requests for the JWK Set. */
+/** Asserts what must be true for every verifier after a rotation. @returns the number of requests for the JWK Set */
 export function assertLivedThrough({ requests }: RotatingOp, swaps: number, report: Report): number {
   assert.deepEqual(report.failures, {});
-  // The token of a removed key, and one that another key has signed.
+  // A token of a removed key, and a forged token.
   assert.deepEqual(report.refusals, ["ERR_TOKEN_KID_UNKNOWN", "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"]);
   const seen: Record<string, number> = {};
   for (const { method, url, response } of requests) {
@@ -67,12 +67,12 @@ export function assertLivedThrough({ requests }: RotatingOp, swaps: number, repo
   const { "GET /jwks 200": sets = 0, "GET /.well-known/openid-configuration 200": lookUps, ...others } = seen;
   assert.ok(lookUps !== undefined);
   assert.deepEqual(others, {});
-  // For unknown kids the discovery document is fetched, too, at most once a minute.
+  // For unknown kids, the discovery document is also fetched, at most once a minute.
   const lookedUp = requests.filter(({ url }) => url !== "/jwks").map(({ atMs }) => atMs);
   const gapsMs = lookedUp.slice(1).map((at, index) => at - (lookedUp[index] ?? at));
   assert.ok(Math.min(...gapsMs) > 59_000, `between look-ups: ${gapsMs.join()} ms`);
-  // The verifier is at most one window behind, so it must have asked for every second set at least.
-  // Nothing had changed when the removed key was asked for.
+  // The verifier is at most one window behind, so it must have fetched at least every second set.
+  // The set had not changed when the removed key was looked up.
   assert.ok(sets <= swaps + 2 && sets >= swaps / 2, `${sets} requests for ${swaps} swaps`);
   const [, ...refetches] = requests.filter(({ url }) => url === "/jwks");
   assert.ok(refetches.every(({ headers }) => headers["if-none-match"] === undefined));
@@ -81,7 +81,7 @@ export function assertLivedThrough({ requests }: RotatingOp, swaps: number, repo
 
 export type VerifierOptions = Partial<Pick<VerifierSetup, "kind" | "state">>;
 
-/** A verifier that is a process of its own. The command gets one more argument, the URL at which the tokens are. */
+/** Creates a verifier that is a separate process. The command gets an additional argument, the URL of the tokens. */
 export function processVerifier(
   t: TestContext,
   { issuer }: Pick<RotatingOp, "issuer">,
@@ -109,9 +109,9 @@ function send(response: ServerResponse, type: string, body: string): void {
 }
 
 /**
- * Gives a verifier its tokens by HTTP, and takes its report.
+ * Serves a verifier its tokens over HTTP and receives its report.
  *
- * @param script for browsers: the text of the page's script
+ * @param script source of the page's script, for browsers
  */
 export async function startControl(
   t: TestContext,

@@ -5,25 +5,25 @@ import { type KeySource, verify } from "../../src/verify/token/verify.ts";
 export interface Window {
   readonly number: number;
   readonly tokens: readonly string[];
-  /** In the last window only: tokens that are not valid. */
+  /** Invalid tokens, in the last window only. */
   readonly refused?: readonly string[];
 }
 
-/** Waits for the window after a number. The call says that the tokens of windows before the one before it are done with. */
+/** Waits for the window after a number. The call confirms that the verifier no longer uses the tokens of windows before the previous one. */
 export type NextWindow = (after: number) => Promise<Window>;
 
-/** What a verifier has to say in the end. */
+/** A verifier's report. */
 export interface Report {
   readonly verified: number;
-  /** Why valid tokens were refused, and how often. */
+  /** Number of refused valid tokens by error. */
   readonly failures: Readonly<Record<string, number>>;
-  /** What became of the tokens that are not valid. */
+  /** Results of the invalid tokens. */
   readonly refusals: readonly string[];
-  /** What the key set gives for a cold start. */
+  /** State of the key set for a cold start. */
   readonly state?: unknown;
 }
 
-/** Verifies a token with jose and with jwksd over the same keys, and throws what jose throws. They must not disagree. */
+/** Verifies a token with jose and with jwksd over the same keys. They must agree. @throws jose's error */
 export async function verifyByBoth(
   token: string,
   keys: KeySource,
@@ -40,7 +40,7 @@ export async function verifyByBoth(
 
 const lanes = 4;
 
-/** Verifies without pause, on any runtime: four lanes take turns with the tokens, and each new token is looked at at once. */
+/** Verifies continuously, on any runtime: four lanes take turns with the tokens, and each new token is verified immediately. */
 export async function verifyWithoutPause(
   next: NextWindow,
   verify: (token: string) => Promise<unknown>,
@@ -58,19 +58,19 @@ export async function verifyWithoutPause(
 
   let window = await next(-1);
   const end = new AbortController();
-  const underWay: Promise<void>[] = [];
+  const inFlight: Promise<void>[] = [];
   const running = Array.from({ length: lanes }, async (_, lane) => {
     for (let turn = lane; !end.signal.aborted; turn += 1) {
-      underWay[lane] = check(window.tokens[turn % window.tokens.length] as string);
-      await underWay[lane];
-      // A page that is never idle gets no responses, and a refusal may need no event at all.
+      inFlight[lane] = check(window.tokens[turn % window.tokens.length] as string);
+      await inFlight[lane];
+      // A page that is never idle gets no responses, and a refusal may happen without any event.
       await new Promise((resolve) => setTimeout(resolve));
     }
   });
   let before: Promise<unknown> = Promise.resolve();
   for (;;) {
-    const done = Promise.all([...window.tokens.map(check), ...underWay]);
-    // Not for this window: a token of the next one may come while a refetch for this one is under way.
+    const done = Promise.all([...window.tokens.map(check), ...inFlight]);
+    // Wait for the previous window only: a token of the next one may arrive while a refetch for this one is in flight.
     await before;
     before = done;
     if (window.refused !== undefined) break;

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 
 export type HeaderLine = readonly [name: string, value: string];
 
-/** A request as it stands on the wire. Strings are Latin-1. */
+/** A request as sent over the wire. Strings are Latin-1. */
 export interface WireRequest {
   /** Default: `GET`. */
   readonly method?: string;
@@ -13,15 +13,15 @@ export interface WireRequest {
 
 export interface WireReply {
   readonly status: number;
-  /** As sent, names in lower case; lines of one name are joined with a comma. */
+  /** Header fields by lower-case name; repeated lines are joined with a comma. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
 
-// Only a server that never answers or never closes meets it.
+// Only a server that never responds or never closes reaches it.
 const idleTimeoutMs = 60_000;
 
-/** Sends bytes on one connection and gives all that came back until the server closed it. */
+/** Sends bytes on one connection and returns everything that the server sent before closing it. */
 export function exchange(port: number, text: string): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const received: Buffer[] = [];
@@ -36,13 +36,13 @@ export function exchange(port: number, text: string): Promise<Buffer> {
   });
 }
 
-/** The lines of a request. `more` stands for the header lines that the exchange itself needs. */
+/** Encodes a request. @param more header lines that the exchange itself needs */
 export function requestText({ method = "GET", target, headers = [] }: WireRequest, ...more: HeaderLine[]): string {
   const lines = [["Host", "op.example"] as const, ...headers, ...more].map(([name, value]) => `${name}: ${value}\r\n`);
   return `${method} ${target} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }
 
-/** Sends requests on one connection, all at once, and gives the replies; the last one asks to close. */
+/** Sends requests on one connection, all at once, and returns the responses; the last request asks to close the connection. */
 export async function pipeline(port: number, requests: readonly WireRequest[]): Promise<WireReply[]> {
   const texts = requests.map((request, index) =>
     index < requests.length - 1 ? requestText(request) : requestText(request, ["Connection", "close"]),
@@ -53,7 +53,7 @@ export async function pipeline(port: number, requests: readonly WireRequest[]): 
   );
 }
 
-/** Cuts a stream into the replies to these methods; one byte too many or too few is an error. */
+/** Parses a stream into the responses to these methods; one byte too many or too few is an error. */
 export function parseReplies(bytes: Buffer, methods: readonly string[]): WireReply[] {
   const text = bytes.toString("latin1");
   let position = 0;

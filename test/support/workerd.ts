@@ -2,13 +2,13 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { binary, bundledText } from "./bundle.ts";
 
-/** A Worker of one module. */
+/** A Worker with one module. */
 export interface Worker {
   readonly script: string;
   readonly bindings: readonly Binding[];
-  /** A class of Durable Objects, which are kept on the disk. */
+  /** Class of Durable Objects, which are stored on disk. */
   readonly objects?: string;
-  /** Default: a late one. */
+  /** Compatibility date. Default: a recent one. */
   readonly date?: string;
 }
 
@@ -22,11 +22,11 @@ export const jsonBinding = (name: string, value: unknown): Binding =>
 export const kvBinding = (name: string, service: string): Binding => `(name = "${name}", kvNamespace = "${service}")`;
 export const objectBinding = (name: string, objects: string): Binding =>
   `(name = "${name}", durableObjectNamespace = "${objects}")`;
-/** D1 as Cloudflare binds it, with a service in the place of its database. */
+/** Returns a D1 binding as in Cloudflare, with a service instead of the database. */
 export const d1Binding = (name: string, service: string): Binding =>
   `(name = "${name}", wrapped = (moduleName = "cloudflare-internal:d1-api", innerBindings = [ (name = "fetcher", service = "${service}") ]))`;
 
-/** Stands for the database of D1: one SQLite database, in an object. */
+/** Returns the Worker that replaces the D1 database: one SQLite database, in an object. */
 export const d1Worker = async (path: string): Promise<Worker> => ({
   script: await bundledText(path),
   bindings: [objectBinding("DATABASE", "Database")],
@@ -34,9 +34,9 @@ export const d1Worker = async (path: string): Promise<Worker> => ({
 });
 
 /**
- * Writes what workerd needs into a folder, and gives the command that starts it.
+ * Writes workerd's files into a folder and returns the command that starts it.
  *
- * @param sockets the port of each service that is reached from outside
+ * @param sockets port of each service that is reachable from outside
  */
 export async function workerdCommand(
   folder: string,

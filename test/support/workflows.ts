@@ -1,6 +1,6 @@
 import { registerHooks } from "node:module";
 
-// It imports its schema in the way of bundlers.
+// It imports its schema like a bundler.
 registerHooks({
   resolve(specifier, context, next) {
     const resolved = next(specifier, context);
@@ -9,7 +9,7 @@ registerHooks({
 });
 const { NoOperationTraceWriter, convertWorkflowTemplate, parseWorkflow } = await import("@actions/workflow-parser");
 
-/** What the forge's own parser finds wrong. @see https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax */
+/** Returns the errors of the forge's own parser. @see https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax */
 export async function complaints(name: string, content: string): Promise<string[]> {
   const { context, value } = parseWorkflow({ name, content }, new NoOperationTraceWriter());
   if (value !== undefined) await convertWorkflowTemplate(context, value);

@@ -2,39 +2,39 @@ import type { Clock } from "../../src/base/clock.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 
-/** A store that somebody else can write as well, byte by byte, past every rule: as a user of its database can. */
+/** A store that a test can also write to directly, ignoring every rule, like a user of its database. */
 export class WrittenStore implements Register {
   readonly name = "written by others";
   readonly presence: Register["presence"];
   readonly #watchers = new Set<() => void>();
   readonly #clock: Clock | undefined;
-  #held: { readonly version: string; readonly text: string } | undefined;
+  #stored: { readonly version: string; readonly text: string } | undefined;
 
   constructor(clock?: Clock) {
     this.#clock = clock;
     this.presence = memoryStore().presence;
   }
 
-  /** What is in it now; "" where nothing was ever written. */
+  /** Stored document; "" if nothing was ever written. */
   get text(): string {
-    return this.#held?.text ?? "";
+    return this.#stored?.text ?? "";
   }
 
-  /** Puts something else in its place, and those who watch it notice. */
+  /** Replaces the stored document and calls the watchers. */
   put(text: string): void {
-    this.#held = text === "" ? undefined : { version: crypto.randomUUID(), text };
+    this.#stored = text === "" ? undefined : { version: crypto.randomUUID(), text };
     for (const notify of this.#watchers) queueMicrotask(notify);
   }
 
   read: Register["read"] = async (known) => {
     const now = this.#clock && { now: this.#clock.now() };
-    return this.#held !== undefined && this.#held.version === known
+    return this.#stored !== undefined && this.#stored.version === known
       ? { version: known, ...now }
-      : { ...this.#held, ...now };
+      : { ...this.#stored, ...now };
   };
 
   write: Register["write"] = async (text, ifVersion) => {
-    if (this.#held?.version !== ifVersion) return false;
+    if (this.#stored?.version !== ifVersion) return false;
     this.put(text);
     return true;
   };

@@ -1,19 +1,19 @@
 /*
- * A PKCS#11 module for tests: passes every call on to a real module, and delays, fails or alters the calls that a control file
- * names. The file is looked at in each such call, so that a test can change the module while it is at work. Beside it are:
+ * A PKCS#11 module for tests: forwards every call to a real module, and delays, fails or alters the calls that a control file
+ * names. The file is read in each of these calls, so that a test can change the behavior while the module runs. Next to it are:
  *
  *   shim.module   the real module
  *   shim.control  the control file; each line is FUNCTION ACTION [NUMBER]
- *   shim.log      a file that gets a line for each login and each finalisation
+ *   shim.log      a file with a line for each login and each finalization
  *
  *   delay N   the call takes N milliseconds in all
- *   hang      the call does not return while the line is there
+ *   hang      the call does not return while the line exists
  *   fail N    the call does nothing and returns N (0x30 is CKR_DEVICE_ERROR)
- *   log       of C_Sign: the log gets a line when it begins
- *   corrupt   of C_Sign: one bit of the signature is wrong
- *   most N    of C_OpenSession: that many sessions may be open, CKR_SESSION_COUNT for more
- *   flags N   of C_GetTokenInfo: flags that are set besides
- *   plain     of C_GetAttributeValue: CKA_EC_POINT without its octet string around it
+ *   log       for C_Sign: adds a line to the log when it begins
+ *   corrupt   for C_Sign: changes one bit of the signature
+ *   most N    for C_OpenSession: largest number of open sessions; CKR_SESSION_COUNT for more
+ *   flags N   for C_GetTokenInfo: additional flags
+ *   plain     for C_GetAttributeValue: CKA_EC_POINT without its octet string
  *   crash     the process ends
  */
 #define _GNU_SOURCE
@@ -39,7 +39,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char lines[4096];
 static struct stat version;
 
-/* The path of a file in the folder of this module. */
+/* Returns the path of a file in this module's folder. */
 static const char *beside(const char *name, char path[PATH_MAX]) {
   Dl_info here;
   if (dladdr((const void *)&beside, &here) == 0) return name;
@@ -48,7 +48,7 @@ static const char *beside(const char *name, char path[PATH_MAX]) {
   return path;
 }
 
-/* Reads the control file if it is another one than before; the lock is held. */
+/* Reads the control file if it has changed. The caller holds the lock. */
 static void refresh(void) {
   const char *path = beside("shim.control", (char[PATH_MAX]){0});
   struct stat now;
@@ -63,7 +63,7 @@ static void refresh(void) {
   if (file != NULL) fclose(file);
 }
 
-/* Whether the control file has a line for the function and the action; its number goes to *number. */
+/* Reports whether the control file has a line for the function and the action; stores its number in *number. */
 static int told(const char *function, const char *action, unsigned long *number) {
   char a_function[64], an_action[64], a_number[64];
   int found = 0;
@@ -102,7 +102,7 @@ static void pause_ms(unsigned long ms) {
   nanosleep(&span, NULL);
 }
 
-/* What comes before the real call; 1 if there is to be none. */
+/* Runs the actions before the real call; returns 1 if there must be no real call. */
 static int before(const char *function, struct timespec *start, CK_RV *result) {
   unsigned long value = CKR_FUNCTION_FAILED;
   clock_gettime(CLOCK_MONOTONIC, start);
@@ -135,7 +135,7 @@ static CK_RV initialize(CK_VOID_PTR arguments) {
 }
 
 static CK_RV finalize(CK_VOID_PTR reserved) {
-  /* A module that is finalised with calls under way may do anything. */
+  /* Finalizing a module while calls are in flight is undefined behavior. */
   note("C_Finalize", atomic_load(&under_way));
   PASS("C_Finalize", real->C_Finalize(reserved));
   return rv;
@@ -173,7 +173,7 @@ static CK_RV find_objects_init(CK_SESSION_HANDLE session, CK_ATTRIBUTE_PTR templ
   return rv;
 }
 
-/* A point on P-256 within its octet string, and without. */
+/* Sizes of a point on P-256 with its octet string, and without. */
 enum { wrapped = 67, plain = 65 };
 
 static CK_RV plain_point(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR attribute) {

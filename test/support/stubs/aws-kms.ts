@@ -3,7 +3,7 @@ import { type ServiceKey, derOf, serviceKey } from "./ecdsa.ts";
 import { type SigV4Expectation, sigV4Problem } from "./sigv4.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
-/** A key of the stub; a test changes it as an administrator does. */
+/** A key in the stub, which a test changes like an administrator. */
 export interface KmsKey {
   readonly arn: string;
   readonly key: ServiceKey;
@@ -18,14 +18,14 @@ export interface KmsKey {
 export interface KmsStub extends StubServer {
   readonly access: SigV4Expectation;
   readonly keys: Map<string, KmsKey>;
-  /** Makes a key, and gives its URI. */
+  /** Creates a key and returns its URI. */
   add(key?: Partial<KmsKey>): string;
 }
 
 const error = (type: string, status = 400): StubAnswer => ({
   status,
-  // The message of the service may quote what was sent.
-  json: { __type: `com.amazonaws.kms#${type}`, message: "a text that nobody may see" },
+  // The service's message may quote the request.
+  json: { __type: `com.amazonaws.kms#${type}`, message: "a message that must not be shown" },
 });
 
 /** The part of AWS KMS that signs, in front of which stand its checks. @see https://docs.aws.amazon.com/kms/latest/APIReference/ */

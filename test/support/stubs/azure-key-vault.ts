@@ -5,7 +5,7 @@ import { certificateFor } from "../../client/certificate.ts";
 import { type ServiceKey, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
-/** A version of a key of the stub; a test changes it as an administrator does. */
+/** A key version in the stub, which a test changes like an administrator. */
 export interface AzureKey {
   readonly name: string;
   readonly version: string;
@@ -13,7 +13,7 @@ export interface AzureKey {
   kty: string;
   keyOps: string[];
   enabled: boolean;
-  /** Seconds since the epoch. */
+  /** Time in seconds since the epoch. */
   nbf?: number;
   exp?: number;
   tags: Record<string, string>;
@@ -24,19 +24,19 @@ export interface AzureStub extends StubServer {
   readonly vault: string;
   readonly token: string;
   readonly keys: AzureKey[];
-  /** What the service says its tokens are for. */
+  /** Resource for which the service requires tokens. */
   resource: string;
-  /** Makes a key of one version, and gives its URI. */
+  /** Creates a key with one version and returns its URI. */
   add(key?: Partial<AzureKey>): string;
 }
 
 const host = "jwksd-test.vault.azure.net";
 
-// One for all stubs of a process: of several with one name, TLS would try the wrong one.
+// One certificate for all stubs in a process: with several for one name, TLS would try the wrong one.
 const certificate = certificateFor(host);
 let isTheVault = false;
 
-/** Lets the host name of the vault lead to loopback, and the certificate of the stubs be trusted, in this process. */
+/** Makes the vault's host name resolve to loopback, and the stubs' certificate trusted, in this process. */
 function becomeTheVault(): void {
   if (isTheVault) return;
   isTheVault = true;
@@ -49,14 +49,18 @@ function becomeTheVault(): void {
 export const azureError = (status: number, code: string, inner?: string): StubAnswer => ({
   status,
   json: {
-    error: { code, message: "a text that nobody may see", ...(inner !== undefined && { innererror: { code: inner } }) },
+    error: {
+      code,
+      message: "a message that must not be shown",
+      ...(inner !== undefined && { innererror: { code: inner } }),
+    },
   },
 });
 
 /**
- * The part of Azure Key Vault that signs, in front of which stand its checks.
+ * Starts a stub of the signing part of Azure Key Vault, with its checks.
  *
- * @param front URL of the vault, if something else in front of the stub speaks TLS
+ * @param front URL of the vault, if another server in front of the stub terminates TLS
  * @see https://learn.microsoft.com/rest/api/keyvault/keys
  */
 export async function azureStub(token: string, front?: string): Promise<AzureStub> {

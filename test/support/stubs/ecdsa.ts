@@ -1,17 +1,17 @@
 import { createECDH, generateKeyPairSync, randomBytes } from "node:crypto";
 
-/** The order of the group of P-256. @see SEC 2 section 2.4.2 */
+/** Group order of P-256. @see SEC 2 section 2.4.2 */
 export const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 
-/** A key as a key service holds it: it signs digests, which `node:crypto` cannot. */
+/** A key as in a key service: it signs digests, which `node:crypto` cannot. */
 export interface ServiceKey {
   readonly publicPem: string;
   readonly publicDer: Buffer;
   readonly publicJwk: { readonly kty: string; readonly crv: string; readonly x: string; readonly y: string };
   readonly privateScalar: string;
-  /** r then s, of a digest of 32 bytes. */
+  /** Signs a digest of 32 bytes. @returns r, then s */
   sign(digest: Uint8Array): Buffer;
-  /** The half of its signatures that begins with a zero. By chance, one in 256 does. */
+  /** Half of its signatures that begins with a zero. Without this, one in 256 does by chance. */
   zeroHalf?: Half | undefined;
 }
 
@@ -30,7 +30,7 @@ function inverse(value: bigint): bigint {
   return ((x % order) + order) % order;
 }
 
-/** ECDSA by its definition; the one slow step, the multiplication of a point, is that of ECDH. @see FIPS 186-5 section 6.4.1 */
+/** Signs with ECDSA by its definition; ECDH does the only slow step, the multiplication of a point. @see FIPS 186-5 section 6.4.1 */
 function signDigest(digest: Uint8Array, scalar: bigint, zeroHalf: Half | undefined): Buffer {
   for (;;) {
     const nonce = randomBytes(32);
@@ -68,7 +68,7 @@ function derInteger(value: Uint8Array): number[] {
   return [2, bytes.length, ...bytes];
 }
 
-/** ECDSA-Sig-Value in DER, of r then s. @see RFC 3279 section 2.2.3 */
+/** Encodes r and s as ECDSA-Sig-Value in DER. @see RFC 3279 section 2.2.3 */
 export function derOf(signature: Uint8Array): Buffer {
   const body = [...derInteger(signature.subarray(0, 32)), ...derInteger(signature.subarray(32))];
   return Buffer.from([0x30, body.length, ...body]);

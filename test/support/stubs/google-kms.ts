@@ -4,14 +4,14 @@ import { rsaKey } from "../keys.ts";
 import { type ServiceKey, derOf, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
-/** A key version of the stub; a test changes it as an administrator does. */
+/** A key version in the stub, which a test changes like an administrator. */
 export interface GoogleKeyVersion {
   readonly name: string;
   readonly key: ServiceKey;
   state: keyof typeof states;
   algorithm: keyof typeof algorithms;
   protectionLevel: keyof typeof levels;
-  /** How often the version is still looked at while it is generated. */
+  /** Number of reads for which the version is still being generated. */
   looksUntilEnabled: number;
 }
 
@@ -23,13 +23,13 @@ interface CryptoKey {
 export interface GoogleStub extends StubServer {
   readonly versions: Map<string, GoogleKeyVersion>;
   readonly cryptoKeys: Map<string, CryptoKey>;
-  /** Access tokens that were taken. */
+  /** Access tokens that were accepted. */
   readonly tokens: ReadonlySet<string>;
-  /** Makes a version of a key, and gives its URI. */
+  /** Creates a key version and returns its URI. */
   add(version?: Partial<GoogleKeyVersion>): string;
 }
 
-// Numbers, since the SDK asks for enums as numbers. @see google/cloud/kms/v1/resources.proto
+// Numbers, because the SDK requests enums as numbers. @see google/cloud/kms/v1/resources.proto
 const states = {
   ENABLED: 1,
   DISABLED: 2,
@@ -45,10 +45,10 @@ const asymmetricSign = 5;
 const account = createPrivateKey({ key: rsaKey(), format: "jwk" });
 const email = "jwksd@project.iam.gserviceaccount.com";
 
-/** Content of the file of a service account that may do everything. */
+/** Content of a file for a service account with all permissions. */
 export const serviceAccount = {
   type: "service_account",
-  // Without it the SDK looks for the name of a project: it runs gcloud, and asks a metadata server.
+  // Without it, the SDK searches for a project name: it runs gcloud and queries a metadata server.
   project_id: "project",
   private_key_id: "k1",
   private_key: account.export({ type: "pkcs8", format: "pem" }).toString(),
@@ -57,7 +57,7 @@ export const serviceAccount = {
 
 export const googleError = (code: number, status: string): StubAnswer => ({
   status: code,
-  json: { error: { code, status, message: "a text that nobody may see", details: [] } },
+  json: { error: { code, status, message: "a message that must not be shown", details: [] } },
 });
 
 /** The part of Google Cloud KMS that signs, in front of which stand its checks. @see https://cloud.google.com/kms/docs/reference/rest */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type SigV4Expectation, sigV4Problem } from "./sigv4.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
-/** An object of the stub. */
+/** An object in the stub. */
 export interface S3Object {
   readonly body: Buffer;
   readonly contentType: string;
@@ -17,33 +17,33 @@ const usual: SigV4Expectation = {
   service: "s3",
 };
 
-/** What gives access to the stub. The SDK looks for it in the environment of its process. */
+/** Environment variables with the stub's credentials, which the SDK reads. */
 export const s3Variables = {
   AWS_ACCESS_KEY_ID: usual.accessKeyId,
   AWS_SECRET_ACCESS_KEY: usual.secretAccessKey,
   AWS_REGION: usual.region,
 };
 
-/** A bucket. Operations: `GetObject`, `PutObject`, and `read`, which is everybody's. */
+/** A bucket. Operations: `GetObject`, `PutObject`, and `read`, which is public. */
 export interface S3Stub extends StubServer {
   readonly bucket: string;
-  /** By key, in the order in which they were first written. */
+  /** Objects by key, in the order of their first writes. */
   readonly objects: Map<string, S3Object>;
   /** Keys in the order of all writes. */
   readonly writes: readonly string[];
-  /** How many signed reads, and reads of everybody, still find what was there before the last write. */
+  /** Number of signed and public reads that still return the object from before the last write. */
   readonly stale: { signed: number; read: number };
-  /** Puts an object as somebody else does. */
+  /** Writes an object as another program. */
   overwrite(key: string, text: string): void;
 }
 
 const error = (status: number, code: string): StubAnswer => ({
   status,
   headers: { "Content-Type": "application/xml" },
-  body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>a text that nobody may see</Message></Error>`,
+  body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>a message that must not be shown</Message></Error>`,
 });
 
-/** The part of S3 that keeps objects, in front of which stand its checks. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ */
+/** Starts a stub of the part of S3 that stores objects, with its checks. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ */
 export async function s3Stub(access = usual, bucket = "example-issuer"): Promise<S3Stub> {
   const objects = new Map<string, S3Object>();
   const before = new Map<string, S3Object>();

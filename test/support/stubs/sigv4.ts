@@ -1,7 +1,7 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { StubRequest } from "./stub-server.ts";
 
-/** What a request has to be signed with. */
+/** The credentials with which a request must be signed. */
 export interface SigV4Expectation {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
@@ -14,7 +14,7 @@ const sha256 = (data: string | Uint8Array): string => createHash("sha256").updat
 const hmac = (key: string | Uint8Array, data: string): Buffer => createHmac("sha256", key).update(data).digest();
 
 /**
- * Why a request is not signed as AWS wants it, or nothing.
+ * Returns why a request's signature is not valid for AWS, or `undefined`.
  *
  * @see https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
  */

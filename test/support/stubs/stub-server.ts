@@ -3,27 +3,27 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Certificate } from "../../client/certificate.ts";
 
-/** What a stub was sent. */
+/** A request to a stub. */
 export interface StubRequest {
   readonly method: string;
-  /** Path and query. */
+  /** Path and query of the request. */
   readonly url: string;
   readonly headers: IncomingMessage["headers"];
   readonly body: Buffer;
 }
 
-/** What a stub answers. */
+/** A stub's response. */
 export interface StubAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly json?: unknown;
-  /** In the place of `json`. */
+  /** Body that replaces `json`. */
   readonly body?: string | Uint8Array;
 }
 
 /**
- * What goes wrong: an answer of the service; a connection that is cut before an answer or in its middle; one on which nothing comes, or
- * no more after the first bytes; an answer that is lost after what was asked was done; or one whose JSON is changed on its way.
+ * A fault: an error response; a connection that is cut before or during the response; a connection without a response, or with nothing
+ * after its first bytes; a response that is lost after the operation succeeded; or a response whose JSON is changed.
  */
 export type Fault =
   | StubAnswer
@@ -38,24 +38,24 @@ export interface StubServer {
   /** `http://127.0.0.1:PORT`, or https. */
   readonly url: string;
   readonly port: number;
-  /** How often each operation was asked for. */
+  /** Number of requests for each operation. */
   readonly seen: ReadonlyMap<string, number>;
-  /** Lets an operation go wrong, the next `times` times. */
+  /** Makes the next `times` requests for an operation fail. */
   fail(operation: string, fault: Fault, times?: number): void;
-  /** Lets nothing go wrong any more. */
+  /** Removes all faults. */
   readonly recover: () => void;
-  /** Forgets what it was asked for, too. */
+  /** Removes all faults and resets the counts. */
   readonly forget: () => void;
-  /** Lets an operation go without its answer until the function that it returns is called. */
+  /** Delays the responses of an operation until the returned function is called. */
   readonly hold: (operation: string) => () => void;
-  /** Requests that the service would have refused, by the reason: a test expects none. */
+  /** Reasons of requests that the real service would have refused: a test expects none. */
   readonly refused: readonly string[];
-  /** Resolves when requests that are left without an answer have arrived. */
+  /** Resolves when requests that get no response have arrived. */
   silence(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A request that the service refuses, and what it answers. */
+/** The error of a request that the service refuses, with its response. */
 export class Refusal extends Error {
   readonly answer: StubAnswer;
   constructor(reason: string, answer: StubAnswer) {
@@ -65,8 +65,8 @@ export class Refusal extends Error {
 }
 
 /**
- * Serves on loopback. `operationOf` names what a request asks for, and `answer` checks it as the service would: it throws a
- * {@link Refusal} for what the service would not take.
+ * Starts a stub on loopback. `operationOf` names the operation of a request, and `answer` checks the request as the service would: it throws a
+ * {@link Refusal} for a request that the service would refuse.
  */
 export async function stubServer(
   operationOf: (request: StubRequest) => string,
@@ -156,7 +156,7 @@ export async function stubServer(
 
 function write(response: ServerResponse, { status, headers = {}, json, ...answer }: StubAnswer, method: string): void {
   const body = answer.body ?? (json === undefined ? "" : JSON.stringify(json));
-  // Connections stay: opening one takes longer than a signature.
+  // Connections are kept open, because opening one takes longer than a signature.
   response.writeHead(status, {
     "Content-Length": Buffer.byteLength(body),
     "Content-Type": "application/json",

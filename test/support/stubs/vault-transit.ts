@@ -1,7 +1,7 @@
 import { type ServiceKey, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
-/** A key of the stub; a test changes it as an administrator does. */
+/** A key in the stub, which a test changes like an administrator. */
 export interface TransitKey {
   type: string;
   versions: Map<number, ServiceKey>;
@@ -13,7 +13,7 @@ export interface VaultStub extends StubServer {
   token: string;
   namespace: string | undefined;
   readonly keys: Map<string, TransitKey>;
-  /** Makes a key of version 1, and gives its URI. */
+  /** Creates a key with version 1 and returns its URI. */
   add(name: string, key?: Partial<TransitKey>): string;
 }
 
