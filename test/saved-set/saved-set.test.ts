@@ -12,7 +12,7 @@ import {
   type KeyManager,
   type SavedSetEvent,
   type SavedSetOptions,
-  type SavedText,
+  type TextStorage,
   startWithSavedSet,
 } from "../../src/rotation/manager/index.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -31,7 +31,7 @@ import { eventually, temporaryFolder } from "../support/service.ts";
 import { entry, settled, simulatedClock } from "../support/simulated.ts";
 
 /** Storage in the memory of a test. */
-function memoryText(): SavedText & { text: string | undefined } {
+function memoryText(): TextStorage & { text: string | undefined } {
   const kept = {
     name: "the memory of a test",
     text: undefined as string | undefined,

@@ -13,9 +13,9 @@ import { tell } from "../io.ts";
 import { type Report, meaningOf, printChange, printFollowed } from "./change-report.ts";
 import { destroyEnded } from "./destroy.ts";
 import { destroyEffects, placeEffects } from "./external-effects.ts";
-import { follow } from "./follow.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type CommandKeys, type Flags, addStoreSettings } from "./open-keys.ts";
+import { follow } from "./wait-for-replicas.ts";
 
 /** Flags of every command that changes the store. */
 export interface ChangeFlags extends Flags {

@@ -8,7 +8,7 @@ import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
-import { type Followed, followedJson, followedLines } from "./follow.ts";
+import { type Followed, followedJson, followedLines } from "./wait-for-replicas.ts";
 
 export interface Report {
   readonly isDry: boolean;

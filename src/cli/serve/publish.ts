@@ -9,8 +9,8 @@ import { type Publishing, startPublishing } from "../../service/targets/publish.
 import { waitSeconds } from "../arguments.ts";
 import { Command } from "../command.ts";
 import { type Io, print, tell } from "../io.ts";
-import { notFollowed } from "../keys/follow.ts";
 import type { Flags } from "../keys/open-keys.ts";
+import { notFollowed } from "../keys/wait-for-replicas.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 import { handleSignals } from "../signals.ts";
 

@@ -33,5 +33,5 @@ export type {
 } from "./types.ts";
 export { createKeyManager } from "./manager.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
-export { type KeysWithSavedSet, type SavedSetEvent, type SavedText } from "../saved-set/keys.ts";
+export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "../saved-set/keys.ts";
 export { type SavedSetOptions, startWithSavedSet } from "../saved-set/start.ts";

@@ -12,7 +12,7 @@ import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, savedSetText
 import { createSaver } from "./saver.ts";
 
 /** Storage of one text, such as a file: see `textFile` in `jwksd/node`. */
-export interface SavedText {
+export interface TextStorage {
   /** Name for messages, without a password. */
   readonly name: string;
   /** Returns the text; `undefined` if none was written yet. */
@@ -42,7 +42,7 @@ export interface StartedManager<Manager> {
 export interface KeySourceSetup<Manager> {
   /** Starts the manager. @param showsKeys whether a saved set shows that the store held keys, so that none may be generated in an empty store */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
-  readonly savedSet: SavedText;
+  readonly savedSet: TextStorage;
   /** Age up to which a saved set is used; 0 neither saves nor uses one. Default: by the policy. */
   readonly maxSavedSetSeconds: number | undefined;
   /** Returns the owner of the keys: wanted until the store is read, and then the store's. */
@@ -89,7 +89,7 @@ export async function startKeys<Manager extends KeyManager>(
 }
 
 /** Reports whether a saved set shows that a store held this issuer's keys. */
-export async function showsKeys(savedSet: SavedText, wanted: Owner): Promise<boolean> {
+export async function showsKeys(savedSet: TextStorage, wanted: Owner): Promise<boolean> {
   // If it cannot be read, there is one, so there were keys.
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }

@@ -14,7 +14,7 @@ import {
 import { readWrappingKeys } from "../custody/wrapping.ts";
 import { wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager } from "../manager/types.ts";
-import { type KeysWithSavedSet, type SavedSetEvent, type SavedText, startKeys } from "./keys.ts";
+import { type KeysWithSavedSet, type SavedSetEvent, type TextStorage, startKeys } from "./keys.ts";
 
 /** Options of `startWithSavedSet`. */
 export interface SavedSetOptions {
@@ -23,7 +23,7 @@ export interface SavedSetOptions {
   /** The store's wrapping keys. The first one authenticates the saved set. */
   readonly wrappingKeys: string | readonly string[];
   /** Storage of the saved set: `textFile` from `jwksd/node`, or another one that an outage of the store does not affect. */
-  readonly savedSet: SavedText;
+  readonly savedSet: TextStorage;
   /** Starts the key manager, with the options that it receives in addition to your own. Called again until the store is available. */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**

@@ -4,13 +4,20 @@ import { escapedUnit } from "../../base/printable.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
 import { writeReply } from "../../publish/node.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
+import type { TokenSigner } from "../../sign/token/token-signer.ts";
+import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { Audit } from "./audit.ts";
 import { maxBodyBytes, readBody } from "./body.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { readSignRequest } from "./request.ts";
-import type { Signing } from "./signing.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
+
+/** The signer for sign sockets: a provider and the keys that it follows. */
+export interface Signing
+  extends
+    Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">,
+    Pick<ServiceKeys, "signingRecords" | "takenAt" | "maxTokenLifetimeSeconds"> {}
 
 /** The parts that sign for one socket. */
 export interface SocketSigning {

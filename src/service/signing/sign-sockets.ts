@@ -7,9 +7,8 @@ import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
 import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
-import { type SocketSigning, signHandler } from "./handler.ts";
+import { type Signing, type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
-import type { Signing } from "./signing.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 
 /** Each connection needs a file descriptor, of which a process often has 1,024. */

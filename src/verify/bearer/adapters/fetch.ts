@@ -1,6 +1,6 @@
 import { toResponse } from "../../../publish/fetch.ts";
 import type { GuardedRequest } from "../authorization.ts";
-import type { Decide } from "../guard.ts";
+import type { Decide } from "../decide.ts";
 import type { Auth } from "../requirements.ts";
 
 /** Returns the auth of a `Request`, or the `Response` to it. */

@@ -1,5 +1,5 @@
 import { toResponse } from "../../../publish/fetch.ts";
-import type { Decide } from "../guard.ts";
+import type { Decide } from "../decide.ts";
 import { fetchRequest } from "./fetch.ts";
 
 /** The part of a Hono context that a guard uses. */

@@ -7,7 +7,7 @@ import { type KoaMiddleware, koaAdapter } from "./adapters/koa.ts";
 import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
-import { type Challenge, type Decide, createGuard } from "./guard.ts";
+import { type Challenge, type Decide, createGuard } from "./decide.ts";
 import { type ResourceMetadata, createMetadata } from "./metadata.ts";
 import type { BearerOptions } from "./options.ts";
 import type { Denial } from "./refusal.ts";
