@@ -9,7 +9,7 @@ export interface KeySubscriber {
   update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }
 
-/** Keys that change on their own, with what follows from their policy; a key manager has them. */
+/** Keys that change on their own, with the limits from their policy. A key manager provides them. */
 export interface ManagedKeys {
   /** Issuer identifier of the provider. */
   readonly issuer: string;
@@ -20,7 +20,7 @@ export interface ManagedKeys {
   /** Longest token lifetime now, in seconds. */
   readonly maxTokenLifetimeSeconds: number;
   /**
-   * Returns a check of whether this process may sign with a key, by what it has read of its store until now. The check is called before a
+   * Returns a check of whether this process may sign with a key, based on its last read of the store. The check is called before a
    * signature, and again when the signature exists. It throws SignerError `ERR_SIGNER_STALE`.
    */
   permit(kid: string): () => void;
@@ -29,7 +29,7 @@ export interface ManagedKeys {
   /** Returns how a signing key ended; `undefined` if no key had this kid, or the key is still published. */
   endOf(kid: string): KeyEnd | undefined;
   /**
-   * Gives a subscriber the keysets now and after every change; resolves after the first time. If a later update fails or takes more than 10 s,
+   * Passes the keysets to a subscriber now and after every change; resolves after the first time. If a later update fails or takes more than 10 s,
    * it is retried, and the other subscribers do not wait for it.
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
@@ -39,6 +39,6 @@ export interface ManagedKeys {
 export interface KeysOnDemand {
   /** Called before each use. Returns `undefined` if the keys may be used now. Rejects with SignerError `ERR_SIGNER_STALE`. */
   fresh(): Promise<void> | undefined;
-  /** Reads the keys again for an unknown kid: once a second at most. */
+  /** Reads the keys again for an unknown kid, at most once a second. */
   ask(): Promise<void>;
 }

@@ -24,14 +24,14 @@ export interface Endpoints {
   readonly jwks?: Optional<string>;
 }
 
-/** Event of a provider. */
+/** Event from a provider. */
 export type ProviderEvent =
   /** The provider has new keys. `kids` names the signing keys, the active one first. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was refused; the keysets stay as they were. */
   | { readonly type: "refused"; readonly error: JwksdError }
   /**
-   * `verify` refused a token with the kid of a key that is no longer published: the token came late or is forged. Any client can send such a
+   * `verify` refused a token with the kid of a key that is no longer published: the token is late or forged. Any client can send such a
    * token; its signature was not verified.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
@@ -53,25 +53,25 @@ export interface ProviderOptions {
   readonly keys?: Optional<ManagedKeys>;
   /** Signing keys, the active one first. Required, unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
-  /** Public keys to which relying parties encrypt; with `keys`, published after the encryption keys of those. Default: none. */
+  /** Public keys to which relying parties encrypt; with `keys`, published after its encryption keys. Default: none. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**
-   * Called for each request of the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
+   * Called for each request for the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
    * must-revalidate`. `false` means `public, max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
    */
   readonly jwksRotationActive?: Optional<() => boolean>;
   /**
-   * Whether jwksd serves the discovery document. With `false`, serve your own and put `provider.jwksUri` into it. Default: `true`.
+   * Whether jwksd serves the discovery document. With `false`, serve your own and add `provider.jwksUri` to it. Default: `true`.
    */
   readonly discovery?: Optional<boolean>;
   /**
-   * More members of the discovery document. Verifiers do not need them. Clients need `authorization_endpoint`, `token_endpoint`,
+   * Additional members of the discovery document. Verifiers do not need them. Clients need `authorization_endpoint`, `token_endpoint`,
    * `response_types_supported` and `subject_types_supported`. If clients sign assertions or request objects, set
    * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
    * Default: none.
    */
   readonly metadata?: Optional<Metadata>;
-  /** Whether browsers of other origins may read the documents, and `ETag`, `Age` and `Date`. Default: `true`. */
+  /** Whether pages from other origins may read the documents and their `ETag`, `Age` and `Date` headers. Default: `true`. */
   readonly cors?: Optional<boolean>;
   /** Receives problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: Optional<(warning: JwksdError) => void>;
@@ -79,7 +79,7 @@ export interface ProviderOptions {
   readonly onEvent?: Optional<(event: ProviderEvent) => void>;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
-  /** Limits for calls of the active signer. Default: see {@link SignerLimits}. */
+  /** Limits for calls to the active signer. Default: see {@link SignerLimits}. */
   readonly signerLimits?: Optional<SignerLimits>;
   /** Source of the time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;

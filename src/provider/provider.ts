@@ -4,14 +4,14 @@ import { type Given, type Optional, checkOptions, string } from "../base/options
 import { rotationMode } from "../publish/rotation-mode.ts";
 import type { ManagedKeys } from "./managed-keys.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
-import { type ProviderSetup, bringsItsOwn, provide } from "./service-provider.ts";
+import { type ProviderSetup, alreadyInKeys, provide } from "./service-provider.ts";
 import type { Provider } from "./types.ts";
 
 /**
- * Makes a provider from its options, merged left to right. All options and keys are checked before the first request. With `keys`, it follows
+ * Creates a provider from its options, merged left to right. All options and keys are checked before the first request. With `keys`, it follows
  * a key manager.
  *
- * It is asynchronous because Web Crypto is, the only cryptography on every runtime. It checks everything, so that no request has to wait.
+ * It is asynchronous because Web Crypto, the only cryptography on every runtime, is. It checks everything, so that no request has to wait.
  *
  * @example
  * ```ts
@@ -39,10 +39,13 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   const { maxTokenLifetimeSeconds, signerLimits, clock = systemClock } = given;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!discovery && metadata !== undefined)
-    throw invalidOption('"metadata" is for the discovery document, and "discovery" is false');
-  if (keys !== undefined) checkBeside(keys, given);
+    throw invalidOption('"metadata" is for the discovery document, but "discovery" is false; remove one of them');
+  if (keys !== undefined) checkWithKeys(keys, given);
   else if (given.keyset === undefined)
-    throw new KeyMaterialError("ERR_KEYSET_EMPTY", 'option "keyset" is missing; give the signing keys, or "keys"');
+    throw new KeyMaterialError(
+      "ERR_KEYSET_EMPTY",
+      'the "keyset" option is missing; set it to the signing keys, or set "keys"',
+    );
   const issuer = keys?.issuer ?? given.issuer;
   return {
     site: { issuer, mountPrefix, jwksPath: endpoints.jwks ?? undefined, discovery, metadata, cors },
@@ -59,12 +62,12 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
 }
 
 /** Options that managed keys replace. */
-const brought = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
+const replacedOptions = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
-function checkBeside(keys: ManagedKeys, given: Given<ProviderOptions>): void {
-  const twice = brought.find((name) => given[name] !== undefined);
-  if (twice !== undefined) throw bringsItsOwn(twice);
+function checkWithKeys(keys: ManagedKeys, given: Given<ProviderOptions>): void {
+  const conflicting = replacedOptions.find((name) => given[name] !== undefined);
+  if (conflicting !== undefined) throw alreadyInKeys(conflicting);
   if (given.issuer !== undefined && given.issuer !== keys.issuer)
-    throw invalidOption(`"issuer" differs from the issuer of "keys", ${JSON.stringify(keys.issuer)}; leave it out`);
+    throw invalidOption(`"issuer" differs from the issuer of "keys", ${JSON.stringify(keys.issuer)}; remove it`);
 }

@@ -22,7 +22,7 @@ import type { ProviderEvent } from "./options.ts";
 import { createRetiredKids } from "./retired-kids.ts";
 import type { KeysetUpdate, Provider } from "./types.ts";
 
-/** Options of a provider with their defaults. */
+/** A provider's options, with their defaults. */
 export interface ProviderSetup extends Keysets {
   readonly site: Site;
   /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
@@ -30,28 +30,28 @@ export interface ProviderSetup extends Keysets {
   /** Reads keys on demand; `undefined` if they were read and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
-  /** In seconds, if there is no source. Default: no limit. */
+  /** Longest token lifetime if there is no source, in seconds. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | undefined;
   readonly signerLimits?: SignerLimits | undefined;
   readonly clock: Clock;
   readonly onEvent?: ((event: ProviderEvent) => void) | undefined;
 }
 
-/** A provider as the service needs it. */
+/** A provider with the methods that only the service calls. */
 export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayload" | "checkMaySign"> {
-  /** The provider without what only the service may call. */
+  /** The provider without these methods. */
   readonly publicPart: Provider;
   /**
-   * Takes each change of the source from now on. Resolves after the first time.
+   * Follows the source: publishes its keys now and after each change. Resolves after the first time.
    *
-   * @param onTaken called with each change that was taken, as a part of it
+   * @param onTaken called with each published change, as a part of it
    */
   follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
   /** Returns the keys that are published, in their order. */
   publishedKeys(this: void): readonly JwkSetEntry[];
-  /** Metrics of the responses alone. */
+  /** Returns only the metrics of responses. */
   responseMetrics(this: void): readonly Metric[];
-  /** Metrics of the signatures alone. */
+  /** Returns only the metrics of signatures. */
   signatureMetrics(this: void): readonly Metric[];
 }
 
@@ -66,11 +66,11 @@ interface PublishedKeys {
 
 const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
 
-/** Makes a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
+/** Creates a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
   const fresh = onDemand && (() => onDemand.fresh());
-  // Begins now, so that what the caller does with its keysets from here on has no effect.
+  // Begins now, so that later changes by the caller to its keysets have no effect.
   const checking = firstKeys(setup);
   checking.catch(() => {});
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
@@ -102,10 +102,10 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     return new Map(published.signing?.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
   }
 
-  // On demand, an update may end with the request that began it, and no other one may wait for that.
+  // On demand, an update may end with the request that started it, so no other update may wait for it.
   const inTurn = onDemand === undefined ? serial() : <T>(action: () => Promise<T>) => action();
 
-  /** @param isLate reports whether a later call of the same kind was quicker */
+  /** Publishes checked keys. @param isLate reports whether a later call of the same kind finished first */
   async function change(checked: Partial<PublishedKeys>, isLate: () => boolean): Promise<void> {
     const before = published;
     const next = { ...before, ...checked };
@@ -113,7 +113,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     if (isLate()) return;
     // Another change took effect meanwhile, and this one must not undo it.
     if (published !== before) return change(checked, isLate);
-    // From here on in one step.
+    // From here on, the change is one synchronous step.
     [published, set] = [next, nextSet];
     if (set === undefined || next.signing === undefined) return;
     publish(set);
@@ -125,7 +125,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     emit({ type: "updated", kids });
   }
 
-  /** Makes a function that takes keys in the order of its calls. Their check has begun, but earlier changes take effect first. */
+  /** Returns a function that publishes keys in the order of its calls. Their check has begun, but earlier changes take effect first. */
   function changes() {
     let [calls, lastCall] = [0, 0];
     return async (checking: Promise<Partial<PublishedKeys>>): Promise<void> => {
@@ -147,8 +147,8 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   function publishedKey(kid: string) {
     const key = publicKeys.get(kid);
     if (key !== undefined) return key;
-    retiredKids.note(kid);
-    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
+    retiredKids.recordToken(kid);
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid names no published key");
   }
 
   const ownKeys: KeySource = ({ kid = "" }) =>
@@ -159,7 +159,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
 
     async update(given) {
       const { keyset, encryptionKeyset } = checkOptions(given ?? {}, updateRules, "keyset");
-      if (keyset !== undefined && keys !== undefined) throw bringsItsOwn("keyset");
+      if (keyset !== undefined && keys !== undefined) throw alreadyInKeys("keyset");
       await takeUpdate(checkUpdate(keyset, encryptionKeyset));
     },
 
@@ -209,8 +209,8 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   };
 }
 
-export const bringsItsOwn = (name: string): ConfigError =>
-  invalidOption(`"keys" brings its own "${name}"; leave that out`);
+export const alreadyInKeys = (name: string): ConfigError =>
+  invalidOption(`"keys" already provides "${name}"; remove this option`);
 
 /** Checks the keys that are published first. */
 async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderSetup): Promise<PublishedKeys> {
@@ -234,7 +234,7 @@ async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset)
   return { ...(signing && { signing }), ...(encryption && { encryption }) };
 }
 
-/** Makes the set of these keys; `undefined` if there are no signing keys yet. @throws KeyMaterialError see `jwkSetOf` */
+/** Creates the set of these keys; `undefined` if there are no signing keys yet. @throws KeyMaterialError see `jwkSetOf` */
 async function setOf({ signing, managed, encryption }: PublishedKeys): Promise<JwkSet | undefined> {
   return signing && jwkSetOf([...signing.entries, ...managed, ...encryption]);
 }

@@ -7,9 +7,9 @@ import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
 import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
-/** Keysets for `provider.update`. A keyset that is not given does not change. */
+/** Keysets for `provider.update`. An omitted keyset does not change. */
 export interface KeysetUpdate {
-  /** New signing keys, the active one first. Not with `keys`, which bring their own. */
+  /** New signing keys, the active one first. Not allowed with `keys`, which provides them. */
   readonly keyset?: Optional<Keyset>;
   /** New encryption keys; `[]` removes all. With a key manager, its own encryption keys stay. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
@@ -24,7 +24,7 @@ export interface Provider extends Handlers {
   /** Returns the JWK Set that is served now. */
   jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
   /**
-   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in their order.
+   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in order.
    *
    * @throws KeyMaterialError see `createProvider`
    */
@@ -39,7 +39,7 @@ export interface Provider extends Handlers {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Returns the active key, for a library that writes the header of a token itself and needs the signature alone. Call it for each request:
+   * Returns the active key, for a library that writes the token's header itself and needs only the signature. Call it for each request:
    * once another key is active, this one no longer signs; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end
    * which began with it. If you can, use `sign`, which takes key and claims at one moment.
    *
@@ -47,7 +47,7 @@ export interface Provider extends Handlers {
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**
-   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key with
+   * Verifies a token from this provider with the published key for its kid. An unknown kid is an error: no other key is tried. If a key with
    * this kid was removed or revoked, an event reports it.
    *
    * @throws TokenError see `verify`
@@ -57,6 +57,6 @@ export interface Provider extends Handlers {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** Counts of responses and signatures, and the cache mode, collected for each scrape. See docs/metrics.md. */
+  /** Returns counts of responses and signatures, and the cache mode, collected for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }

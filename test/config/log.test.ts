@@ -186,7 +186,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   });
   const managerLog = createManagerLog(settings, log, clock);
   managerLog.started([active]);
-  for (const event of events(clock)) managerLog.note(event);
+  for (const event of events(clock)) managerLog.logEvent(event);
   return lines;
 }
 
@@ -199,10 +199,10 @@ test("steps of all processes are logged with the same message and reason, a revo
   ]);
   assert.deepEqual(lines, [
     "30 | key announced | b | why",
-    "30 | the rotation mode is on: caches keep the set for 5 minutes",
+    "30 | rotation mode is on: caches keep the set for 5 minutes",
     "30 | policy changed | rotateEveryDays 90 -> 30 | another process",
     "40 | key revoked | b | why | another process",
-    "30 | the rotation mode is off: caches keep the set for up to 2 hours",
+    "30 | rotation mode is off: caches keep the set for up to 2 hours",
   ]);
 });
 
@@ -214,15 +214,15 @@ test("the line for an outage shows how long the last keys are used, and for a di
     { type: "store-nearly-full", bytes: 50_000, maxBytes: 65_535 },
     { type: "store-emptied", error: new StoreError("ERR_STORE_EMPTY", "processes of it are running: a") },
   ]);
-  assert.match(
-    lines[0] ?? "",
-    /^50 \| keys cannot be managed, and the last good ones are used until 20.* UTC: no route/,
-  );
-  assert.match(lines[1] ?? "", /the last good ones are not used to sign: no route/);
+  assert.match(lines[0] ?? "", /^50 \| keys cannot be managed; the last valid keys are used until 20.* UTC: no route/);
+  assert.match(lines[1] ?? "", /the last valid keys no longer sign: no route/);
   assert.match(
     lines[2] ?? "",
     /^40 .*--rotate-every-days is 30 here, and 90 in the store; .*jwksd policy --rotate-every-days 30$/,
   );
-  assert.match(lines[3] ?? "", /^40 .*takes 50,000 of the 65,535 bytes.*; before it is full: jwksd store migrate$/);
+  assert.match(
+    lines[3] ?? "",
+    /^40 .*has 50,000 of at most 65,535 bytes.*; before it is full, copy .* with: jwksd store migrate$/,
+  );
   assert.equal(lines[4], "40 | processes of it are running: a");
 });

@@ -111,7 +111,7 @@ describe("a store that holds no keys", () => {
     await rm(join(data, "keys.db"));
     const service = await startService(t, ["--data", data, ...issuer]);
     await rm(join(data, "saved-set.json"));
-    await service.logged(({ msg }) => msg.startsWith("keys cannot be managed, the saved set stays"));
+    await service.logged(({ msg }) => msg.startsWith("keys cannot be managed; the saved set stays"));
     assert.ok(!(await filesIn(data)).includes("keys.db"));
     await service.stop();
     await (await startService(t, ["--data", data, ...issuer])).stop();
@@ -124,7 +124,7 @@ describe("a store that holds no keys", () => {
     await rm(file);
     await mkdir(file);
     const { log } = await startService(t, ["--data", data, ...issuer]);
-    const says = "the set cannot be saved for starting without the store (--data, --max-saved-set-seconds): ";
+    const says = "cannot save the set for starting without the store (--data, --max-saved-set-seconds): ";
     const [line, ...more] = log.filter(({ level }) => level === 40);
     assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
     assert.ok(line?.msg.startsWith(says), line?.msg);
@@ -143,17 +143,18 @@ describe("a store that holds no keys", () => {
     const reply = await getOnce(service.port);
     assert.deepEqual(kidsIn(reply), kids);
     assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
-    assert.equal(service.stateText, "of the saved set; nothing signs until the store is back");
+    assert.equal(service.stateText, "from the saved set; nothing signs until the store is back");
     assert.ok(service.log.some(({ level, code }) => level === 50 && code === "ERR_STORE_EMPTY"));
     assert.ok(service.log.some(({ msg }) => msg.startsWith("the saved set is published")));
     assert.ok(!(await filesIn(data)).includes("keys.db"));
-    const says = /^503 not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/;
+    const says =
+      /^503 not ready: the store has not been reached since startup; the published set is from \d{4}-.* UTC\n$/;
     assert.match(await ready(), says);
     const other = await start("--ready-without-store");
     assert.equal(await other.ready(), "200 ok\n");
     assert.equal(await other.service.stop(), 0, "while it waits for the store");
     await rename(`${path}-gone`, path);
-    await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
+    await service.logged(({ msg }) => msg === "the store is back and its keys are published");
     await eventually("it is ready", async () => (await ready()).startsWith("200"));
   });
 });

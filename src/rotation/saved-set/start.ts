@@ -49,7 +49,7 @@ const rules: Rules<SavedSetOptions> = {
 
 /**
  * Starts a key manager that can start without its store: the public keys are saved whenever they change, and once a minute. If the store is
- * unavailable at startup, the saved set is published, nothing is signed, and the store is tried again after 1, 2, 4 s and so on.
+ * unavailable at startup, the saved set is published, nothing is signed, and the store is retried after 1, 2, 4 s and so on.
  *
  * @example
  * ```ts

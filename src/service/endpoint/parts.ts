@@ -21,7 +21,7 @@ export interface ServiceParts {
   readonly admin: HostAndPort | undefined;
 }
 
-/** Resolves the settings and checks everything that can be checked, so that a wrong setting leaves no files behind. */
+/** Resolves the settings and checks everything that can be checked, so that an invalid setting leaves no files behind. */
 export async function partsOf(settings: Settings, log: Logger): Promise<ServiceParts> {
   const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);
@@ -36,7 +36,7 @@ export async function partsOf(settings: Settings, log: Logger): Promise<ServiceP
   }
   const wanted: Wanted[] = wantedBy(sockets);
   if (admin !== undefined) wanted.unshift([admin, "--admin"]);
-  // A look at a shared port would take connections of the processes that share it.
+  // Probing a shared port would take connections from the processes that share it.
   if (!reusePort) wanted.unshift([{ host, port }, "--port"]);
   await checkFree(wanted);
   await checkFilesOf(sockets);

@@ -21,26 +21,26 @@ export interface PublicEndpoint {
   readonly provider: ServiceProvider;
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Counts of responses since the start, refused requests included. */
+  /** Returns the counts of responses since startup, refused requests included. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
 }
 
-/** Serves the documents of a provider. @param provide makes the provider of an issuer; it may be called twice, if the issuer depends on the port */
+/** Serves a provider's documents. @param provide creates the provider for an issuer; called twice if the issuer depends on the port */
 export async function startPublicEndpoint(
   options: Options,
   provide: (issuer: string) => Promise<ServiceProvider>,
   onOverload: LogOverload,
 ): Promise<PublicEndpoint> {
   const { host, port, reusePort } = options;
-  const make = async (port: number): Promise<ServiceProvider> => provide(issuerOf(options, port));
-  // Made before listening as well, to find bad options before a connection is accepted.
-  let provider = await make(port);
+  const createFor = async (port: number): Promise<ServiceProvider> => provide(issuerOf(options, port));
+  // Also created before listening, so that invalid options are found before a connection is accepted.
+  let provider = await createFor(port);
   const refusals = createTally();
   const server = await startHttpServer(
     { host, port, reusePort },
     async (chosen) => {
-      if (chosen !== port) provider = await make(chosen);
+      if (chosen !== port) provider = await createFor(chosen);
       return provider.node;
     },
     { onOverload, onRefusal: (status) => refusals.add(String(status)) },

@@ -4,22 +4,22 @@ import { type Logger, loggerOf } from "../config/log.ts";
 
 const maxEvents = 50;
 
-/** A log that remembers its newest events. */
+/** A log that remembers its latest entries. */
 export interface RecentEvents {
   readonly log: Logger;
-  /** Newest first. */
+  /** Returns the entries, latest first. */
   events(this: void): readonly LogEvent[];
 }
 
-/** Passes all on to a log, whatever its level is. */
+/** Creates a log that passes every entry to another log and remembers the latest ones, whatever the other log's level. */
 export function recentEvents(log: Logger, clock: Clock): RecentEvents {
-  let newest: readonly LogEvent[] = [];
+  let latest: readonly LogEvent[] = [];
   return {
     log: loggerOf((level, fields, message) => {
-      newest = [{ at: clock.now(), level, message, details: detailsOf(fields) }, ...newest.slice(0, maxEvents - 1)];
+      latest = [{ at: clock.now(), level, message, details: detailsOf(fields) }, ...latest.slice(0, maxEvents - 1)];
       log[level](fields, message);
     }),
-    events: () => newest,
+    events: () => latest,
   };
 }
 

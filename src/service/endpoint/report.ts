@@ -19,7 +19,7 @@ interface Reported {
   readonly endpoint: PublicEndpoint;
   readonly managed: ServiceKeys | undefined;
   readonly files: FileKeys;
-  /** Whether other programs get tokens signed here. */
+  /** Whether other programs get tokens from this service. */
   readonly signs: boolean;
   readonly phase: () => Status["phase"];
   readonly events: () => readonly LogEvent[];
@@ -36,7 +36,7 @@ export interface Report {
 export function createReport(of: Reported): Report {
   const { commandFlags, rotationMode, signs, clock, endpoint, managed, files, phase, events } = of;
   const { provider } = endpoint;
-  /** Returns why this process should get no requests; `undefined` while it is ready. */
+  /** Returns why this process should not receive requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
     const known = await managed?.known();

@@ -21,17 +21,17 @@ import { createReport } from "./report.ts";
 export interface Service {
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** The active kid first. */
+  /** Kids of the signing keys, the active one first. */
   readonly kids: readonly string[];
-  /** State of the first kid, for people: active, unless nothing can sign with it here. */
+  /** State of the first key, for people: active, unless nothing can sign with it here. */
   readonly stateText: string;
-  /** URL of the admin address; `undefined` when it is off. */
+  /** URL of the admin address; `undefined` if it is off. */
   readonly adminUrl: string | undefined;
   /** Returns its status. Reads the store first, unless that was done within 2 s. */
   status(this: void): Promise<Status>;
-  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
+  /** Reads the key files again. Resolves to `false` if they are refused: the error is logged, and the old keys stay in use. */
   reload(this: void): Promise<boolean>;
-  /** Stops accepting, answers requests in flight, and resolves within 16 seconds. @param signal why, for the log */
+  /** Stops accepting connections and finishes requests in flight. Resolves within 16 seconds. @param signal the reason, for the log */
   stop(this: void, signal?: NodeJS.Signals): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export interface Service {
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
- * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the sign sockets file
  * @throws ConfigError, StoreError see `createKeyManager`
  */
 export async function startService(settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> {
@@ -54,7 +54,7 @@ export async function startService(settings: Settings, log: Logger, given: Subst
   }
 }
 
-/** Functions that stop what has started, in their order. */
+/** Functions that stop the started parts, in order. */
 type Stops = (() => Promise<void>)[];
 
 async function stopAll(stops: Stops): Promise<void> {
@@ -109,7 +109,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
     await files.reload(take).catch(() => {});
     if (files.refused !== undefined) {
       const { code, message } = files.refused;
-      log.error({ code }, `new keys refused, the old ones stay in use: ${message}`);
+      log.error({ code }, `new keys refused; the old ones remain in use: ${message}`);
       return false;
     }
     const encryptionKeys = provider.publishedKeys().length - kids().length;
@@ -119,7 +119,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   const watch = files.watch(reload);
   phase = "running";
 
-  noteMissing(site, log);
+  logMissingMembers(site, log);
   log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: kids(), pid: process.pid }, "started");
   return {
     url,
@@ -139,7 +139,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   };
 }
 
-function noteMissing({ discovery, metadata = {} }: Site, log: Logger): void {
+function logMissingMembers({ discovery, metadata = {} }: Site, log: Logger): void {
   const missing = discovery ? missingMembers(metadata) : [];
   if (missing.length === 0) return;
   log.info(

@@ -10,7 +10,7 @@ import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
-/** Keys of a service from files. If the signing keys are managed, `keyset` is empty. */
+/** A service's keys from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {
   readonly keysets: Keysets;
   /** Error for which the files were refused when they were last read. */
@@ -19,7 +19,7 @@ export interface FileKeys {
    * Reads the files again.
    *
    * @param take publishes the keys
-   * @throws what is wrong with the files, and errors of `take`; the old keys stay in use, and `refused` says why
+   * @throws the errors of the files and of `take`; the old keys stay in use, and `refused` has the reason
    */
   reload(this: void, take: (keysets: Keysets) => Promise<void>): Promise<void>;
   /** Calls back when the files have changed since they were first read. */
@@ -30,7 +30,7 @@ export interface FileKeys {
 
 type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
 
-/** Reads the keys of files. @throws see `readKeyset` and `checkSigning` */
+/** Reads the key files. @throws see `readKeyset` and `checkSigning` */
 export async function openFileKeys(
   settings: KeyPaths,
   log: Pick<Logger, "warn">,
@@ -41,7 +41,7 @@ export async function openFileKeys(
   const baseline = await fingerprint(paths);
   let keysets = await loadKeyFiles(settings, log);
   let refused: KnownError | undefined;
-  // One reload after the other, so that none undoes a later one.
+  // One reload at a time, so that none undoes a later one.
   const inTurn = serial();
 
   return {
@@ -70,7 +70,7 @@ export async function openFileKeys(
 const pathsOf = ({ keys, encryptionKeys }: KeyPaths): string[] =>
   [keys, encryptionKeys].filter((path) => path !== undefined);
 
-/** Reads and checks the keys of files. Private halves are checked, too, and dropped. */
+/** Reads and checks the key files. Private keys are also checked, then dropped. */
 export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">): Promise<Keysets> {
   const { keys, encryptionKeys } = settings;
   const signing = keys === undefined ? undefined : await readKeyset(keys);

@@ -4,7 +4,7 @@ import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
-// State of the keys of a service, for its status. All times are epoch milliseconds.
+// The state of a service's keys, for its status. All times are epoch milliseconds.
 
 /** Keys that a manager in this process rotates. */
 export interface KnownManager extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
@@ -22,9 +22,9 @@ export interface KnownKeys {
   readonly withoutStore?: KnownWithoutStore | undefined;
 }
 
-/** The store was not reached since the start, and a saved set is published. */
+/** State while the store has not been reached since startup and a saved set is published. */
 export interface KnownWithoutStore {
-  /** Time at which the store was last known to hold the saved set. */
+  /** Time at which the store was last known to contain the saved set. */
   readonly savedAt: number;
   readonly outage: KnownError;
 }

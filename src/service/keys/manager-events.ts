@@ -8,11 +8,11 @@ import { policyDifference } from "../config/policy-difference.ts";
 import { withFlags } from "../config/setting-names.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 
-/** The log of a manager. */
+/** Logs a manager's events. */
 export interface ManagerLog {
-  /** Logs what happened to its keys. */
-  note(this: void, event: ManagerEvent): void;
-  /** Logs the mode in which it starts. */
+  /** Logs an event. */
+  logEvent(this: void, event: ManagerEvent): void;
+  /** Logs the mode at startup. */
   started(this: void, records: Modes): void;
 }
 
@@ -22,70 +22,73 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   let isRotating = false;
 
   /** Logs the mode if it has changed. */
-  function noteMode(records: Modes): void {
+  function logMode(records: Modes): void {
     const was = isRotating;
     isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
     if (isRotating === was) return;
     log.info(
       isRotating
-        ? "the rotation mode is on: caches keep the set for 5 minutes"
-        : "the rotation mode is off: caches keep the set for up to 2 hours",
+        ? "rotation mode is on: caches keep the set for 5 minutes"
+        : "rotation mode is off: caches keep the set for up to 2 hours",
     );
   }
 
   return {
-    note(event) {
+    logEvent(event) {
       if (event.type !== "changed") {
-        const [level, fields, message] = lineOf(event, clock.now());
+        const [level, fields, message] = entryFor(event, clock.now());
         return log[level](fields, message);
       }
       for (const step of event.events) logStep(step, event.by, log);
       if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
-      noteMode(event.records);
+      logMode(event.records);
     },
-    started: noteMode,
+    started: logMode,
   };
 }
 
-/** A step of another process has the same words as an own one. */
+/** Logs a step. Another process's step has the same message as this process's own. */
 function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", log: Logger): void {
   const level = type === "revoked" ? "warn" : "info";
   const fields = { kid, use, reason, by: by === "another" ? "another process" : undefined };
   log[level](fields, type === "policy" ? "policy changed" : `key ${type}`);
 }
 
-type Line = readonly [level: "info" | "warn" | "error", fields: object, message: string];
+type LogEntry = readonly [level: "info" | "warn" | "error", fields: object, message: string];
 
-function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now: number): Line {
+function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now: number): LogEntry {
   const { code, message } =
     "error" in event && event.error !== undefined ? event.error : { code: undefined, message: "" };
   const why = withFlags(message);
   switch (event.type) {
     case "failed": {
-      const until = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "are not used to sign";
+      const use = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "no longer sign";
       const { retryInMs } = event;
-      return ["error", { code, retryInMs }, `keys cannot be managed, and the last good ones ${until}: ${why}`];
+      return ["error", { code, retryInMs }, `keys cannot be managed; the last valid keys ${use}: ${why}`];
     }
     case "stale":
-      return ["error", { code }, `${why}; /readyz returns 503 until then; /jwks is served all the same`];
+      return ["error", { code }, `${why}; /readyz returns 503 until it recovers, and /jwks is still served`];
     case "fresh":
-      return ["info", {}, "this process may sign again"];
+      return ["info", {}, "this process can sign again"];
     case "policy-differs": {
       const { text, flags } = policyDifference(event.given, event.stored);
-      const remedy = `leave these settings out, or write them into the store: jwksd policy ${flags}`;
+      const remedy = `remove these settings, or write them to the store with: jwksd policy ${flags}`;
       return ["warn", {}, `${text}; ${remedy}`];
     }
     case "store-nearly-full": {
       const { bytes, maxBytes } = event;
-      return ["warn", { bytes, maxBytes }, `${fillingText(event)}; before it is full: jwksd store migrate`];
+      return [
+        "warn",
+        { bytes, maxBytes },
+        `${fillingText(event)}; before it is full, copy the keys to a larger store with: jwksd store migrate`,
+      ];
     }
     case "store-emptied":
       return ["warn", { code }, why];
     case "activation-blocked":
-      return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
+      return ["error", { kid: event.kid, code }, `the next key cannot sign, so the active key stays active: ${why}`];
     case "key-unavailable": {
-      const what = "the active key cannot be opened here, and is published all the same";
-      return ["error", { kid: event.kid, code }, `${what}: ${why}`];
+      return ["error", { kid: event.kid, code }, `the active key cannot be opened here but is still published: ${why}`];
     }
     case "destroyed":
       return ["info", { kid: event.kid, uri: event.uri }, "key destroyed in its HSM or key service"];
@@ -93,8 +96,8 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       return ["error", { kid: event.kid, uri: event.uri, code }, `a removed key could not be destroyed: ${why}`];
     case "orphaned": {
       const { uri, isDestroyed } = event;
-      if (isDestroyed) return ["info", { uri }, "a key was made that was not needed, and destroyed again"];
-      return ["warn", { uri }, "a key was made that could not be recorded or was not needed; nothing uses it"];
+      if (isDestroyed) return ["info", { uri }, "a generated key was not needed and was destroyed again"];
+      return ["warn", { uri }, "a generated key could not be recorded or was not needed; nothing uses it"];
     }
     default:
       return ["info", {}, "keys are managed again"];
@@ -102,12 +105,12 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
 }
 
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
-  `the store takes ${bytes.toLocaleString("en")} of the ${maxBytes.toLocaleString("en")} bytes that it can hold; each key that was removed stays in it as a tombstone`;
+  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes; each removed key stays in it as a tombstone`;
 
-/** A lost store, or a mistyped one, looks like a first start. */
+/** Warns that new keys were generated, because a lost or mistyped store looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },
-    `${name} held no keys of ${issuer}, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is gone, see "A lost store" in docs/emergencies.md`,
+    `${name} held no keys of ${issuer}, so new keys were generated. If this is the first start for this issuer, that is right: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
   );
 }

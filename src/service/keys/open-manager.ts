@@ -14,14 +14,14 @@ import { createManagerLog } from "./manager-events.ts";
 export interface ManagedSettings {
   readonly store: StoreSettings;
   readonly signers: Signers;
-  /** Whether others sign through this process. */
+  /** Whether other programs get tokens from this process. */
   readonly signs?: boolean;
 }
 
 interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
-  /** Refuses a store before its keys are managed. */
+  /** Checks the store before its keys are managed; an error refuses it. */
   readonly check?: (custody: Custody) => Promise<void>;
-  /** Takes an event that is then not logged. */
+  /** Receives failures, which are then not logged. */
   readonly onFailure?: (event: Extract<ManagerEvent, { readonly type: "failed" }>) => void;
 }
 
@@ -32,7 +32,7 @@ export interface OpenedManager extends OpenedStore {
   close(this: void): Promise<void>;
 }
 
-/** Manages the keys of a configuration and logs their events. @throws see `openManaged` and `createKeyManager` */
+/** Manages the configured keys and logs their events. @throws see `openManaged` and `createKeyManager` */
 export async function openManager(
   { store: settings, signers, signs }: ManagedSettings,
   log: Logger,
@@ -54,7 +54,7 @@ export async function openManager(
       version: packageJson.version,
       onEvent(event) {
         if (event.type === "failed" && onFailure !== undefined) onFailure(event);
-        else managerLog.note(event);
+        else managerLog.logEvent(event);
       },
     });
     managerLog.started(manager.records);

@@ -20,27 +20,27 @@ export interface Substitutes {
   readonly store?: Custody["register"] | undefined;
 }
 
-/** Managed keys as the service runs them: from the store, or from the saved set until the store is reached. */
+/** A service's managed keys: from the store, or from the saved set until the store is reached. */
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
   readonly source: KeysWithSavedSet<ServiceManager>;
-  /** Returns why this process should get no requests; `undefined` while it is ready. */
+  /** Returns why this process should not receive requests; `undefined` while it is ready. */
   notReady(): string | undefined;
-  /** Returns what the active key is, for people, unless it cannot sign here. */
+  /** Describes the state of the active key for people. */
   stateText(kid: string): string;
-  /** Returns what the status of the service shows. Reads the processes that are running from the store. */
+  /** Returns the keys' state for the service's status. Reads the running processes from the store. */
   known(): Promise<KnownKeys>;
   /** Returns the records of the signing keys that are published, the active one first. */
   signingRecords(this: void): readonly LiveRecord[];
   /** Returns the time at which they were read from the store, in epoch milliseconds. */
   takenAt(this: void): number;
-  /** Returns how long a token may live, by the store's policy. */
+  /** Returns the longest token lifetime under the store's policy, in seconds. */
   maxTokenLifetimeSeconds(this: void): number;
-  /** Records in the store where the keys are served, for commands that are given no issuer. */
+  /** Records the issuer in the store, for commands without --issuer. */
   servedAs(issuer: string): Promise<void>;
 }
 
-/** Starts to manage the keys of a configuration. @throws see `openManaged` and `createKeyManager` */
+/** Starts to manage the configured keys. @throws see `openManaged` and `createKeyManager` */
 export async function startServiceKeys(
   settings: ManagedSettings,
   log: Logger,
@@ -55,7 +55,7 @@ export async function startServiceKeys(
     if (servedAs === undefined) return;
     await source.manager?.recordIssuer(servedAs).catch((error: unknown) => {
       const { code, message } = error as { readonly code?: string; readonly message: string };
-      log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
+      log.warn({ code }, `cannot record the issuer in the store; set --issuer for commands: ${message}`);
     });
   }
 
@@ -85,11 +85,11 @@ export async function startServiceKeys(
       const { manager, takenAt } = source;
       if (store.readyWithoutStore || manager?.isReady === true) return undefined;
       return manager === undefined
-        ? `the store was not reached since the start; the set is of ${timeText(takenAt)}`
+        ? `the store has not been reached since startup; the published set is from ${timeText(takenAt)}`
         : whyNotReady(manager);
     },
     stateText(kid) {
-      if (source.manager === undefined) return "of the saved set; nothing signs until the store is back";
+      if (source.manager === undefined) return "from the saved set; nothing signs until the store is back";
       return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
     },
     async known() {
@@ -109,7 +109,7 @@ export async function startServiceKeys(
   };
 }
 
-/** Returns the path of the saved set if it shows that the store held its issuer's keys. */
+/** Returns the path of the saved set if it shows that the store contained its issuer's keys. */
 export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<string | undefined> {
   return (await showsKeys(textFile(savedSet), owner)) ? savedSet : undefined;
 }
@@ -122,20 +122,22 @@ function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager
 }
 
 function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
-  if (event.type === "reached") return log.info({}, "the store is back, and its keys are published");
+  if (event.type === "reached") return log.info({}, "the store is back and its keys are published");
   const { code, message } = event.failure;
   const why = withFlags(message);
   switch (event.type) {
     case "used": {
       const of = timeText(event.savedAt);
-      const what = "the saved set is published, nothing is signed, and the store is tried again";
-      return log.error({ code, of }, `${what}: ${why}`);
+      return log.error(
+        { code, of },
+        `the saved set is published and nothing is signed; jwksd retries the store: ${why}`,
+      );
     }
     case "failed":
-      return log.error({ code }, `keys cannot be managed, the saved set stays: ${why}`);
+      return log.error({ code }, `keys cannot be managed; the saved set stays published: ${why}`);
     default: {
-      const what = "the set cannot be saved for starting without the store (--data, --max-saved-set-seconds)";
-      return log.warn({ file, code }, `${what}: ${message}`);
+      const problem = "cannot save the set for starting without the store (--data, --max-saved-set-seconds)";
+      return log.warn({ file, code }, `${problem}: ${message}`);
     }
   }
 }

@@ -15,7 +15,7 @@ import { createTokenSigner } from "../../sign/token/token-signer.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { openStore } from "../store/open-store.ts";
 
-// Tokens that a command signs: nothing has to be running.
+// Tokens signed by a command. No service has to run.
 
 /** Lifetime of a token, in seconds, unless the caller gives one or the policy requires less. */
 const usualSeconds = 3600;
@@ -38,7 +38,7 @@ export async function signWithFiles(
 }
 
 /**
- * Signs with the active key of a store that is open, by what a confirmed read has shown.
+ * Signs with the active key of an open store, after a confirmed read.
  *
  * @param issuer called after the store was read
  * @throws StateError `ERR_TRANSITION`: the store holds no key yet
@@ -61,7 +61,7 @@ export async function signOnce(
   const { signers, unavailable } = await keyring.open([active]);
   if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {
-    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
+    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it read the store too long ago");
     if (clocksDiffer(seen, clock)) throw stale(clocksText(seen, clock));
   };
   const signing = await checkSigning([{ kid: active.kid, signer: signers.get(active.kid) }]);
@@ -75,7 +75,7 @@ export async function signOnce(
 /** Checks that the store holds a key, before a wrapping key is generated that would wrap nothing. @throws StateError `ERR_TRANSITION` */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
-  // Opening it to sign warns.
+  // Opening the store to sign logs the warnings.
   const register = await openStore(store, { warn() {} });
   const { text } = await readRegister(register).finally(() => register.close?.());
   if (text === undefined || activeKey(parseDocument(unsealed(text)).records, "sig") === undefined) throw noKeyYet();
@@ -84,6 +84,6 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
 function noKeyYet(): StateError {
   return new StateError(
     "ERR_TRANSITION",
-    'the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if not, jwksd serve makes the first one',
+    'the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key',
   );
 }
