@@ -115,10 +115,10 @@ export interface Outcome {
   readonly now: number;
 }
 
-/** Replays a history. @param look is called with the records after each action */
+/** Replays a history. @param onAction is called with the records after each action */
 export function replay(
   { policy: first, actions }: History,
-  look: (outcome: Outcome, action: Action) => void = () => {},
+  onAction: (outcome: Outcome, action: Action) => void = () => {},
 ): Outcome {
   let [now, policy] = [start, first];
   let { records } = takeDueSteps([], policy, now);
@@ -134,7 +134,7 @@ export function replay(
         assert.ok(error instanceof StateError || error instanceof ConfigError, String(error));
       }
     }
-    look({ records, policy, now }, action);
+    onAction({ records, policy, now }, action);
   }
   return { records: frozen(records), policy, now };
 }

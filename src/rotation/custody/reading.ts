@@ -4,9 +4,9 @@ import { maxBytesOf } from "../store/bounds.ts";
 import type { ReadOptions, Reading, Register } from "../store/register.ts";
 
 /**
- * Reads a register, and refuses what none may return.
+ * Reads a register and checks the result.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE`; and what the register throws
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` for an invalid result; otherwise the register's error
  */
 export async function readRegister(register: Register, known?: string, options?: ReadOptions): Promise<Reading> {
   const reading = await register.read(known, options);
@@ -15,7 +15,7 @@ export async function readRegister(register: Register, known?: string, options?:
   throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}`);
 }
 
-/** Describes what no register may return. A time that is not a number would make every wake-up due. */
+/** Describes what is wrong with a result. A time that is not a number would make every wake-up due. */
 function faultOf(
   { version, text, now }: Reading,
   known: string | undefined,

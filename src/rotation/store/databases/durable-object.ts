@@ -67,7 +67,7 @@ export class KeysObject {
   }
 
   async fetch(request: Request): Promise<Response> {
-    const asked = (await request.json()) as ObjectRequest;
+    const body = (await request.json()) as ObjectRequest;
     const { storage } = this.#state;
     const database: SqlDatabase = {
       name: "in a Durable Object",
@@ -82,11 +82,11 @@ export class KeysObject {
           }),
         ),
     };
-    const register = sqlRegister(database, { issuer: asked.issuer });
+    const register = sqlRegister(database, { issuer: body.issuer });
     const call =
-      "read" in asked
-        ? register.read(asked.read.known, { confirmed: asked.read.confirmed })
-        : register.write(asked.write.text, asked.write.ifVersion, { due: asked.write.due });
+      "read" in body
+        ? register.read(body.read.known, { confirmed: body.read.confirmed })
+        : register.write(body.write.text, body.write.ifVersion, { due: body.write.due });
     const answer: ObjectResponse = await call.then(
       (value) => ({ value }),
       (error: unknown) => {
