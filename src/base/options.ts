@@ -2,23 +2,23 @@ import { ConfigError, invalidOption } from "./errors.ts";
 import { nearest } from "./nearest.ts";
 import { checkRuntime } from "./runtime.ts";
 
-/** Type of a value, as messages name it: an array is not an object. */
+/** Type of a value, as in messages: an array is not an object. */
 type ValueType = "string" | "number" | "boolean" | "function" | "object" | "array";
 
-/** The rule of a value. */
+/** The rule for a value. */
 export interface Rule<Value = unknown> {
-  /** The end of the sentence "it must be …". */
+  /** End of the sentence "it must be …". */
   readonly must: string;
-  /** All values, where they are few. */
+  /** All values, if there is a fixed number of them. */
   readonly choices?: readonly string[];
-  /** Types that a wrong value can have without being of the wrong type. Messages name the type of every other value. */
+  /** Types of valid values. For a value of another type, messages name that type. */
   readonly types: readonly ValueType[];
   /** Whether the option must be given. */
   readonly isRequired?: true;
   readonly holds: (value: unknown) => value is Value;
 }
 
-/** The rule of each option that exists. */
+/** The rules for all options, by name. */
 export type Rules<Options> = { readonly [Name in keyof Required<Options>]: Rule };
 
 export const string: Rule<string> = {
@@ -70,10 +70,10 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
 
-/** In seconds: tokens are taken for as long after they expire. @see RFC 7519 section 4.1.4: "no more than a few minutes" */
+/** Rule for a clock tolerance, in seconds: tokens are accepted for that long after they expire. @see RFC 7519 section 4.1.4: "no more than a few minutes" */
 export const clockTolerance = number(0, 300);
 
-/** In milliseconds, at most what `setTimeout` takes. */
+/** Rule for a timeout, in milliseconds, at most what `setTimeout` accepts. */
 export const timeout = number(1, 2 ** 31 - 1);
 
 export const callback: Rule<object> = {
@@ -99,37 +99,37 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
-/** The value of an option that may be left out: `null` and `undefined` mean not given. */
+/** The value of an option that may be omitted: `null` and `undefined` mean not given. */
 export type Optional<Value> = Value | null | undefined;
 
 /** Options without `null`, which means not given. */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
-/** Makes the rule of an option that must be given. */
+/** Returns the rule for an option that must be given. */
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
-/** For a value that is checked where it is used. */
+/** Rule for a value that is checked when it is used. */
 export const anything: Rule = { must: "anything", types: [], holds: (_value): _value is unknown => true };
 
 /**
- * Refuses unknown options, values that break their rule, and missing options. `null` and `undefined` mean not given.
+ * Refuses unknown options, invalid values and missing options. `null` and `undefined` mean not given.
  *
- * @param what how messages call an option
+ * @param what name of an option in messages
  * @returns the options that are given
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` where the runtime is too old
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` if the runtime is too old
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
-  // All functions of the library that make something check their options.
+  // Every function of the library that creates something checks its options.
   checkRuntime();
   if (options !== undefined && (!object.holds(options) || isPromise(options))) {
-    throw invalidOption(`an object of ${what}s is expected${instead(options, [])}`);
+    throw invalidOption(`an object is expected${actual(options, [])}`);
   }
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options ?? {})) {
     if (!Object.hasOwn(rules, name)) {
       const known = Object.keys(rules);
       const meant = nearest(name, known);
-      const hint = meant === undefined ? `; there is: ${known.join(", ")}` : `; did you mean "${meant}"?`;
+      const hint = meant === undefined ? `; choose from ${known.join(", ")}` : `; did you mean "${meant}"?`;
       throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}${hint}`);
     }
     const rule: Rule = rules[name as keyof Options];
@@ -145,15 +145,15 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   return given as Given<Options>;
 }
 
-/** @param what what messages call it @throws ConfigError `ERR_OPTION_INVALID` */
+/** Checks a value. @param what its name in messages @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkArgument(what: string, value: unknown, rule: Rule): void {
-  if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${instead(value, rule.types)}`);
+  if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${actual(value, rule.types)}`);
 }
 
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
-/** Returns what a wrong value is: a number, or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, types: Rule["types"]): string {
+/** Describes an invalid value: a number, or its type. A string is not shown, because it may be a secret in the wrong place. */
+function actual(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";
   if (value === null || value === undefined) return `, not ${value}`;
   const type = Array.isArray(value) ? "array" : typeof value;

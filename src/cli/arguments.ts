@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 
-/** A parser of whole numbers that have this form. */
+/** Creates a parser for whole numbers with this form. */
 export const wholeNumber =
   (form: RegExp, message: string) =>
   (text: string): number => {
@@ -8,10 +8,11 @@ export const wholeNumber =
     return Number(text);
   };
 
-export const count = wholeNumber(/^[1-9]\d{0,8}$/, "Not a whole number of at least 1.");
+/** Parses a count. */
+export const count = wholeNumber(/^[1-9]\d{0,8}$/, "Must be a whole number of at least 1.");
 
-/** The value of `--wait`. */
-export const waitSeconds = wholeNumber(/^\d{1,6}$/, "Not a whole number of seconds, 999999 at most.");
+/** Parses the value of `--wait`. */
+export const waitSeconds = wholeNumber(/^\d{1,6}$/, "Must be a whole number of seconds, at most 999999.");
 
-/** Gathers the values of an option that may be given several times. */
+/** Collects the values of an option that may be given several times. */
 export const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];

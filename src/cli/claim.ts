@@ -1,27 +1,29 @@
 import { InvalidArgumentError } from "commander";
 import { isTooLarge } from "../base/json.ts";
 
-/** Adds a claim, given as `name=value`, to the earlier ones. */
+/** Adds a claim in the form `name=value` to the earlier claims. */
 export function addClaim(text: string, before: object = {}): object {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new InvalidArgumentError("A claim is written name=value.");
-  if (name === "aud") throw new InvalidArgumentError("The audience is given with --aud.");
-  if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`There is a claim ${name} already.`);
+  if (name === undefined || value === undefined) throw new InvalidArgumentError("Write a claim as name=value.");
+  if (name === "aud") throw new InvalidArgumentError("Set the audience with --aud.");
+  if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`The claim ${name} is given twice.`);
   // A computed name, so that "__proto__" is an ordinary member.
-  return { ...before, [name]: jsonOrText(value) };
+  return { ...before, [name]: jsonOrString(value) };
 }
 
-function jsonOrText(text: string): unknown {
+function jsonOrString(text: string): unknown {
   try {
-    return JSON.parse(text, exactly);
+    return JSON.parse(text, refuseTooLarge);
   } catch (error) {
     if (error instanceof InvalidArgumentError) throw error;
     return text;
   }
 }
 
-/** Refuses a number in JSON that would not stay what it is. */
-function exactly(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
+/** Refuses a number that JSON cannot represent exactly. */
+function refuseTooLarge(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (!isTooLarge(value, context?.source)) return value;
-  throw new InvalidArgumentError(`${context?.source} is beyond 2^53 - 1. Write it as a text: '"${context?.source}"'.`);
+  throw new InvalidArgumentError(
+    `${context?.source} is beyond 2^53 - 1. Write it as a string: '"${context?.source}"'.`,
+  );
 }

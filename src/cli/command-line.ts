@@ -1,10 +1,10 @@
 import { ServiceError } from "../base/errors.ts";
-import { type Io, tell } from "./io.ts";
+import { type Io, printNotice } from "./io.ts";
 import { run } from "./run.ts";
 
 const { stdout, stderr, env: environment, argv } = process;
 const io: Io = {
-  // Few commands read it, and to open it takes time.
+  // Opening it takes time, and few commands read it.
   get stdin() {
     return process.stdin;
   },
@@ -15,22 +15,22 @@ const io: Io = {
 };
 
 // A closed terminal or pipe, or a full disk, must not end the service.
-let lost: NodeJS.ErrnoException | undefined;
-stdout.on("error", (error) => (lost ??= error));
+let outputError: NodeJS.ErrnoException | undefined;
+stdout.on("error", (error) => (outputError ??= error));
 stderr.on("error", () => {});
 process.on("exit", checkOutput);
 
 process.exitCode = await run(argv.slice(2), io);
 
-/** A command fails if its output is lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
+/** Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
 function checkOutput(): void {
   // --help ends the process before the error event.
-  const failure: NodeJS.ErrnoException | null = lost ?? stdout.errored;
+  const failure: NodeJS.ErrnoException | null = outputError ?? stdout.errored;
   const code = failure?.code;
   if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
-  // A command that failed has reported an error already, perhaps this one.
+  // A failed command has already reported an error, perhaps this one.
   if (process.exitCode !== io.exitCode) return;
   const error = new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
-  tell(io, `${error.message} [${error.code}]`);
+  printNotice(io, `${error.message} [${error.code}]`);
   process.exitCode = 1;
 }

@@ -1,46 +1,46 @@
-/** What a value may be; an empty list where nobody knows. */
+/** Values to complete. The list is empty if they are unknown. */
 export type Values = "files" | "folders" | readonly string[];
 
-/** An option, as shells complete it. */
+/** An option to complete. */
 export interface Flag {
-  /** With its dashes. */
+  /** Name with its dashes. */
   readonly name: string;
-  readonly about: string;
-  /** The name of its value, if it needs one. */
+  readonly description: string;
+  /** Name of the value, if the option has one. */
   readonly value: string | undefined;
   readonly values: Values;
 }
 
-/** A command, as shells complete it. */
-export interface Place {
-  /** The words that lead here: `jwksd keys list`. */
+/** A command to complete. */
+export interface CommandNode {
+  /** Full name, such as `jwksd keys list`. */
   readonly path: string;
-  /** Those below it. */
-  readonly commands: readonly { readonly name: string; readonly about: string }[];
+  /** Subcommands. */
+  readonly commands: readonly { readonly name: string; readonly description: string }[];
   readonly flags: readonly Flag[];
-  /** Of its argument. */
+  /** Values of its argument. */
   readonly values: Values;
 }
 
-/** The script of each shell. Each follows the words to a place, and completes what may stand there. */
+/** Generators of the completion script, by shell. Each script finds the command in the words before the cursor and completes the next word. */
 export const scripts = { bash, zsh, fish };
 
-const pathsBelow = (places: readonly Place[], quote: string): string[] =>
-  places.slice(1).map(({ path }) => quote + path + quote);
+const pathsBelow = (nodes: readonly CommandNode[], quote: string): string[] =>
+  nodes.slice(1).map(({ path }) => quote + path + quote);
 
 const bashValues = (values: Values): string => {
   if (values === "files") return "compopt -o default";
   return values === "folders" ? "compopt -o dirnames" : `words="${values.join(" ")}"`;
 };
 
-/** Needs Bash 4, and not the package bash-completion. */
-function bash(places: readonly Place[]): string {
-  const values = places.flatMap(({ path, flags }) =>
+/** Returns the script for Bash 4. It does not need the bash-completion package. */
+function bash(nodes: readonly CommandNode[]): string {
+  const values = nodes.flatMap(({ path, flags }) =>
     flags.flatMap(({ name, value, values }) =>
       value === undefined ? [] : `    "${path} ${name}") ${bashValues(values)} ;;`,
     ),
   );
-  const words = places.map(({ path, commands, flags, values }) => {
+  const words = nodes.map(({ path, commands, flags, values }) => {
     const options = `words="${flags.map(({ name }) => name).join(" ")}"`;
     const others = commands.length > 0 ? commands.map(({ name }) => name) : values;
     const choice = others.length === 0 ? options : `[[ $word == -* ]] && ${options} || ${bashValues(others)}`;
@@ -48,12 +48,12 @@ function bash(places: readonly Place[]): string {
   });
   return `_jwksd() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} command=jwksd words= i
-  # Bash makes a word of the equals sign in --name=value.
+  # Bash treats the equals sign in --name=value as a word.
   [[ $before == = ]] && before=\${COMP_WORDS[COMP_CWORD - 2]}
   [[ $word == = ]] && word=
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$command \${COMP_WORDS[i]}" in
-      ${pathsBelow(places, '"').join(" | \\\n      ")})
+      ${pathsBelow(nodes, '"').join(" | \\\n      ")})
         command+=" \${COMP_WORDS[i]}" ;;
       *) break ;;
     esac
@@ -77,15 +77,15 @@ const zshValues = (values: Values): string => {
   return values === "folders" ? "_files -/" : values.length === 0 ? " " : `(${values.join(" ")})`;
 };
 
-function zsh(places: readonly Place[]): string {
-  const rows = places.map(({ path, commands, flags, values }) => {
-    const names = commands.map(({ name, about }) => zshQuoted(`${name}:${zshEscaped(about)}`));
-    const options = flags.map(({ name, about, value, values }) => {
+function zsh(nodes: readonly CommandNode[]): string {
+  const rows = nodes.map(({ path, commands, flags, values }) => {
+    const names = commands.map(({ name, description }) => zshQuoted(`${name}:${zshEscaped(description)}`));
+    const options = flags.map(({ name, description, value, values }) => {
       const after = value === undefined ? "" : `:${zshEscaped(value)}:${zshValues(values)}`;
-      // Several options may be given again.
-      return zshQuoted(`*${name}${value === undefined ? "" : "="}[${zshEscaped(about)}]${after}`);
+      // Some options may be given several times.
+      return zshQuoted(`*${name}${value === undefined ? "" : "="}[${zshEscaped(description)}]${after}`);
     });
-    // With a message for a value that nobody knows, zsh would insert nothing.
+    // With a message for a value that is unknown, zsh would insert nothing.
     if (values.length > 0) options.push(zshQuoted(`*: :${zshValues(values)}`));
     return `    '${path}')
       below=(${names.join("\n        ")})
@@ -94,7 +94,7 @@ function zsh(places: readonly Place[]): string {
   return `#compdef jwksd
 _jwksd() {
   local command=jwksd
-  local -a paths=(${pathsBelow(places, "'").join("\n    ")}) below flags
+  local -a paths=(${pathsBelow(nodes, "'").join("\n    ")}) below flags
   while (( CURRENT > 2 && $paths[(Ie)$command $words[2]] )); do
     command+=" $words[2]"
     shift words
@@ -109,7 +109,7 @@ ${rows.join("\n")}
     _arguments $flags
   fi
 }
-# A file of $fpath is the function itself.
+# A file in $fpath is the function itself.
 if [[ $funcstack[1] == _jwksd ]]; then _jwksd "$@"; else compdef _jwksd jwksd; fi`;
 }
 
@@ -120,23 +120,23 @@ const fishValues = (values: Values): string => {
   return values.length === 0 ? "" : ` -a '${values.join(" ")}'`;
 };
 
-function fish(places: readonly Place[]): string {
-  const rows = places.flatMap(({ path, commands, flags, values }) => {
+function fish(nodes: readonly CommandNode[]): string {
+  const rows = nodes.flatMap(({ path, commands, flags, values }) => {
     const at = `complete -c jwksd -n '__jwksd_at ${path}'`;
     return [
-      ...commands.map(({ name, about }) => `${at} -a ${name} -d ${fishQuoted(about)}`),
-      ...flags.map(({ name, about, value, values }) => {
-        // Without -x, fish offers files beside the values.
+      ...commands.map(({ name, description }) => `${at} -a ${name} -d ${fishQuoted(description)}`),
+      ...flags.map(({ name, description, value, values }) => {
+        // Without -x, fish also offers files.
         const needs =
           value === undefined
             ? ""
             : `${typeof values === "string" || values.length === 0 ? " -r" : " -x"}${fishValues(values)}`;
-        return `${at} -l ${name.slice(2)}${needs} -d ${fishQuoted(about)}`;
+        return `${at} -l ${name.slice(2)}${needs} -d ${fishQuoted(description)}`;
       }),
       ...(values.length === 0 ? [] : [`${at}${fishValues(values)}`]),
     ];
   });
-  return `set -g __jwksd_paths ${pathsBelow(places, "'").join(" \\\n  ")}
+  return `set -g __jwksd_paths ${pathsBelow(nodes, "'").join(" \\\n  ")}
 function __jwksd_at
   set -l command jwksd
   for word in (commandline -opc)[2..-1]

@@ -1,35 +1,35 @@
 import { Argument, type Option } from "commander";
 import { Command } from "./command.ts";
-import { type Flag, type Place, type Values, scripts } from "./completion-scripts.ts";
-import { family, pathOf } from "./help.ts";
+import { type Flag, type CommandNode, type Values, scripts } from "./completion-scripts.ts";
+import { withSubcommands, pathOf } from "./help.ts";
 import { type Io, print } from "./io.ts";
 import { choicesOf } from "./settings-options.ts";
 
 export function commandOf(io: Io): Command {
   const command = new Command("completion");
   return command
-    .addArgument(new Argument("<shell>", "that completes").choices(Object.keys(scripts)))
+    .addArgument(new Argument("<shell>", "shell to print the script for").choices(Object.keys(scripts)))
     .notes(`
-The Tab key then completes commands, options, files, and values that are few.
+The Tab key then completes commands, options, files and fixed values.
 
 Examples:
   $ eval "$(jwksd completion bash)"       in ~/.bashrc
   $ eval "$(jwksd completion zsh)"        in ~/.zshrc, after compinit
   $ jwksd completion fish | source        in ~/.config/fish/config.fish`)
     .action((shell: keyof typeof scripts) => {
-      print(io, scripts[shell](family(command.parent ?? command).map(placeOf)));
+      print(io, scripts[shell](withSubcommands(command.parent ?? command).map(nodeOf)));
     });
 }
 
 const optionsOf = (command: Command): Option[] => command.createHelp().visibleOptions(command);
 
-function placeOf(command: Command): Place {
-  const commands = command.commands.map((sub) => ({ name: sub.name(), about: sub.description() }));
+function nodeOf(command: Command): CommandNode {
+  const commands = command.commands.map((sub) => ({ name: sub.name(), description: sub.description() }));
   const [argument] = command.registeredArguments;
   // `jwksd keys` is `jwksd keys list`.
-  const usual = command.commands.find((sub) => sub.name() === "list");
-  const options = [...optionsOf(command), ...(usual === undefined ? [] : optionsOf(usual))];
-  const choices = command.name() === "help" ? explained(command.parent ?? command) : argument?.argChoices;
+  const defaultCommand = command.commands.find((sub) => sub.name() === "list");
+  const options = [...optionsOf(command), ...(defaultCommand === undefined ? [] : optionsOf(defaultCommand))];
+  const choices = command.name() === "help" ? helpTopics(command.parent ?? command) : argument?.argChoices;
   return {
     path: `jwksd ${pathOf(command)}`.trim(),
     commands,
@@ -38,9 +38,9 @@ function placeOf(command: Command): Place {
   };
 }
 
-/** What help explains: the commands of a group, and all options of those below it. */
-function explained(group: Command): string[] {
-  const options = family(group).flatMap(optionsOf);
+/** Returns the names that `help` explains: the commands of a group, and the options of all commands below it. */
+function helpTopics(group: Command): string[] {
+  const options = withSubcommands(group).flatMap(optionsOf);
   const names = options.flatMap(({ long }) => long?.replace(/^--/, "") ?? []);
   return [...new Set([...group.commands.map((sub) => sub.name()), ...names])];
 }
@@ -50,10 +50,10 @@ function flagOf(option: Option): Flag[] {
   const [, value] = /<(.+)>/.exec(option.flags) ?? [];
   return long === undefined
     ? []
-    : [{ name: long, about: description, value, values: valuesOf(value, choicesOf(option)) }];
+    : [{ name: long, description: description, value, values: valuesOf(value, choicesOf(option)) }];
 }
 
-/** The name of a value tells whether it is a file. */
+/** Returns the values to complete. The name of a value shows whether it is a file. */
 function valuesOf(name = "", choices: readonly string[] = []): Values {
   if (/file|socket/.test(name)) return "files";
   return /folder|target/.test(name) ? "folders" : choices;

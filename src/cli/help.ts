@@ -6,12 +6,12 @@ import { type Io, print } from "./io.ts";
 import { SettingOption, choicesOf, defaultOf } from "./settings-options.ts";
 import { indented } from "./terminal.ts";
 
-/** The width of all that is printed as help. */
+/** Maximum width of help, in columns. */
 export const helpColumns = 80;
 
-/** `help` of a group of commands: explains one of them, or an option that some of them take. */
+/** Creates the `help` command of a group. It explains a command of the group, or an option of some of them. */
 export function helpCommand(io: Io, group: Command): Command {
-  const command = new Command("help").description("Explain a command, or an option.");
+  const command = new Command("help").description("Explain a command or an option.");
   return (
     command
       .argument("[name...]")
@@ -21,7 +21,7 @@ export function helpCommand(io: Io, group: Command): Command {
 Examples:
   $ jwksd help keys revoke          a command
   $ jwksd help max-stale-seconds    an option: default, variable and commands
-  $ jwksd help --keys               an option that has the name of a command`)
+  $ jwksd help --keys               an option with the name of a command`)
       .action((names: string[]) => {
         const [found, rest] = find(group, names);
         const [name] = rest;
@@ -33,15 +33,15 @@ Examples:
   );
 }
 
-/** A command, and those below it. */
-export const family = (command: Command): Command[] => [command, ...command.commands.flatMap(family)];
+/** Returns a command and all commands below it. */
+export const withSubcommands = (command: Command): Command[] => [command, ...command.commands.flatMap(withSubcommands)];
 
-/** The names of a command and of those around it, without that of the program. */
+/** Returns the full name of a command without the program's name, such as `keys list`. */
 export function pathOf(command: Command): string {
   return command.parent === null ? "" : `${pathOf(command.parent)} ${command.name()}`.trim();
 }
 
-/** Follows the names of commands, and returns the last one, and the names after it. */
+/** Returns the innermost command with these names, and the remaining names. */
 function find(command: Command, names: readonly string[]): [Command, readonly string[]] {
   const sub = command.commands.find((sub) => sub.name() === names[0]);
   return sub === undefined ? [command, names] : find(sub, names.slice(1));
@@ -49,21 +49,21 @@ function find(command: Command, names: readonly string[]): [Command, readonly st
 
 const bare = (flag: string): string => flag.replace(/^-+/, "");
 
-/** The name of an option, also by its environment variable. The option of wrapping keys explains their variable, too. */
+/** Returns the name of an option from its flag or environment variable. `--wrapping-key-file` also explains the variable of the wrapping keys. */
 function optionOf(name: string): string {
   if (name === variableName("wrappingKeys")) return "wrapping-key-file";
   return /^JWKSD_[A-Z_]+$/.test(name) ? name.slice("JWKSD_".length).toLowerCase().replaceAll("_", "-") : bare(name);
 }
 
-/** An option, and the commands that take it. */
-interface Kind {
+/** An option, and the commands that have it. */
+interface OptionEntry {
   readonly option: Option;
   readonly commands: readonly Command[];
 }
 
-/** Options of one name that say the same are one. */
-function optionsNamed(group: Command, name: string): Kind[] {
-  const taken = family(group).flatMap((command) => command.options.map((option) => ({ command, option })));
+/** Returns the options with this name. Options with the same description are one entry. */
+function optionsNamed(group: Command, name: string): OptionEntry[] {
+  const taken = withSubcommands(group).flatMap((command) => command.options.map((option) => ({ command, option })));
   const named = taken.filter(({ option }) => option.long === `--${name}`);
   const kinds = Map.groupBy(named, ({ option }) => `${option.flags} ${option.description}`);
   return [...kinds.values()].flatMap((same) => {
@@ -73,9 +73,11 @@ function optionsNamed(group: Command, name: string): Kind[] {
 }
 
 function unknown(group: Command, name: string): string {
-  const commands = family(group).filter((command) => command !== group);
-  const flags = family(group).flatMap(({ options }) => options.flatMap(({ long }) => (long ? bare(long) : [])));
-  // The last one of a name counts, and a command counts more than an option.
+  const commands = withSubcommands(group).filter((command) => command !== group);
+  const flags = withSubcommands(group).flatMap(({ options }) =>
+    options.flatMap(({ long }) => (long ? bare(long) : [])),
+  );
+  // The last entry of a name applies, and a command takes precedence over an option.
   const known = new Map([
     ...flags.map((flag) => [flag, flag] as const),
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
@@ -85,7 +87,7 @@ function unknown(group: Command, name: string): string {
   return `error: no command or option '${name}'\n(${hint})`;
 }
 
-function optionText({ option, commands }: Kind): string {
+function optionText({ option, commands }: OptionEntry): string {
   const setting = option instanceof SettingOption ? option : undefined;
   const facts: [string, string | undefined][] = [
     ["Values", choicesOf(option)?.join(", ")],
@@ -103,7 +105,7 @@ function optionText({ option, commands }: Kind): string {
   return [option.flags, "", ...about, "", ...rows].join("\n");
 }
 
-/** The line of an option in the help, with its values if they are few enough for that. */
+/** Returns an option's description in `--help`, with its values if there are at most four. */
 export function optionLine(option: Option): string {
   const [choices = [], preset] = [choicesOf(option), defaultOf(option)];
   const facts = [choices.length <= 4 ? choices.join(", ") : "", preset === undefined ? "" : `default: ${preset}`];
@@ -111,5 +113,5 @@ export function optionLine(option: Option): string {
   return text === "" ? option.description : `${option.description} (${text})`;
 }
 
-/** Where the column of facts begins. */
+/** Column in which the facts begin. */
 const indent = 13;

@@ -1,15 +1,15 @@
 import { printableJson, printableLines } from "../base/printable.ts";
 import type { Output } from "../service/config/log.ts";
 
-/** Everything that a command reads and writes, so that it can run inside another process. */
+/** The inputs and outputs of a command, so that it can run inside another process. */
 export interface Io {
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** 1 if the command reports a failure beside its result, else 0. */
+  /** Exit code: 0, or another code if the command reports a failure besides its result. */
   exitCode: number;
-  /** Whether the log is JSON, once all settings have been read. */
+  /** Whether the log is JSON; `undefined` until all settings have been read. */
   jsonLogs?: boolean;
 }
 
@@ -18,17 +18,17 @@ export function print({ stdout }: Io, text: string): void {
   stdout.write(`${text}\n`);
 }
 
-/** Prints a result for programs, or for a terminal, which could interpret text from outside. */
+/** Prints a result as JSON. Escapes text from outside, which a terminal could interpret. */
 export function printJson(io: Io, value: unknown): void {
   print(io, printableJson(value));
 }
 
-/** Prints a warning, an error or a hint, not a result. Text from outside is escaped. */
-export function tell({ stderr }: Io, text: string): void {
+/** Prints a warning, an error or a hint to standard error. Escapes text from outside. */
+export function printNotice({ stderr }: Io, text: string): void {
   stderr.write(`jwksd: ${printableLines(text)}\n`);
 }
 
-/** Reads standard input. Stops after `maxBytes`; the result is longer than that if there was more. */
+/** Reads standard input. Stops after more than `maxBytes`; the result is then longer than that. */
 export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -40,7 +40,7 @@ export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer
   return Buffer.concat(chunks);
 }
 
-/** A moment for `--json`. */
+/** Returns a time for `--json`, in ISO 8601. */
 export function iso(epochMs: number): string {
   return new Date(epochMs).toISOString();
 }

@@ -6,12 +6,14 @@ import { type Io, print } from "./io.ts";
 
 export function commandOf(io: Io): Command {
   return new Command("keygen")
-    .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
-    .addOption(new Option("--format <format>", "private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
+    .option("--out <file>", "file to create, with mode 0600 (default: standard output)")
+    .addOption(
+      new Option("--format <format>", "format: private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"),
+    )
     .notes(`
-A file is new, and only its owner can read it. The kid of the key is its RFC
-7638 thumbprint. In the folder of serve --keys, the file whose name sorts
-last is the active key.
+Only the owner can read the file, and an existing file is never overwritten. The
+kid of the key is its RFC 7638 thumbprint. In a folder for serve --keys, the
+file whose name sorts last is the active key.
 
 Examples:
   $ jwksd keygen --out keys/$(date +%F).jwk
@@ -19,7 +21,7 @@ Examples:
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
       const { kid, text } = await generateKey(format);
       if (out === undefined) {
-        await printSurely(io, text);
+        await printKey(io, text);
       } else {
         await writeNewFile(out, text);
         print(io, `wrote ${out}, kid ${kid}`);
@@ -27,8 +29,8 @@ Examples:
     });
 }
 
-/** Prints a key, and fails if it could not be written. */
-function printSurely({ stdout }: Io, text: string): Promise<void> {
+/** Prints a key. @throws ServiceError `ERR_FILE_UNWRITABLE` if it could not be written */
+function printKey({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
       if (!error) return resolve();

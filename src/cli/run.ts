@@ -5,35 +5,35 @@ import { JwksdError } from "../base/errors.ts";
 import { Command } from "./command.ts";
 import { errorText, withAdvice } from "./error-text.ts";
 import { helpColumns, helpCommand, optionLine } from "./help.ts";
-import { type Io, tell } from "./io.ts";
+import { type Io, printNotice } from "./io.ts";
 import { indented } from "./terminal.ts";
 
 type Load = () => Promise<{ commandOf(io: Io): Command }>;
 
-/** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
+/** The commands, in the order of the help. Only the command that runs is loaded, which makes startup twice as fast. */
 const commands: Readonly<Record<string, readonly [description: string, load: Load]>> = {
   serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
   demo: ["Watch a whole rotation in three minutes. Not for production.", () => import("./serve/demo.ts")],
-  "test-issuer": ["Be an issuer for the tests of an API. Not for production.", () => import("./doctor/test-issuer.ts")],
-  publish: ["Write the JWK Set to a folder or a bucket that others serve.", () => import("./serve/publish.ts")],
-  keys: ["List the managed keys, and change them one step at a time.", () => import("./keys/keys.ts")],
-  rotate: ["Announce the next key now, instead of when it is due.", () => import("./keys/rotate.ts")],
-  plan: ["Draw when each managed key changes, and list the steps.", () => import("./keys/plan.ts")],
-  policy: ["Print how the managed keys rotate, and change that.", () => import("./keys/policy.ts")],
+  "test-issuer": ["Run an issuer for API tests. Not for production.", () => import("./doctor/test-issuer.ts")],
+  publish: ["Write the JWK Set to a folder or bucket that is served elsewhere.", () => import("./serve/publish.ts")],
+  keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
+  rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],
+  plan: ["Show the planned steps of the managed keys, as a chart and a list.", () => import("./keys/plan.ts")],
+  policy: ["Print or change the rotation policy.", () => import("./keys/policy.ts")],
   replicas: ["List the processes that publish and sign, and the targets.", () => import("./keys/replicas.ts")],
-  targets: ["Manage the targets of jwksd publish.", () => import("./keys/targets.ts")],
-  events: ["Print the newest events of the managed keys, newest first.", () => import("./keys/events.ts")],
-  keygen: ["Make a P-256 signing key.", () => import("./keygen.ts")],
+  targets: ["Manage the jwksd publish targets.", () => import("./keys/targets.ts")],
+  events: ["Print the latest events of the managed keys, most recent first.", () => import("./keys/events.ts")],
+  keygen: ["Generate a P-256 signing key.", () => import("./keygen.ts")],
   signer: ["Test keys in HSMs and key services.", () => import("./signer.ts")],
-  store: ["Look after the database of the managed keys.", () => import("./store/store.ts")],
-  token: ["Print a token that the active key signs.", () => import("./serve/token.ts")],
+  store: ["Manage the key store.", () => import("./store/store.ts")],
+  token: ["Print a token signed by the active key.", () => import("./serve/token.ts")],
   verify: ["Verify a token as a relying party does, and explain each step.", () => import("./doctor/verify.ts")],
   doctor: ["Find out what is wrong with any issuer's keys.", () => import("./doctor/doctor.ts")],
-  completion: ["Print a script with which a shell completes these commands.", () => import("./completion.ts")],
+  completion: ["Print a shell completion script.", () => import("./completion.ts")],
 };
 
 /**
- * Runs one command line, and resolves to its exit code. For `serve`, it resolves after the start, and the service keeps running.
+ * Runs one command line and resolves to its exit code. For `serve`, it resolves after startup, and the service keeps running.
  *
  * @param argv the arguments after `jwksd`
  */
@@ -44,51 +44,51 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     await (await program(io, argv)).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
-    // The parser has printed the error, or the help.
+    // The parser has printed the error or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
-    await report(io, argv, error);
+    await reportError(io, argv, error);
     return failure;
   }
 }
 
-/** An error that ends a command is one more line of its log where that is JSON. */
-async function report(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
-  // Settings that are wrong are not read to their end.
+/** Prints the error that ended a command; as a log line if the log is JSON. */
+async function reportError(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
+  // If a setting is invalid, `jsonLogs` was not read.
   const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
-  if (!jsonLogs) return tell(io, errorText(error));
+  if (!jsonLogs) return printNotice(io, errorText(error));
   const { createCommandLog, createLog } = await import("../service/config/log.ts");
   const create = argv[0] === "serve" ? createLog : createCommandLog;
   create({ logLevel: "error", jsonLogs: true }, io).error({ code: error.code }, withAdvice(error));
 }
 
-/** `docs/` is beside `src/` and `dist/`. */
+/** Folder of the guides, next to `src/` and `dist/`. */
 const folder = fileURLToPath(new URL("../../docs", import.meta.url));
-const guides = `jwksd help OPTION explains an option; jwksd help --store, one with the name of a command. The guides of docs/ are in ${folder} and at ${packageJson.homepage}.`;
+const guides = `jwksd help OPTION explains an option. If a command has the same name, write the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
 
-/** Whether a command line asks for the options of all commands. */
-function asksForAll([first, second]: readonly string[]): boolean {
+/** Reports whether a command line needs the options of all commands. */
+function needsAll([first, second]: readonly string[]): boolean {
   return first === "completion" || (first === "help" && second !== undefined && !Object.hasOwn(commands, second));
 }
 
-/** Commands that the arguments do not name are not loaded: help needs no more of them than stands in the table. */
+/** Creates the program. Loads only the commands that the arguments name, because the table has all that help shows about the others. */
 export async function program(io: Io, argv: readonly string[]): Promise<Command> {
-  const asksAll = asksForAll(argv);
-  const isNeeded = (name: string): boolean => asksAll || argv.includes(name);
+  const isAllNeeded = needsAll(argv);
+  const isNeeded = (name: string): boolean => isAllNeeded || argv.includes(name);
   const program = new Command("jwksd")
     .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
-    // Without this, a kid that begins with "-V" would print the version.
+    // Otherwise, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()
     .showHelpAfterError("(jwksd help COMMAND shows all options)")
     .notes(`
 Start here:
-  $ jwksd serve          serve on port 9900; makes its keys at the first start
-  $ jwksd keys           list the keys, and the next step of each
-  $ jwksd help serve     all of its options, with examples
-  $ jwksd help --port    what an option means, and which commands take it
+  $ jwksd serve          serve on port 9900; generates keys at the first start
+  $ jwksd keys           list the keys and the next step of each
+  $ jwksd help serve     list all options of serve, with examples
+  $ jwksd help --port    explain an option, and list the commands that have it
   $ jwksd help verify    find out why a token is refused
-  $ jwksd doctor URL     check the keys of any issuer`)
+  $ jwksd doctor URL     check any issuer's keys`)
     .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
   for (const [name, [description, load]] of Object.entries(commands)) {
     const command = isNeeded(name) ? (await load()).commandOf(io) : new Command(name);
@@ -98,14 +98,14 @@ Start here:
   return program;
 }
 
-/** The versions for a bug report. */
+/** Returns the versions for a bug report. */
 function versionText(): string {
   const { node, sqlite } = process.versions;
   const facts = [`Node.js ${node}`, `SQLite ${sqlite ?? "none"}`, `${process.platform}-${process.arch}`];
   return `jwksd ${packageJson.version} (${facts.join(", ")})`;
 }
 
-/** Makes the parser write to the output of the command, keeps it from ending the process, and gives each group its `help`. */
+/** Connects the parser to the command's outputs, keeps it from ending the process, and adds `help` to each group. */
 function connect(command: Command, io: Io): void {
   command
     .exitOverride()

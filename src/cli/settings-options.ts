@@ -11,13 +11,13 @@ import { resolveSettings } from "../service/config/settings.ts";
 import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";
 
-/** What the help says of a flag. */
+/** The help of a flag. */
 interface Row {
   readonly value: string | undefined;
-  /** The first sentence is its line in `--help`. */
+  /** Description. Its first sentence is the flag's line in `--help`. */
   readonly about: string;
   readonly fallback?: string | number | boolean | undefined;
-  /** The default of a setting that has none before it is used. */
+  /** Default that is applied only where the setting is used. */
   readonly preset?: number;
   readonly rule?: Rule;
   readonly heading?: string;
@@ -26,11 +26,11 @@ interface Row {
 const configRow: Row = {
   value: "<file>",
   about:
-    "JSON file of settings. Its members are named like the flags, in camel case. Flags and environment variables win over it.",
+    "JSON file of settings. Its members have the names of the flags, in camel case. Flags and environment variables take precedence.",
   heading: "Other settings:",
 };
 
-/** The flag of a setting. The parser knows neither its default nor its values: settings come from elsewhere, too, and are checked together. */
+/** The flag of a setting. The parser does not know its default or its values: settings have other sources, too, and are checked together. */
 export class SettingOption extends Option {
   readonly setting: SettingName | "config";
   readonly row: Row;
@@ -47,19 +47,19 @@ export class SettingOption extends Option {
   }
 }
 
-/** The values of an option, if they are few. */
+/** Returns the values of an option, if it has fixed values. */
 export function choicesOf(option: Option): readonly string[] | undefined {
   return option instanceof SettingOption ? option.row.rule?.choices : option.argChoices;
 }
 
-/** The default of an option that has a value. */
+/** Returns the default of an option, if it has one and is not a toggle. */
 export function defaultOf(option: Option): string | undefined {
   const value: unknown =
     option instanceof SettingOption ? (option.row.fallback ?? option.row.preset) : option.defaultValue;
   return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
 }
 
-/** Adds the flags of settings and `--config` to a command, which has its own flags already. */
+/** Adds the flags of settings and `--config` to a command, after its own flags. */
 export function addSettings(command: Command, names: readonly SettingName[] = settingNames): Command {
   for (const name of settingNames) if (names.includes(name)) command.addOption(new SettingOption(name));
   return command.addOption(new SettingOption("config"));
@@ -79,7 +79,7 @@ export async function settingsFrom(
   return settings;
 }
 
-/** The value of a flag. The parser turns --no-cors into `cors: false`, and its absence into `cors: true`. */
+/** Returns the value of a flag. The parser turns --no-cors into `cors: false`, and its absence into `cors: true`. */
 function flagIn(options: Record<string, unknown>, name: SettingName): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];
   if (first === undefined) return options[name];

@@ -1,24 +1,24 @@
-/** What a command line leaves running. */
+/** A service that keeps running after its command line. */
 interface Running {
-  /** Reads files again. */
+  /** Reloads files. */
   reload(): Promise<unknown>;
   stop(signal?: NodeJS.Signals): Promise<unknown>;
 }
 
 /**
- * Handles signals from the beginning, because an unhandled one ends the process. An early signal waits for the start.
+ * Handles signals even during startup, because an unhandled signal ends the process. An early signal waits for the end of startup.
  *
- * @param onStop is called at once when the process is asked to end, to shorten the start
- * @returns what gives the signals up
+ * @param onStop is called immediately if the process is told to stop, to shorten the startup
+ * @returns a function that removes the handlers
  */
 export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {
   const whenStarted = (action: (running: Running) => Promise<unknown>): void =>
-    // The caller of `starting` reports a failed start.
+    // The caller of `starting` reports a failed startup.
     void starting.then(action, () => {});
   let stopping = false;
   const reload = (): void => whenStarted((running) => running.reload());
   const stop = (signal: NodeJS.Signals): void => {
-    // A second Ctrl-C ends the process at once.
+    // A second Ctrl-C ends the process immediately.
     if (stopping && signal === "SIGINT") process.exit(130);
     if (stopping) return;
     stopping = true;

@@ -16,7 +16,7 @@ type CheckFlags = {
   readonly signers?: string;
 };
 
-/** The result of a check. After a failure, later members are missing. */
+/** The result of a check. Members that come after a failure are missing. */
 interface Report {
   readonly ok: boolean;
   readonly uri: string;
@@ -24,13 +24,13 @@ interface Report {
   readonly openMs?: number;
   readonly kid?: string;
   readonly curve?: string;
-  /** Signatures that were verified. */
+  /** Number of signatures that were verified. */
   readonly signatures?: number;
   readonly latencyMs?: { readonly median: number; readonly p99: number; readonly max: number };
   readonly failure?: { readonly code: string; readonly message: string };
 }
 
-const probeCount = wholeNumber(/^[1-9]\d{0,5}$/, "Not a whole number from 1 to 999999.");
+const probeCount = wholeNumber(/^[1-9]\d{0,5}$/, "Must be a whole number from 1 to 999999.");
 
 export function commandOf(io: Io): Command {
   const command = new Command("signer");
@@ -38,12 +38,12 @@ export function commandOf(io: Io): Command {
     .command("check")
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
     .argument("<uri>", "key URI, with a key version")
-    .option("--probes <number>", "how many signatures to make", probeCount, 100)
-    .option("--json", "print the result as JSON");
+    .option("--probes <number>", "number of signatures", probeCount, 100)
+    .option("--json", "JSON output");
   addSettings(checking, ["signers"])
     .notes(`
-Exit codes: 0, every signature is good; 1, there was an error. The SDK of the
-service finds its credentials; docs/signers.md shows what each service needs.
+Exit codes: 0, every signature is valid; 1, there was an error. The service's
+SDK finds the credentials; docs/signers.md shows what each service needs.
 
 Examples:
   $ jwksd signer check \\
@@ -67,12 +67,12 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   try {
     const openedAt = performance.now();
     signer = await open(io, uri, flags);
-    // The port has its own type of a public JWK. jose returns bytes only for symmetric keys.
+    // The signer interface has its own type for a public JWK. jose returns bytes only for symmetric keys.
     const publicKey = signer.publicKey as JWK;
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve: String(publicKey.crv) };
 
-    // A bounded signer verifies each signature with the public key, and limits its time.
+    // A bounded signer verifies each signature with the public key and limits its time.
     const sign = boundSigner(signer, (await importJWK(publicKey, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {
@@ -84,7 +84,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
     const { code, message } = error;
-    // A refused URI may hold a password.
+    // A refused URI may contain a password.
     const safeUri = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
     return { ...report, uri: safeUri, signatures: latencies.length, failure: { code, message } };
   } finally {
@@ -92,7 +92,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   }
 }
 
-/** Opens a key with the options of the signers file, as `serve` does. */
+/** Opens a key with the options from the signers file, as `serve` does. */
 async function open(io: Io, uri: string, flags: CheckFlags): Promise<ExternalSigner> {
   const { signers } = await settingsFrom(io, { ...flags });
   const { openSigner } = await signersOf({ signers, signerType: "local", destroyExternal: false });
@@ -105,7 +105,7 @@ function summary(latencies: readonly number[]): NonNullable<Report["latencyMs"]>
   return { median: quantile(0.5), p99: quantile(0.99), max: quantile(1) };
 }
 
-/** To the microsecond. */
+/** Returns the time since `startMs`, in milliseconds, rounded to a microsecond. */
 const sinceMs = (startMs: number): number => Math.round((performance.now() - startMs) * 1000) / 1000;
 
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
@@ -117,10 +117,10 @@ function reportText({ uri, openMs, kid, curve, signatures, latencyMs, failure }:
   if (latencyMs !== undefined) {
     const { median, p99, max } = latencyMs;
     lines.push(`ok    signatures ${signatures}, each verified with the public key`);
-    lines.push(`      latency    median ${ms(median)}, p99 ${ms(p99)}, most ${ms(max)}`);
+    lines.push(`      latency    median ${ms(median)}, p99 ${ms(p99)}, max ${ms(max)}`);
   }
   if (failure !== undefined) {
-    const step = openMs === undefined ? "open      " : `signatures after ${signatures} good ones:`;
+    const step = openMs === undefined ? "open      " : `signatures after ${signatures} valid ones:`;
     lines.push(`FAIL  ${step} ${failure.message} [${failure.code}]`);
   }
   return lines.join("\n");

@@ -3,7 +3,7 @@ import { type Io, print } from "./io.ts";
 
 export type Color = Parameters<typeof styleText>[0];
 
-/** Wraps a text into lines of at most `columns` characters, each with `indent` blanks. A longer word has its own line. */
+/** Wraps text into lines of at most `columns` characters, each indented by `indent` spaces. A longer word has its own line. */
 export function indented(text: string, columns: number, indent: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
@@ -21,12 +21,12 @@ export interface Terminal {
   readonly ascii: boolean;
 }
 
-/** A text in a colour, if it is to have one. */
-export function painted(text: string, color: Color | undefined): string {
+/** Returns text in a color, if one is given. */
+export function colored(text: string, color: Color | undefined): string {
   return color === undefined ? text : styleText(color, text, { validateStream: false });
 }
 
-/** What an output can show: its width, colours (in a terminal without NO_COLOR), and whether only ASCII. */
+/** Returns what an output can show: its width, whether it has color (a terminal without NO_COLOR), and whether it is limited to ASCII. */
 export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environment">): Terminal {
   const isTerminal = stdout.isTTY === true;
   const columns = Number(environment["COLUMNS"]);
@@ -39,13 +39,13 @@ export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environ
   };
 }
 
-/** Prints texts, each after a blank line and wrapped. */
-export function printParagraphs(io: Io, texts: readonly string[]): void {
+/** Prints paragraphs, each wrapped and after an empty line. */
+export function printParagraphs(io: Io, paragraphs: readonly string[]): void {
   const { columns } = terminalOf(io);
-  for (const text of texts) print(io, ["", ...indented(text, columns, 0)].join("\n"));
+  for (const text of paragraphs) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
-/** Rows of cells as lines whose columns begin at the same place. */
+/** Returns rows of cells as lines with aligned columns. */
 export function aligned(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
   return rows.map((row) =>

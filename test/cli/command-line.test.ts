@@ -9,7 +9,7 @@ import { addClaim } from "../../src/cli/claim.ts";
 import { errorText } from "../../src/cli/error-text.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { resolveKid } from "../../src/cli/keys/kid.ts";
-import { follow, followedLines } from "../../src/cli/keys/wait-for-replicas.ts";
+import { catchUpLines, waitForReplicas } from "../../src/cli/keys/wait-for-replicas.ts";
 import { handleSignals } from "../../src/cli/signals.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
@@ -73,10 +73,10 @@ describe("a kid is given in full or by a unique prefix", () => {
     ["abcdefg", "abcdefgh"],
     ["-abcde", "-abcde7"],
     ["2026-1", "2026-11-22"],
-    ["abcxy", undefined, "a prefix has 6 characters or more", ...kids.slice(0, 6)],
-    ["", undefined, "a prefix has 6"],
-    ["abcdefX", undefined, "and none begins so", "- abcdefgh, sig retiring"],
-    ["bcdefgh", undefined, "and none begins so"],
+    ["abcxy", undefined, "give one of these kids, or at least 6 of its first characters:", ...kids.slice(0, 6)],
+    ["", undefined, "at least 6 of its first characters"],
+    ["abcdefX", undefined, "or a kid that begins with it", "- abcdefgh, sig retiring"],
+    ["bcdefgh", undefined, "or a kid that begins with it"],
   ];
   for (const [given, kid, ...says] of rows) {
     test(`${given}: ${kid ?? "refused"}`, () => {
@@ -99,7 +99,7 @@ describe("a kid is given in full or by a unique prefix", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
-      message: '2 kids begin with "abcdefg"; give more of one:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
+      message: '2 kids begin with "abcdefg"; give more characters:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
     });
   });
 });
@@ -130,7 +130,7 @@ describe("an error from the library names options, and the command line replaces
       "the keys of another issuer",
       { issuer: "https://b.example" },
       /continue with issuer https:\/\/a\.example, or use another store$/,
-      /or use another store; --issuer names the issuer; --data or --store, another store \[ERR_STORE_ISSUER\]$/,
+      /or use another store; set --issuer, or another store with --data or --store \[ERR_STORE_ISSUER\]$/,
     ],
   ];
   for (const [name, more, library, text] of rows) {
@@ -147,7 +147,7 @@ describe("an error from the library names options, and the command line replaces
   }
 
   test("a member of a file keeps its name", () => {
-    const error = new ConfigError("ERR_OPTION_INVALID", '"rotateEveryDays" of the configuration file must be a number');
+    const error = new ConfigError("ERR_OPTION_INVALID", '"rotateEveryDays" in the configuration file must be a number');
     assert.equal(errorText(error), `${error.message} [ERR_OPTION_INVALID]`);
   });
 });
@@ -248,7 +248,7 @@ const caughtUp = [presenceRecord("r")];
 describe("waiting for the replicas", () => {
   test("shows the late replicas on a terminal, on one line that is cleared at the end", async () => {
     const { keys, io, written } = command([behind, behind, caughtUp], { isTTY: true });
-    assert.deepEqual((await follow(keys, change, 9))?.late, []);
+    assert.deepEqual((await waitForReplicas(keys, change, 9))?.late, []);
     assert.equal(io.exitCode, 0);
     // On a slow machine, it prints the remaining seconds more than once.
     const lines = written().split("\r\u{1b}[K");
@@ -258,17 +258,17 @@ describe("waiting for the replicas", () => {
 
   test("shows nothing elsewhere", async () => {
     const { keys, written } = command([behind, caughtUp]);
-    await follow(keys, change, 9);
+    await waitForReplicas(keys, change, 9);
     assert.equal(written(), "");
   });
 
   test("exits with a code for an unknown outcome if the store becomes unavailable after the change", async () => {
     const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
-    assert.equal(await follow(keys, change, 9), undefined);
+    assert.equal(await waitForReplicas(keys, change, 9), undefined);
     assert.equal(io.exitCode, 3);
     assert.match(
       written(),
-      /^jwksd: the change is done; who follows is not known.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
+      /^jwksd: the change is done, but the store cannot be read.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
     );
   });
 
@@ -296,7 +296,7 @@ describe("waiting for the replicas", () => {
       rows.map(async ([name, presence, document, waits]) => {
         const { keys, io } = command([[presence, dead]], document && { document });
         const startMs = performance.now();
-        const late = (await follow(keys, change, waits))?.late.length ?? 0;
+        const late = (await waitForReplicas(keys, change, waits))?.late.length ?? 0;
         return [name, io.exitCode, late > 0, performance.now() - startMs < 60_000];
       }),
     );
@@ -308,9 +308,9 @@ describe("waiting for the replicas", () => {
 
   test("explains a replica that refuses an older backup", async () => {
     const { keys } = command([[presenceRecord("r", { revision: 6 }), presenceRecord("s")]]);
-    const outcome = await follow(keys, change, 0);
+    const outcome = await waitForReplicas(keys, change, 0);
     assert.ok(outcome);
-    const [count, why = ""] = followedLines(outcome);
+    const [count, why = ""] = catchUpLines(outcome);
     assert.equal(count, "1 of 2 have caught up.");
     assert.match(
       why,
@@ -320,8 +320,8 @@ describe("waiting for the replicas", () => {
 
   test("reports how many presence records were not read", async () => {
     const { keys } = command([caughtUp], { unread: 5_000 });
-    const outcome = await follow(keys, change, 9);
-    assert.deepEqual(followedLines(outcome ?? assert.fail()), [
+    const outcome = await waitForReplicas(keys, change, 9);
+    assert.deepEqual(catchUpLines(outcome ?? assert.fail()), [
       "1 of 1 has caught up.",
       "The store has 5,000 more presence records that were not read.",
     ]);
@@ -343,8 +343,8 @@ describe("waiting for the replicas", () => {
     ];
     for (const [name, document, lacks] of rows) {
       const { keys, io } = command([caughtUp], { document });
-      const outcome = await follow(keys, change, 0.001);
-      assert.deepEqual([io.exitCode, followedLines(outcome ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
+      const outcome = await waitForReplicas(keys, change, 0.001);
+      assert.deepEqual([io.exitCode, catchUpLines(outcome ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
     }
   });
 });

@@ -120,7 +120,7 @@ describe("jwksd demo", { timeout }, () => {
     let stdout = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
     await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
-    assert.match(stdout, /^This is a demonstration, and not for production/);
+    assert.match(stdout, /^This is a demo, not for production/);
     // Relative to the time of printing, which may be a second later.
     const steps = [
       / (?:1:00|0:5\d) {2}a key is announced\n/,

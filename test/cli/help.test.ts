@@ -121,7 +121,7 @@ describe("help OPTION", () => {
     const yes = (await runCli(t, ["help", "yes"])).stdout;
     assert.match(
       yes,
-      /breaks verifications\.\n[^]*\n--yes\n[^]*the target is no longer read\.\n\nCommands +targets forget\n/,
+      /make valid tokens fail\.\n[^]*\n--yes\n[^]*the target is no longer read\.\n\nCommands +targets forget\n/,
     );
     const inCommand = (await runCli(t, ["help", "targets", "forget", "--yes"])).stdout;
     assert.match(inCommand, /^--yes\n\nConfirm that the target is no longer read\.\n\nCommands +targets forget\n$/);

@@ -91,20 +91,20 @@ describe("a request must have one valid Host field (RFC 9112 section 3.2)", { ti
 
 describe("the error for a file that is not JSON has line and column, and quotes nothing", () => {
   const rows: readonly (readonly [name: string, text: string, place: string])[] = [
-    ["incomplete", '{\n  "secret": 80', ": look at line 2, column 15"],
-    ["incomplete after a comma", '{"a": [1,', ": it ends too early"],
-    ["empty", "", ": it ends too early"],
-    ["an extra comma", '{\n  "secret": 80,\n}', ": look at line 3, column 1"],
-    ["a missing comma", '{\n  "port": 80\n  "secret": 1}', ": look at line 3, column 3"],
+    ["incomplete", '{\n  "secret": 80', "; check line 2, column 15"],
+    ["incomplete after a comma", '{"a": [1,', "; it is incomplete"],
+    ["empty", "", "; it is incomplete"],
+    ["an extra comma", '{\n  "secret": 80,\n}', "; check line 3, column 1"],
+    ["a missing comma", '{\n  "port": 80\n  "secret": 1}', "; check line 3, column 3"],
     ["a value without quotes", '{"a": 1,\n "issuer": secret}', ""],
-    ["a name without quotes", '{"a": 1,\n secret: 1}', ": look at line 2, column 2"],
-    ["a comment", '{"a": 1, // secret\n "b": 2}', ": look at line 1, column 10"],
-    ["single quotes", "{'secret': 1}", ": look at line 1, column 2"],
-    ["an unclosed string", '{"a": "secret\n}', ": look at line 1, column 14"],
-    ["something after the end", '{"a": 1}\r\nsecret', ": look at line 2, column 1"],
+    ["a name without quotes", '{"a": 1,\n secret: 1}', "; check line 2, column 2"],
+    ["a comment", '{"a": 1, // secret\n "b": 2}', "; check line 1, column 10"],
+    ["single quotes", "{'secret': 1}", "; check line 1, column 2"],
+    ["an unclosed string", '{"a": "secret\n}', "; check line 1, column 14"],
+    ["something after the end", '{"a": 1}\r\nsecret', "; check line 2, column 1"],
     ["YAML", "secret: 1\n", ""],
     ["text that looks like a position", "x (line 91 column 82)", ""],
-    ["a number with a leading zero", '{"port": 0080}', ": look at line 1, column 11"],
+    ["a number with a leading zero", '{"port": 0080}', "; check line 1, column 11"],
   ];
   for (const [name, text, place] of rows) {
     test(name, async (t) => {

@@ -218,7 +218,7 @@ test("the line for an outage shows how long the last keys are used, and for a di
   assert.match(lines[1] ?? "", /the last valid keys no longer sign: no route/);
   assert.match(
     lines[2] ?? "",
-    /^40 .*--rotate-every-days is 30 here, and 90 in the store; .*jwksd policy --rotate-every-days 30$/,
+    /^40 .*--rotate-every-days is 30 here and 90 in the store; .*jwksd policy --rotate-every-days 30$/,
   );
   assert.match(
     lines[3] ?? "",

@@ -234,7 +234,7 @@ test("the message for a wrong value names its type, unless another value of that
     [() => createBearer({ issuer, audience: "a", token: true as never }), /must be a function, not of type boolean$/],
     [() => verify(token, { keys, issuer: [], audience: "b", algorithms: ["ES256"] }), /none of them empty$/],
     [() => verify(token, { keys, issuer: 5 as never, audience: "b", algorithms: ["ES256"] }), /of type number$/],
-    [() => memoryStore(5 as never), /an object of options is expected, not of type number$/],
+    [() => memoryStore(5 as never), /an object is expected, not of type number$/],
   ];
   for (const [make, message] of rows)
     await assert.rejects(async () => make(), { code: "ERR_OPTION_INVALID", message }, String(message));

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { CommanderError } from "commander";
 import { pages, textOf } from "../../scripts/samples.ts";
 import type { Command } from "../../src/cli/command.ts";
-import { family } from "../../src/cli/help.ts";
+import { withSubcommands } from "../../src/cli/help.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { program } from "../../src/cli/run.ts";
 import { part, skipWithout } from "../support/parts.ts";
@@ -39,7 +39,7 @@ async function commandsOf(t: Scope, script: string): Promise<string[][]> {
 async function idle(write: (text: string) => void, args: readonly string[]): Promise<Command> {
   const io: Io = { stdin: process.stdin, stdout: { write }, stderr: { write }, environment: {}, exitCode: 0 };
   const all = await program(io, args);
-  for (const command of family(all)) command.action(() => {});
+  for (const command of withSubcommands(all)) command.action(() => {});
   return all;
 }
 
@@ -93,7 +93,7 @@ describe("the commands on the pages exist", { skip: skipWithout("bash") }, () =>
 
   test("the examples in each command's help are accepted", async (t) => {
     let text = "";
-    for (const command of family(await idle((more) => (text += more), ["completion"]))) command.outputHelp();
+    for (const command of withSubcommands(await idle((more) => (text += more), ["completion"]))) command.outputHelp();
     const examples = [...text.matchAll(/^ *\$ ((?:.+ \\\n *)*\S.*?)(?: {2,}.*)?$/gm)].map(([, example]) => example);
     assert.ok(examples.length > 50, `${examples.length} examples`);
     assert.deepEqual(await refusals(t, examples.join("\n")), []);

@@ -35,7 +35,7 @@ describe("help", { timeout, concurrency: 4 }, () => {
     },
     { args: ["help", "keygen"], contains: ["--out", "--format", "(jwk, pem; default: jwk)", "RFC 7638", "Examples:"] },
     { args: ["--version"], contains: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
-    { args: ["keys", "list", "--help"], contains: ["--data", "--store", "the policy of the store: jwksd policy"] },
+    { args: ["keys", "list", "--help"], contains: ["--data", "--store", "(see jwksd policy)"] },
   ];
   for (const { args, contains } of rows) {
     test(args.join(" "), async (t) => {
@@ -90,7 +90,7 @@ describe("invalid command lines are refused", { timeout, concurrency: 4 }, () =>
     [["keys", "remove"], "missing required argument 'kid'"],
     [["rotate", "--use", "signing"], "Allowed choices are sig, enc"],
     [["keys", "import", "x", "--state", "removed"], "Allowed choices are announced, active, retiring"],
-    [["events", "--limit", "none"], "Not a whole number of at least 1"],
+    [["events", "--limit", "none"], "Must be a whole number of at least 1"],
     [["keys", "--keys", "x"], "unknown option '--keys'"],
   ];
   for (const [args, ...says] of rows) {
@@ -223,7 +223,7 @@ describe("standard output that cannot be written", { timeout, concurrency: 4 }, 
       const { closed } = await spawnOnFull(t, [...args, ...flags]);
       const { code, errors } = await closed;
       assert.equal(code, 1);
-      const messages = errors.split("\n").filter((line) => !line.startsWith("jwksd: what is shown is not"));
+      const messages = errors.split("\n").filter((line) => !line.startsWith("jwksd: this output is not"));
       assert.deepEqual(messages, ["jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]", ""]);
     });
   }

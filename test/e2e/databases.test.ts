@@ -96,7 +96,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
       [["keys", "--store", url], wrapping, /--issuer \(JWKSD_ISSUER\) must be set, because/],
-      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store holds no keys of .*\[ERR_STORE_EMPTY\]/],
+      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store has no keys of .*\[ERR_STORE_EMPTY\]/],
       [["keys", "--store", secret], wrapping, /--store must not contain a password.*JWKSD_STORE.*PGPASSWORD/],
       [["keys", "--store", `${url}?sslpassword=sesame`], wrapping, /--store must not contain a password/],
       [["keys", "--store", "mysql://user:ses/ame@db/name"], wrapping, /--store must be sqlite:PATH.*%2F/],
@@ -140,17 +140,17 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match(stderr, says);
     };
     const serve = ["serve", "--port", "0", "--admin", "off", "--require-store", ...data];
-    await refused([...serve, ...at(issuer)], /the database of --store has no keys of https:.*ERR_STORE_EMPTY/);
+    await refused([...serve, ...at(issuer)], /the database in --store has no keys of https:.*ERR_STORE_EMPTY/);
     const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'";
     assert.deepEqual(server.sql(schemas, new URL(url).pathname.slice(1)), ["0"]);
     await (await startService(t, [...at(issuer), ...data], env)).stop();
 
     const mistyped = at("https://logn.example.com");
-    const none = /holds no keys of https:\/\/logn\..* nothing was changed; .*--issuer.*\[ERR_STORE_EMPTY\]/;
+    const none = /nothing was changed, because .* no keys of https:\/\/logn\..*--issuer.*\[ERR_STORE_EMPTY\]/;
     for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]])
       await refused([...command, ...mistyped], none);
     const planned = await runCli(t, ["plan", ...mistyped], env);
-    assert.match(planned.stderr, /the store holds no keys of https:\/\/logn\.example\.com/);
+    assert.match(planned.stderr, /the store has no keys of https:\/\/logn\.example\.com/);
     await refused([...serve, ...mistyped], /no keys of https:\/\/logn.*ERR_STORE_EMPTY/);
     await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
   });
@@ -191,7 +191,7 @@ describe("keys in PostgreSQL", { skip }, () => {
           /\[ERR_WRAPPING_KEY_MISSING\]/,
         ],
         [["store", "migrate", "--store", `sqlite:${folder}/none.db`, "--to", url], /there is no store at .*none\.db/],
-        [["store", "migrate", "--store", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /holds no keys/],
+        [["store", "migrate", "--store", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /has no keys/],
       ];
       for (const [args, says] of rows) {
         assert.match(await cliRefused(t, args), says);

@@ -37,12 +37,12 @@ test("a key in a key service is imported by its URI, and only the URI is stored"
   const { code, stdout, stderr } = await run("keys", "import", "--signer", uri, "--kid", "2026-11");
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^imported sig 2026-11: .*\nactivated sig 2026-11: /);
-  assert.ok(stdout.replaceAll(/\s+/g, " ").includes(`The private half of "2026-11" stays in ${uri}.`));
+  assert.ok(stdout.replaceAll(/\s+/g, " ").includes(`The private key of "2026-11" stays in ${uri}.`));
   const [record, ...others] = await records();
   assert.deepEqual([record?.kid, record?.state, record && uriOf(record), others], ["2026-11", "active", uri, []]);
   const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
-  assert.match(exported.stderr, /has no private key here: it is in vault-transit:.* \[ERR_TRANSITION\]/);
-  assert.match((await run("keys", "rewrap")).stdout, /^Nothing is to be changed/);
+  assert.match(exported.stderr, /the private key of kid .* is in vault-transit:.*; export it there \[ERR_TRANSITION\]/);
+  assert.match((await run("keys", "rewrap")).stdout, /^There is nothing to change/);
   const { stdout: help } = await run("keys", "import", "--help");
   assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+published\s+kid\s+of\s+the\s+key/);
 });
@@ -87,16 +87,16 @@ test(
       assert.equal(code, 0, stderr);
       return (JSON.parse(stdout) as { readonly effects: readonly string[] }).effects.join("\n");
     };
-    const here = `The new key is made in the store; the active one is in ${uri}. With --signer-type vault-transit it is made there.`;
+    const here = `The new key is generated in the store, but the active key is in ${uri}. To generate it there, add --signer-type vault-transit.`;
     for (const args of [["rotate"], ["rotate", "--now"], ["keys", "announce"], ["keys", "revoke", "first"]]) {
       assert.ok((await effectsOf(...args, "--dry-run")).includes(here), args.join(" "));
-      assert.match(await effectsOf(...args, "--dry-run", ...there), /^The new key is made in vault-transit\.$/m);
+      assert.match(await effectsOf(...args, "--dry-run", ...there), /^The new key is generated in vault-transit\.$/m);
     }
     assert.doesNotMatch(
       await effectsOf("keys", "announce", "--use", "enc", "--alg", "ECDH-ES", "--dry-run"),
       /is made/,
     );
-    assert.match(await effectsOf("rotate", ...there), /^The new key is made in vault-transit:http.*\/1\.$/m);
+    assert.match(await effectsOf("rotate", ...there), /^The new key is generated in vault-transit:http.*\/1\.$/m);
     assert.doesNotMatch(
       await effectsOf("keys", "revoke", "first", "--dry-run"),
       /is made/,
@@ -171,7 +171,7 @@ test("--destroy-external names the keys it destroys before and afterwards", { ti
   assert.equal(failed.code, 1);
   assert.match(
     failed.stderr,
-    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is mended: jwksd keys destroy --yes -- c\n/m,
+    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is fixed, run: jwksd keys destroy --yes -- c\n/m,
   );
   assert.doesNotMatch(failed.stdout, /was\s+destroyed/);
 });
@@ -186,20 +186,20 @@ test(
     await run("keys", "import", "--signer", b, "--kid", "b");
     assert.match(
       (await run("keys", "destroy", "b", "--yes")).stderr,
-      /"b" is not destroyed: it is announced \[ERR_TRANSITION\]/,
+      /"b" cannot be destroyed: it is announced \[ERR_TRANSITION\]/,
     );
     const removed = await run("keys", "remove", "b");
-    assert.match(removed.stderr, /b\/1 stays where it is; to destroy it: jwksd keys destroy --yes -- b\n$/);
+    assert.match(removed.stderr, /b\/1 was not destroyed; to destroy it, run: jwksd keys destroy --yes -- b\n$/);
 
     const refused = await run("keys", "destroy", "b");
     assert.deepEqual([refused.code, vault.keys.has("b")], [1, true]);
     assert.match(
       refused.stderr,
-      /nothing was destroyed; --yes does it: The private half of "b" in .* \[ERR_CONFIRMATION\]/,
+      /nothing was destroyed; confirm with --yes: The private key of "b" in .* \[ERR_CONFIRMATION\]/,
     );
     const dry = await run("keys", "destroy", "b", "--dry-run");
     assert.deepEqual([dry.code, vault.keys.has("b")], [0, true]);
-    assert.match(dry.stdout, /^Dry run: nothing was destroyed\. The private half of "b" in .* is destroyed for good/);
+    assert.match(dry.stdout, /^Dry run: nothing was destroyed\. The private key of "b" in .* is destroyed permanently/);
 
     vault.add("b");
     const another = await run("keys", "destroy", "b", "--yes");
@@ -212,7 +212,7 @@ test(
     assert.deepEqual([JSON.parse(stdout), vault.keys.has("a")], [{ dryRun: false, kid: "a", uri: a }, false]);
     const local = (JSON.parse((await run("keys", "--json")).stdout) as { keys: { kid: string }[] }).keys[0]?.kid ?? "";
     const unmade = await runCli(t, ["keys", "destroy", "--data", join(folder, "data"), "--yes", "--", local]);
-    assert.match(unmade.stderr, /is in no HSM or key service/);
+    assert.match(unmade.stderr, /is not in an HSM or key service/);
   },
 );
 
@@ -235,7 +235,7 @@ test(
       const lost = outcomes.filter(({ code }) => code !== 0);
       assert.equal(lost.length, 1);
       const made =
-        /jwksd: vault-transit:\S+ was generated, and nothing uses it(, so it was destroyed again)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
+        /jwksd: vault-transit:\S+ was generated but is not used(, so it was destroyed again|; destroy it)\njwksd: .* \[ERR_TRANSITION\]\n$/;
       const [, again] = made.exec(lost[0]?.stderr ?? "") ?? assert.fail(lost[0]?.stderr);
       assert.equal(again !== undefined, isDestroying);
       assert.equal(vault.keys.size, keys + (isDestroying ? 1 : 2));
@@ -255,7 +255,7 @@ test("a command says what to do if a key cannot be generated or the next key can
   assert.equal(stuck.code, 1);
   assert.match(
     stuck.stderr,
-    /^jwksd: nothing was changed, .*; to do without it, first: jwksd keys remove -- b\njwksd: .*\]\n$/m,
+    /^jwksd: nothing was changed, .*; to continue without it, first run: jwksd keys remove -- b\njwksd: .*\]\n$/m,
   );
   assert.equal((await run("keys", "remove", "b")).code, 0);
   vault.token = "another token";
@@ -263,7 +263,7 @@ test("a command says what to do if a key cannot be generated or the next key can
   assert.equal(down.code, 1);
   assert.match(
     down.stderr,
-    /^jwksd: nothing was changed, because no key can be made in vault-transit now; --signer-type local /m,
+    /^jwksd: nothing was changed, because no key can be generated in vault-transit now; .*--signer-type local/m,
   );
   assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });

@@ -118,7 +118,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
     const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
-    assert.match(asked, /nothing was changed.*--yes does it:\n- .*\n- .*refuse its tokens until/s);
+    assert.match(asked, /nothing was changed.*confirm it with --yes:\n- .*\n- .*refuse its tokens until/s);
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
     assert.match(
@@ -144,7 +144,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
     assert.match(
       await refused("ERR_CONFIRMATION", "keys", "revoke", "first"),
-      /Verifiers may trust it until .*A process that has not read of this may use the key until/s,
+      /Verifiers may trust it until .*A process that has not read this change may use the key until/s,
     );
     const { effects } = await change("keys", "revoke", "first", "--yes");
     assert.match(
@@ -207,16 +207,16 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const first = await ok("keys", "import", file, "--max-token-lifetime-seconds", "28800");
     assert.match(
       first.replaceAll(/\s+/g, " "),
-      /lives longer than 28800 s; --max-token-lifetime-seconds says otherwise/,
+      /has a lifetime of more than 28800 s. If one has, set --max-token-lifetime-seconds/,
     );
     assert.ok(!first.includes("stays active"));
     const asRetiring = await ok("keys", "import", own, "--state", "retiring", "--dry-run");
-    assert.match(asRetiring, /no token of an imported key lives longer than 28800 s/);
+    assert.match(asRetiring, /no token of an imported key has a lifetime of more than\s+28800 s/);
     assert.ok(!asRetiring.includes("stays active"));
     const { effects } = await change("keys", "import", own);
     assert.match(
       effects.join("\n"),
-      /no token of an imported key lives longer than 28800 s; jwksd policy changes that/,
+      /no token of an imported key has a lifetime of more than 28800 s. If one has, set it with jwksd policy/,
     );
     assert.ok(effects.some((effect) => effect.startsWith(stays)));
     // Under another kid, as if its first import had forgotten --kid.
@@ -244,7 +244,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.equal((JSON.parse(await readFile(out, "utf8")) as jose.JWK).d, named("first").d);
     assert.match(
       await ok("keys", "rewrap", "--wrapping-key-file", wrappingKeys),
-      /^Nothing is to be changed\. The wrapping key \S{43} encrypts all/,
+      /^There is nothing to change\. The wrapping key \S{43} already encrypts all/,
     );
     await assertSilent();
   });
@@ -288,9 +288,9 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     for (const kid of [announced, encryption, "first"]) {
       const { code, stderr } = await run("keys", "revoke", "--yes", "--lost-wrapping-key", ...wrong, "--", kid);
       assert.equal(code, 0, stderr);
-      assert.match(stderr, /serve that has other wrapping keys/);
+      assert.match(stderr, /serve with other wrapping keys/);
       // The first revocation computes the store's MAC again.
-      const told = stderr.match(/not verified: .*revoke every key that jwksd keys shows/g) ?? [];
+      const told = stderr.match(/not verified: .*revoke every key that jwksd keys lists/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
     }
     assert.deepEqual(
@@ -363,14 +363,14 @@ describe("a store's policy", { timeout }, () => {
       told.events.map(({ type }) => type),
       ["policy"],
     );
-    assert.match(told.effects.join("\n"), /is announced, and waits for 1 d, as an earlier policy had it/);
+    assert.match(told.effects.join("\n"), /is announced for 1 d, as an earlier policy required/);
     assert.partialDeepStrictEqual((await stored())?.policy, { announceForSeconds: 20_000, rotateEveryDays: 30 });
     assert.match(
       await ok("events", "--limit", "1"),
       /policy\n +rotateEveryDays 60 -> 30, announceForSeconds 86400 -> 20000\n$/,
     );
     const same = await ok("policy", "--rotate-every-days", "30");
-    assert.match(same, /^Nothing is to be changed\. The store has this policy\./);
+    assert.match(same, /^There is nothing to change\. The store already has this policy\./);
 
     const why = await refused("ERR_POLICY_INVALID", "policy", "--max-stale-seconds", "20000");
     assert.match(why, /--announce-for-seconds is 20000 and must be at least 34700: .*--max-stale-seconds \(20000\)/);
@@ -390,11 +390,11 @@ describe("a store", { timeout }, () => {
     const store = sqliteStore(from);
     t.after(async () => store.close?.());
     await store.presence?.put("a", presenceText(presenceRecord("a", { at: Date.now() })));
-    assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);
+    assert.match((await runCli(t, migrate)).stderr, /the replica a uses the store to copy .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
-    assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);
+    assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
-    assert.match((await runCli(t, migrate)).stderr, /in use already; nothing was written \[ERR_TRANSITION\]\n$/);
+    assert.match((await runCli(t, migrate)).stderr, /nothing was written, because .* already in use; give an empty store \[ERR_TRANSITION\]\n$/);
   });
 });
 
@@ -433,7 +433,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     const rows: readonly [args: string[], code: string, says: RegExp][] = [
       [["rs256.json"], "ERR_KEY_NOT_P256", /rs256\.json, kid "r"/],
       [["missing.pem"], "ERR_FILE_UNREADABLE", /missing\.pem \(ENOENT\)/],
-      [["rs256.json", "--kid", "zz"], "ERR_OPTION_INVALID", /holds no key with the kid "zz", but "a", "r"/],
+      [["rs256.json", "--kid", "zz"], "ERR_OPTION_INVALID", /contains no key with the kid "zz"; give one of its kids: "a", "r"/],
       [[], "ERR_OPTION_INVALID", /either a file or --signer/],
     ];
     for (const [[name, ...flags], code, says] of rows) {
@@ -449,7 +449,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     // A duplicate kid is detected when the set is put together, and no part of the set is stored.
     const stderr = await cliRefused(t, ["keys", "import", join(folder, "twice.json"), "--data", data]);
     assert.match(stderr, /\[ERR_KID_USED\]\n$/);
-    assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys\. If there were some, /);
+    assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys\. If there were keys before, /);
   });
 
   test("a kid that begins with a dash works in any position", async (t) => {
@@ -492,7 +492,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     const out = ["--private", "--yes", "--out", join(folder, "out.jwk")];
     assert.match(await ok("keys", "export", "2026-11-o", ...out, ...data), /, kid 2026-11-other$/m);
     const several = await refused("ERR_OPTION_INVALID", "keys", "revoke", "2026-11", "--yes", ...data);
-    assert.match(several, /2 kids begin with "2026-11"; give more of one:\n- 2026-11-login, .*\n- 2026-11-other, /);
+    assert.match(several, /2 kids begin with "2026-11"; give more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
   test("the issuer is checked first, and its password is not repeated", async (t) => {
@@ -509,7 +509,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
   test("key files that jwksd does not manage are refused", async (t) => {
     assert.match(
       await cliRefused(t, ["keys"], { JWKSD_KEYS: "/etc/jwksd/keys" }),
-      /those of \/etc\/jwksd\/keys, which others manage.*\[ERR_OPTION_INVALID\]/,
+      /the keys in \/etc\/jwksd\/keys, which jwksd does not manage.*\[ERR_OPTION_INVALID\]/,
     );
   });
 });

@@ -215,7 +215,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
     assert.match((await run("targets", "forget", target, "--yes")).stdout, /^Nothing waits for .* any longer/);
     assert.deepEqual((await list()).targets, []);
-    assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target of this name.*\[ERR_TRANSITION\]/);
+    assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target with this name.*\[ERR_TRANSITION\]/);
   });
 
   test("forget removes the presence record of a process that has ended, by its name or id", async (t) => {

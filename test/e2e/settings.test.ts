@@ -139,7 +139,7 @@ describe("an invalid value is refused with a message that names its source and t
   const trueOrFalse = "must be true or false";
   const address = 'must be HOST:PORT or "off"';
   const level = "must be debug, info, warn, error or silent";
-  const path = "must be a path, and not the content of a file";
+  const path = "must be a path, not the content of a file";
   const store = `must be ${settingDefinitions.store.rule.must}`;
   const secret = "91827364";
   const object = { pin: secret };
@@ -187,7 +187,7 @@ describe("an invalid value is refused with a message that names its source and t
       }
       for (const member of members) {
         await writeFile(configFile, JSON.stringify({ [name]: member }));
-        const source = `"${name}" of the configuration file`;
+        const source = `"${name}" in the configuration file`;
         await assertRefused({ flags: {}, environment: {}, configFile }, source, rule);
       }
     });
@@ -209,7 +209,7 @@ test("settings for key files exclude settings for managed keys, and a wrapping k
     const otherName = other === "wrappingKeys" ? "JWKSD_WRAPPING_KEYS" : flagName(other);
     await assert.rejects(resolveSettings({ flags: { [one]: "a" }, environment }), {
       code: "ERR_OPTION_INVALID",
-      message: `${flagName(one)} and ${otherName} exclude each other; give one of them`,
+      message: `${flagName(one)} and ${otherName} cannot be combined; give one of them`,
     });
   }
 });
@@ -355,7 +355,7 @@ test("a wrapping key given instead of its path is not repeated", async (t) => {
 
 test("the content of a configuration file given instead of its path is refused and not repeated", async () => {
   const code = "ERR_CONFIG_FORMAT";
-  const message = "the configuration file is given by its path, not by its content";
+  const message = "the configuration file must be a path, not the content of a file";
   for (const configFile of [`{"keys":"a-secret"}`, "91827364".repeat(6).slice(5)]) {
     await assert.rejects(resolveSettings({ flags: {}, environment: {}, configFile }), { code, message });
     await assert.rejects(resolveSettings({ flags: {}, environment: { JWKSD_CONFIG: configFile } }), { code, message });

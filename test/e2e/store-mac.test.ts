@@ -94,7 +94,7 @@ describe("a store that an attacker has written", { timeout }, () => {
       assert.equal(code, 1);
       assert.match(
         stderr,
-        /^jwksd: what is shown is not verified: the stored document is not authentic: .*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
+        /^jwksd: this output is not verified: the stored document is not authentic: .*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
       );
       assert.match(stdout, /first/);
     }
@@ -169,7 +169,7 @@ describe("unverified output is marked as such", { timeout }, () => {
       assert.equal(verified(stdout), false);
       assert.match(
         stderr,
-        /^jwksd: what is shown is not verified: the wrapping key is missing .* needs the wrapping key \S{43};/,
+        /^jwksd: this output is not verified: the wrapping key is missing .* needs the wrapping key \S{43};/,
       );
     }
     const { code, stderr } = await run("keys", "export");
@@ -177,7 +177,7 @@ describe("unverified output is marked as such", { timeout }, () => {
     assert.match(stderr, /\[ERR_WRAPPING_KEY_MISSING\]\n$/);
     const wrong = await runCli(t, ["keys", "--data", data], { JWKSD_WRAPPING_KEYS: newWrappingKey() });
     assert.equal(wrong.code, 1);
-    assert.match(wrong.stderr, /what is shown is not verified: .*\[ERR_WRAPPING_KEY_MISSING\]/);
+    assert.match(wrong.stderr, /this output is not verified: .*\[ERR_WRAPPING_KEY_MISSING\]/);
   });
 });
 

@@ -126,7 +126,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     await writeFile(file, keySetText("active"));
     assert.equal((await runCli(t, ["keys", "import", file, "--data", data])).code, 0);
     await chmod(join(data, "wrapping.key"), 0o644);
-    const warning = /users other than its owner can read .*wrapping\.key/;
+    const warning = /users other than the owner can read .*wrapping\.key/;
     for (const jsonLogs of ["0", "1"]) {
       const args = ["token", "--data", data, "--aud", "api"];
       const { stdout, stderr } = await cliDone(t, args, { JWKSD_JSON_LOGS: jsonLogs });

@@ -197,6 +197,6 @@ describe("--metadata: errors in the file are reported before anything is created
 
   test("--metadata cannot be combined with --no-discovery", async (t) => {
     const error = await refusal(() => start(t, "--metadata", "a.json", "--no-discovery"), "ERR_OPTION_INVALID");
-    assert.match(error.message, /^--metadata and --no-discovery exclude each other/);
+    assert.match(error.message, /^--metadata and --no-discovery cannot be combined/);
   });
 });

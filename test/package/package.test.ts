@@ -63,7 +63,7 @@ test("with an old Node, the README's sample and the commands report which versio
   );
   const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
   const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
-  assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2; npm install node@24 adds one for npx\n");
+  assert.equal(command, "jwksd: Node 22.18 or later is required, not 20.20.2; for npx, run: npm install node@24\n");
 });
 
 test("with an old runtime, every create function reports it instead of failing later", async () => {

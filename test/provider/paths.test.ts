@@ -395,7 +395,7 @@ const refusedOptions: [code: ErrorCode, message: RegExp, ...options: unknown[]][
     /no signer limit "maxQueue"; did you mean "maxQueued"\?$/,
     { ...given, signerLimits: { maxQueue: 0 } },
   ],
-  ["ERR_OPTION_UNKNOWN", /"limit"; there is: .*maxQueued/, { ...given, signerLimits: { limit: 0 } }],
+  ["ERR_OPTION_UNKNOWN", /"limit"; choose from .*maxQueued/, { ...given, signerLimits: { limit: 0 } }],
   ["ERR_OPTION_INVALID", /"clock"/, { ...given, clock: Date.now }],
   ["ERR_OPTION_INVALID", /clock/, { ...given, clock: {} }],
   ["ERR_OPTION_INVALID", /"issuer"/, given, { issuer: false }],

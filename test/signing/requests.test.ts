@@ -294,6 +294,6 @@ describe("the service refuses to start with", () => {
   }
 
   test("sockets for key files, which this service only publishes", async (t) => {
-    assert.match(await cleanStartRefusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);
+    assert.match(await cleanStartRefusal(t, {}, "--keys", "k"), /--keys and --sign-config cannot be combined/);
   });
 });

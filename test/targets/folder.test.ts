@@ -118,7 +118,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     const { publish, cli, targets } = await start(t);
     await publish();
     const [{ name } = { name: "" }] = await targets();
-    assert.match((await cli("targets", "forget", "no-such")).stderr, /no target of this name/);
+    assert.match((await cli("targets", "forget", "no-such")).stderr, /no target with this name/);
     const unconfirmed = await cli("targets", "forget", name);
     assert.deepEqual([unconfirmed.code, (await targets()).length], [1, 1]);
     assert.match(unconfirmed.stderr, /confirm with --yes \[ERR_CONFIRMATION\]/);

@@ -216,7 +216,7 @@ describe("an unknown option is refused, and the message names the right one", ()
     [{ keyid: "b" }, /; the provider sets the "kid" header$/],
     [{ headers: { cty: "x" } }, /^there is no option "headers"; did you mean "header"\?$/],
     [{ lifetime: 60 }, /; did you mean "lifetimeSeconds"\?$/],
-    [{ noTimestamp: true }, /; there is: lifetimeSeconds, typ, header, signal$/],
+    [{ noTimestamp: true }, /; choose from lifetimeSeconds, typ, header, signal$/],
     [{ expiresIn: undefined }, /"expiresIn"/],
   ];
   for (const [options, message] of rows) {

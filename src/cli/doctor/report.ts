@@ -6,7 +6,7 @@ import { setResponse } from "../../doctor/exchange.ts";
 import { severities } from "../../doctor/finding.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import type { Happening } from "../../doctor/node/index.ts";
-import { type Color, type Terminal, indented, painted } from "../terminal.ts";
+import { type Color, type Terminal, indented, colored } from "../terminal.ts";
 import type { Explanation } from "./explain.ts";
 
 const labelWidth = 10;
@@ -99,7 +99,7 @@ export function partsOf(finding: Finding) {
 
 function section(finding: Finding, terminal: Terminal): string {
   const { code, severity, title } = finding;
-  const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
+  const head = `${colored(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
   return [head, ...partsOf(finding).flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
 }
 

@@ -7,7 +7,7 @@ import type { Observations } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, watch } from "../../doctor/node/index.ts";
 import { asking } from "../../doctor/node/observe.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
-import { type Io, tell } from "../io.ts";
+import { type Io, printNotice } from "../io.ts";
 
 const dayMs = 86_400_000;
 const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: dayMs };
@@ -78,7 +78,8 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
     } catch (error) {
       // exec rejects with these members.
       const { code, killed } = error as ExecException;
-      if (!hasFailed) tell(io, `the token command ${killed === true ? "took too long" : `failed (${String(code)})`}`);
+      if (!hasFailed)
+        printNotice(io, `the token command ${killed === true ? "took too long" : `failed (${String(code)})`}`);
       hasFailed = true;
       return [];
     }

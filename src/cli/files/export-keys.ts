@@ -23,15 +23,15 @@ type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; reado
 
 export function exportCommand(io: Io): Command {
   const described = new Command("export").description(
-    "Print public keys: one key by its kid, as a JWK, or all published keys, as a JWK Set.",
+    "Print one public key as a JWK, or all published keys as a JWK Set.",
   );
   const command = takesKid(
     described,
     "[kid]",
     "kid of the key, or its first 6 or more characters (default: all published keys)",
   )
-    .option("--private", "export the private key; needs a kid, --out and --yes")
-    .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
+    .option("--private", "export the private key; requires a kid, --out and --yes")
+    .option("--out <file>", "file to create, with mode 0600 (default: standard output, only for public keys)")
     .option("--yes", "confirm that the private key is written to a file unencrypted");
   return addStoreSettings(command)
     .notes(`
@@ -55,19 +55,19 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
 async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   const { out } = flags;
   if (kid === undefined || out === undefined) {
-    throw invalidOption("--private needs the kid of a key, and --out FILE for a new file");
+    throw invalidOption("--private requires a kid and a new file; give the kid and --out FILE");
   }
   if (flags.yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
+      `nothing was written; confirm with --yes that the private key is written to ${out} unencrypted, protected only by its file mode`,
     );
   }
   const written = await withKeys(io, flags, {}, async ({ custody, document }) => {
     const record = liveRecord(document.records, kid);
     if (jweOf(record) === undefined) {
       const name = `kid ${JSON.stringify(record.kid)}`;
-      throw new StateError("ERR_TRANSITION", `${name} has no private key here: it is in ${uriOf(record)}`);
+      throw new StateError("ERR_TRANSITION", `the private key of ${name} is in ${uriOf(record)}; export it there`);
     }
     const privateJwk = await privateJwkOf(record, custody);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publishedJwk(record) }, undefined, 2)}\n`);
@@ -76,9 +76,12 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
   print(io, `wrote ${out}, kid ${kidText(written)}`);
 }
 
-/** @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`: nothing but its thumbprint is kept of a key that has ended */
+/** Returns the record of a key in use. @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed: only its thumbprint is kept */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, resolveKid(records, given));
   if (isLive(record)) return record;
-  throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} is ${record.state}; its key is not kept`);
+  throw new StateError(
+    "ERR_TRANSITION",
+    `kid ${JSON.stringify(record.kid)} is ${record.state}, so its key is no longer in the store`,
+  );
 }

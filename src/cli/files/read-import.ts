@@ -20,16 +20,16 @@ export interface ImportedKey {
 
 /** Options of an import. */
 export interface ImportOptions {
-  /** Default: that of the JWK, else `sig`, which needs EC on P-256. */
+  /** Use of the key. Default: the JWK's use, or `sig` without one, which requires EC on P-256. */
   readonly use?: KeyUse | undefined;
-  /** Of a set, the key to import. Of a single key without a kid of its own, its published kid. */
+  /** In a set, the key to import. For a single key without a kid, the kid to publish. */
   readonly kid?: string | undefined;
 }
 
 /**
- * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK, or a private JWK Set. If one key of a set is bad, none is imported.
+ * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK or a private JWK Set. If one key of a set is invalid, none is imported.
  *
- * @returns with `isSet`, it was a JWK Set, whose first key of each use is the active one
+ * @returns with `isSet`, the file was a JWK Set; the first key of each use is the active one
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
@@ -40,7 +40,7 @@ export async function readImport(
   options: ImportOptions = {},
 ): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
   const text = await reading(file, () => readFile(file, "utf8"));
-  // PEM and what is malformed hold no set; readKeyText reports the latter.
+  // PEM and malformed files are not a set; readKeyText reports the latter.
   const value = jsonOf(text);
   const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
   if (set === undefined) {
@@ -54,7 +54,7 @@ export async function readImport(
   if (chosen.length === 0) {
     if (set.keys.length === 0) throw keyError("ERR_KEY_FORMAT", file, "the JWK Set is empty");
     const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
-    throw invalidOption(`${file} holds no key with the kid ${JSON.stringify(kid)}, but ${kids}`);
+    throw invalidOption(`${file} contains no key with the kid ${JSON.stringify(kid)}; give one of its kids: ${kids}`);
   }
   const names = chosen.map((raw, index) => nameIn(file, raw, index + 1));
   chosen.forEach((raw, index) => checkSignsEs256(raw ?? {}, names[index] ?? file, options));
@@ -64,9 +64,9 @@ export async function readImport(
   return { isSet: kid === undefined, keys: await Promise.all(keys) };
 }
 
-function nameIn(file: string, raw: JWK | null, place: number): string {
+function nameIn(file: string, raw: JWK | null, position: number): string {
   const kid = raw?.kid;
-  return kid === undefined ? `${file}, key ${place}` : `${file}, kid ${JSON.stringify(kid)}`;
+  return kid === undefined ? `${file}, key ${position}` : `${file}, kid ${JSON.stringify(kid)}`;
 }
 
 async function importedKey(
@@ -77,18 +77,18 @@ async function importedKey(
 ): Promise<ImportedKey> {
   const { publicJwk } = material;
   if (material.privateKey === undefined) {
-    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; import needs the private one");
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; give the private key");
   }
   const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
   if (use !== "sig" && use !== "enc") {
-    throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `"use" must be "sig" or "enc", not ${JSON.stringify(use)}`);
   }
   if (material.use !== undefined && material.use !== use) {
-    throw keyError("ERR_KEY_PURPOSE", name, `the JWK has the use "${material.use}"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `the use in the JWK is "${material.use}", and --use is "${use}"`);
   }
   if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
-    throw invalidOption(`${name}: the kid of the key is ${kids}`);
+    throw invalidOption(`${name}: the key's kid is ${kids}`);
   }
   const kid = material.kid ?? options.kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
   if (use === "sig") {
@@ -98,7 +98,7 @@ async function importedKey(
   const entry = { kid, publicKey: { ...publicJwk }, alg: material.alg as EncryptionAlg | undefined };
   const [checked] = await checkEncryption([entry]);
   const alg = checked?.jwk.alg ?? "";
-  const privateJwk = { ...publicJwk, ...pick(raw) } as JWK;
+  const privateJwk = { ...publicJwk, ...privateMembers(raw) } as JWK;
   await checkDecrypts(publicJwk, privateJwk, alg, name);
   return { kid, use, alg, privateJwk };
 }
@@ -106,7 +106,7 @@ async function importedKey(
 const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
 
 /**
- * Refuses a signing key of another algorithm. A key counts as one unless its use or alg is for encryption.
+ * Refuses a signing key for another algorithm. A key is treated as a signing key unless its use or alg is for encryption.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`
  */
@@ -117,7 +117,7 @@ function checkSignsEs256({ kty, crv, use, alg }: JWK, name: string, options: Imp
   throw keyError(
     "ERR_KEY_NOT_P256",
     name,
-    `this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/migrate.md, "From RS256 or EdDSA", shows how to move`,
+    `this ${type} key cannot sign here, because jwksd signs only with ES256 (P-256); see "From RS256 or EdDSA" in docs/migrate.md`,
   );
 }
 
@@ -125,8 +125,8 @@ function decrypts({ alg }: { readonly alg?: unknown }): boolean {
   return typeof alg === "string" && /^(RSA-OAEP|ECDH-ES)/.test(alg);
 }
 
-/** The private members of a key, because readKey leaves those of RSA keys out. */
-function pick(raw: JWK): JWK {
+/** Returns the private members of a key, because readKey omits them for RSA keys. */
+function privateMembers(raw: JWK): JWK {
   const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
   return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));
 }

@@ -1,4 +1,4 @@
-// Prints changes of keys for people and as JSON.
+// Prints changes to keys, as text and as JSON.
 
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { impactOf } from "../../rotation/explain/impact.ts";
@@ -8,43 +8,45 @@ import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
-import { type Followed, followedJson, followedLines } from "./wait-for-replicas.ts";
+import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts";
 
 export interface Report {
   readonly isDry: boolean;
-  /** What a dry run cannot show as it will be. */
+  /** Message about the part of a dry run that will differ. */
   readonly note: string | undefined;
   readonly unchanged: string | undefined;
   readonly change: Changed;
   readonly remarks: readonly string[];
-  /** What it means for keys in HSMs and key services. */
+  /** Effects on keys in HSMs and key services. */
   readonly external: readonly string[];
-  /** The replicas that follow the change; `undefined` where the command did not wait for them. */
-  readonly followed?: Followed | undefined;
+  /** Replicas that have caught up with the change; `undefined` if the command did not wait for them. */
+  readonly catchUp?: CatchUp | undefined;
 }
 
-export function meaningOf({ change: { before, records, seen, document }, remarks, external }: Report): string[] {
+/** Returns the effects of a change. */
+export function effectsOf({ change: { before, records, seen, document }, remarks, external }: Report): string[] {
   return [...impactOf(before, records, document.policy, seen.now), ...remarks, ...external];
 }
 
+/** Prints a change, its effects and the next steps. */
 export function printChange(io: Io, report: Report, flags: { readonly json?: true }): void {
   const { records, document, seen } = report.change;
-  const meaning = meaningOf(report);
+  const effects = effectsOf(report);
   const ahead = plan(records, document.policy, seen.now);
-  print(io, flags.json === true ? asJson(report, meaning, ahead) : asText(io, report, meaning, ahead));
+  print(io, flags.json === true ? asJson(report, effects, ahead) : asText(io, report, effects, ahead));
 }
 
-/** Prints who follows a change, if there is anybody. */
-export function printFollowed(io: Io, followed: Followed): void {
-  if (followed.view.processes.length + followed.targets.length === 0) return;
+/** Prints which replicas and targets have caught up with a change, if there are any. */
+export function printCatchUp(io: Io, catchUp: CatchUp): void {
+  if (catchUp.view.processes.length + catchUp.targets.length === 0) return;
   const { columns } = terminalOf(io);
-  print(io, section("Replicas", followedLines(followed), columns).join("\n"));
+  print(io, section("Replicas", catchUpLines(catchUp), columns).join("\n"));
 }
 
 function asText(
   io: Io,
   { isDry, note, unchanged, change: { events } }: Report,
-  meaning: readonly string[],
+  effects: readonly string[],
   ahead: RotationPlan,
 ): string {
   const { columns } = terminalOf(io);
@@ -54,16 +56,16 @@ function asText(
   );
   const lines = [
     ...(isDry ? [`Dry run: nothing was changed.${note === undefined ? "" : ` ${note}`}`, ""] : []),
-    ...(events.length === 0 ? [`Nothing is to be changed.${unchanged === undefined ? "" : ` ${unchanged}`}`] : []),
-    ...(isDry && events.length > 0 ? ["Without --dry-run, the audit log would say:"] : []),
+    ...(events.length === 0 ? [`There is nothing to change.${unchanged === undefined ? "" : ` ${unchanged}`}`] : []),
+    ...(isDry && events.length > 0 ? ["Without --dry-run, the audit log would contain:"] : []),
     ...events.map((event) => `${eventText(event)}: ${event.reason}`),
-    ...section("What it means", meaning, columns),
-    ...section("What happens next", next, columns),
+    ...section("Effects", effects, columns),
+    ...section("Next steps", next, columns),
   ];
   return lines.join("\n");
 }
 
-/** What an event is about: a key, or the policy. */
+/** Returns the type of an event and the key that it is about; the policy has no key. */
 export const eventText = ({ type, use, kid }: KeyEvent): string =>
   kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
 
@@ -76,8 +78,8 @@ function section(title: string, items: readonly string[], columns: number): stri
 }
 
 function asJson(
-  { isDry, note, change: { before, records, events, document }, followed }: Report,
-  meaning: readonly string[],
+  { isDry, note, change: { before, records, events, document }, catchUp }: Report,
+  effects: readonly string[],
   ahead: RotationPlan,
 ): string {
   const states = new Map(before.map(({ kid, state }) => [kid, state]));
@@ -88,14 +90,14 @@ function asJson(
     changes: changed.map((record) => publicRecord(record, { stateBefore: states.get(record.kid) ?? null })),
     events: events.map((event) => ({ ...event, at: iso(event.at) })),
     policy: document.policy,
-    effects: meaning,
-    replicas: followed === undefined ? null : followedJson(followed),
+    effects,
+    replicas: catchUp === undefined ? null : catchUpJson(catchUp),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
   return JSON.stringify(json, undefined, 2);
 }
 
-/** Until the rotation that is under way is over; or where none is, until the next key is announced. */
+/** Returns the steps until the rotation in progress is over. If there is none, returns the steps until the next key is announced. */
 function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
   const first = steps.findIndex(({ action }) => action === "announced");
   return first === -1 ? steps : steps.slice(0, Math.max(first, 1));
@@ -105,7 +107,7 @@ const times: ReadonlySet<string> = new Set([...recordTimes, "endedAt", "trustedU
 const waits = ["announceForSeconds", "retireForSeconds", "maxStaleSeconds"];
 const printed = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
 
-/** A record as it may be printed: chosen by name, so that its private half cannot get out. */
+/** Returns the members of a record that may be printed. They are selected by name, so that its private key cannot leak. */
 export function publicRecord(record: KeyRecord, more: object = {}): object {
   const members = Object.entries(record).filter(([name, value]) => printed.has(name) && value !== undefined);
   const uri = uriOf(record);

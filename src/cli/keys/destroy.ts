@@ -6,16 +6,16 @@ import type { Change } from "../../rotation/rules/advance.ts";
 import { endedExternalKeys, isLive, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { Command } from "../command.ts";
-import { type Io, print, tell } from "../io.ts";
+import { type Io, print, printNotice } from "../io.ts";
 import { destroyEffect } from "./external-effects.ts";
 import { resolveKid } from "./kid.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "./open-keys.ts";
 
 /**
- * Destroys the external keys that a change has ended, if `--destroy-external` is given; if not, prints how to. The change stands even if this
- * fails.
+ * Destroys the external keys that a change has removed or revoked if `--destroy-external` is given. If not, prints the command that does. The
+ * change stands even if this fails.
  *
- * @returns what was destroyed
+ * @returns a message for each destroyed key
  */
 export async function destroyEnded(
   io: Io,
@@ -25,15 +25,15 @@ export async function destroyEnded(
 ): Promise<string[]> {
   if (destroySigner === undefined) {
     for (const { kid, uri } of endedExternalKeys(change.records, change.events))
-      tell(io, `${uri} stays where it is; to destroy it: ${commandFor(kid)}`);
+      printNotice(io, `${uri} was not destroyed; to destroy it, run: ${commandFor(kid)}`);
     return [];
   }
   const done: string[] = [];
   for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
     if (error === undefined) done.push(destroyEffect({ kid, uri }, "was"));
     else {
-      const why = `${uri} could not be destroyed: ${error instanceof Error ? error.message : "no reason was given"}`;
-      tell(io, `${why}; when that is mended: ${commandFor(kid)}`);
+      const failure = `${uri} could not be destroyed: ${error instanceof Error ? error.message : "no reason was given"}`;
+      printNotice(io, `${failure}; when that is fixed, run: ${commandFor(kid)}`);
       io.exitCode = 1;
     }
   }
@@ -48,12 +48,12 @@ export function destroyCommand(io: Io): Command {
   const command = takesKid(
     new Command("destroy").description("Destroy a removed or revoked key that is still in its HSM or key service."),
   )
-    .option("--yes", "confirm that the key is destroyed for good")
-    .option("--dry-run", "print what would be destroyed, and change nothing");
+    .option("--yes", "confirm that the key is destroyed permanently")
+    .option("--dry-run", "print what would be destroyed without destroying it");
   return addStoreSettings(command, "signers")
     .notes(`
 Use this command for keys that were removed without --destroy-external, or that
-could not be reached then. If the URI now names another key, nothing is
+were unreachable at the time. If the URI now names another key, nothing is
 destroyed.
 
 Examples:
@@ -64,19 +64,19 @@ Examples:
 }
 
 async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
-  // The store is verified first: who can only write to it must not choose what is destroyed.
+  // The store is verified first, because anyone who can write to it must not choose what is destroyed.
   await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
     const record = recordOf(records, resolveKid(records, given));
     const { kid, thumbprint } = record;
     const uri = uriOf(record);
     if (isLive(record) || uri === undefined) {
-      const why = uri === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;
-      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} is not destroyed: ${why}`);
+      const reason = uri === undefined ? "it is not in an HSM or key service" : `it is ${record.state}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} cannot be destroyed: ${reason}`);
     }
     const key = { kid, thumbprint, uri };
     const isDry = flags.dryRun === true;
     if (!isDry && flags.yes !== true) {
-      throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; --yes does it: ${destroyEffect(key)}`);
+      throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; confirm with --yes: ${destroyEffect(key)}`);
     }
     const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
     if (destroySigner !== undefined) await destroyExternal(key, openSigner, destroySigner);

@@ -10,11 +10,11 @@ import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 type EventsFlags = Flags & { readonly limit: number };
 
 export function commandOf(io: Io): Command {
-  const command = new Command("events").option("--limit <count>", "how many events to print", count, 20);
+  const command = new Command("events").option("--limit <count>", "number of events", count, 20);
   return addStoreSettings(command)
     .notes(`
-The store keeps the newest events: about a hundred. The log of jwksd serve has
-all of them.
+The store keeps about the last hundred events. The jwksd serve log has all of
+them.
 
 Examples:
   $ jwksd events

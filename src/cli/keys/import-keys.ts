@@ -15,7 +15,7 @@ import { Command } from "../command.ts";
 import { readImport } from "../files/read-import.ts";
 import type { Io } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
-import { openExternal } from "./make-keys.ts";
+import { openExternal } from "./generate-keys.ts";
 import { managedSettings, useOption, withKeys } from "./open-keys.ts";
 
 type ImportFlags = ChangeFlags & {
@@ -27,25 +27,25 @@ type ImportFlags = ChangeFlags & {
 
 export function importCommand(io: Io): Command {
   const command = new Command("import")
-    .description("Import private keys of another provider: PEM, a private JWK, or a private JWK Set.")
-    .argument("[file]", "file of the private key or keys; import does not change it")
+    .description("Import another provider's private keys: PEM, a private JWK, or a private JWK Set.")
+    .argument("[file]", "file of the private key or keys; it is not changed")
     .option("--signer <uri>", "instead of a file: key URI of a signing key in an HSM or key service")
     .addOption(
       new Option(
         "--state <state>",
-        "state of a single key (default: active if it is the first key of its use, else announced)",
+        "state of a single key (default: active for the first key of its use, otherwise announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())
-    .option("--kid <kid>", "of a set: import only this key; of a PEM file or --signer: the published kid of the key");
+    .option("--kid <kid>", "for a JWK Set: the only key to import; for a PEM file or --signer: the kid to publish");
   return addChangeFlags(command, { force: true }, ...policyNames)
     .notes(`
-Without --kid, all keys of a set are imported, into a store without keys: the
-first key of each use becomes active, the others retiring. The kid is that of
-the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must
-be EC on P-256 (ES256). Keys of other types are encryption keys: use or alg of
-the JWK must say so; a PEM file needs --use enc. Into a store without keys,
-import also writes the rotation policy.
+Without --kid, all keys of a set are imported. The store must then be empty: the
+first key of each use becomes active, the others retiring. The kid is taken from
+the JWK. Without one, it is --kid, or otherwise the key's RFC 7638 thumbprint.
+Signing keys must be EC on P-256 (ES256). Keys of other types are encryption
+keys: the JWK's use or alg must say so, or for a PEM file, --use enc. If the
+store is empty, import also writes the rotation policy.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
@@ -58,25 +58,27 @@ Examples:
 async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
   if ((file === undefined) === (signer === undefined))
-    throw invalidOption("import takes either a file or --signer URI");
+    throw invalidOption("import needs either a file or --signer URI; give one of them");
   if (file !== undefined && looksLikeSecret(file)) {
-    throw invalidOption("import takes the path of a file, but got something that looks like a key");
+    throw invalidOption("import needs the path of a file, but this looks like a key; write the key to a file");
   }
   if (signer !== undefined && flags.use === "enc") {
-    throw invalidOption("--use enc and --signer exclude each other: keys in HSMs and key services are signing keys");
+    throw invalidOption(
+      "--use enc and --signer cannot be combined, because keys in HSMs and key services are signing keys",
+    );
   }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
-    throw invalidOption("--state is for a single key; choose one of the set with --kid");
+    throw invalidOption("--state applies to a single key; select one of the set with --kid");
   }
-  // Before a store is made, so that a key that is refused leaves nothing behind.
+  // Before a store is created, so that a refused key leaves nothing behind.
   const external = signer && (await openExternal(await signersOf(await managedSettings(io, flags)), signer, flags.kid));
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
     const { records: before } = open.document;
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
-        "all keys of a set can be imported only into a store without keys; choose one key with --kid",
+        "a whole set can be imported only into a store without keys; select one key with --kid",
       );
     }
     const found = external
@@ -98,7 +100,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   });
 }
 
-/** What an import takes for granted about signing keys, which only their former provider knows. */
+/** Returns the assumptions of an import about signing keys, which only their previous provider can confirm. */
 function remarksOf(commands: readonly KeyCommand[], { before, document }: Changed): string[] {
   const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
   if (imports.length === 0) return [];
@@ -106,16 +108,16 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
   const active = activeKey(before, "sig");
   const stays = active !== undefined && imports.some(({ state }) => state === "announced");
   return [
-    `jwksd assumes that no token of an imported key lives longer than ${maxTokenLifetimeSeconds} s; ${before.length === 0 ? "--max-token-lifetime-seconds says otherwise" : "jwksd policy changes that"}.`,
+    `jwksd assumes that no token of an imported key has a lifetime of more than ${maxTokenLifetimeSeconds} s. If one has, set ${before.length === 0 ? "--max-token-lifetime-seconds" : "it with jwksd policy --max-token-lifetime-seconds"}.`,
     ...(stays
       ? [
-          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers know the imported key already, from another provider of this issuer, add --state active --force --yes: then it signs at once.`,
+          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key, from another provider of this issuer, add --state active --force --yes; it then signs immediately.`,
         ]
       : []),
   ];
 }
 
-/** Import commands: signing keys first, because every store needs one. The first key of each use becomes active. */
+/** Returns the import commands: signing keys first, because every store needs one. The first key of each use becomes active. */
 export function importCommands(
   found: readonly NewKey[],
   before: readonly KeyRecord[],
@@ -126,8 +128,13 @@ export function importCommands(
     return found
       .filter((key) => key.use === use)
       .map((key, index): KeyCommand => {
-        const place = index === 0 ? "active" : "retiring";
-        return { type: "import", key, state: flags.state ?? (hasActive ? "announced" : place), force: flags.force };
+        const initialState = index === 0 ? "active" : "retiring";
+        return {
+          type: "import",
+          key,
+          state: flags.state ?? (hasActive ? "announced" : initialState),
+          force: flags.force,
+        };
       });
   });
 }

@@ -7,13 +7,13 @@ import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/r
 import { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { exportCommand } from "../files/export-keys.ts";
-import { type Io, tell } from "../io.ts";
+import { type Io, printNotice } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { destroyCommand } from "./destroy.ts";
+import { addNewKeyFlags } from "./generate-keys.ts";
 import { importCommand } from "./import-keys.ts";
 import { resolveKid } from "./kid.ts";
 import { listCommand } from "./list-keys.ts";
-import { addNewKeyFlags } from "./make-keys.ts";
 import { takesKid, withKeys } from "./open-keys.ts";
 import { rewrapCommand } from "./rewrap.ts";
 
@@ -23,9 +23,9 @@ export function commandOf(io: Io): Command {
   return new Command("keys")
     .addCommand(listCommand(io), { isDefault: true })
     .addCommand(announceCommand(io))
-    .addCommand(stepCommand(io, "activate", "Let an announced key sign now; the active key retires."))
-    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced key takes its place."))
-    .addCommand(stepCommand(io, "remove", "Remove a retiring or announced key, for good."))
+    .addCommand(stepCommand(io, "activate", "Activate an announced key now; the active key retires."))
+    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced key replaces it."))
+    .addCommand(stepCommand(io, "remove", "Remove a retiring or announced key permanently."))
     .addCommand(revokeCommand(io))
     .addCommand(destroyCommand(io))
     .addCommand(importCommand(io))
@@ -33,22 +33,23 @@ export function commandOf(io: Io): Command {
     .addCommand(rewrapCommand(io)).notes(`
 The options of the list, such as --data and --all: jwksd help keys list.
 
-jwksd serve takes each planned step by itself; these commands are for everything
-else. Commands that change keys have --dry-run, which prints the exact change
-and what it means for verifiers. All commands have --json. A jwksd serve on the
-same store takes up a change within a second. Exit code 3: the change is done,
-and not every replica has followed within --wait (jwksd replicas).
+jwksd serve takes each planned step automatically; these commands are for
+everything else. Commands that change keys have --dry-run, which prints the
+exact change and its effects on verifiers. All commands have --json. A jwksd
+serve on the same store picks up a change within a second. Exit code 3: the
+change is done, but not every replica caught up within --wait (see jwksd
+replicas).
 
 Examples:
-  $ jwksd keys                        list the keys, and the next step of each
-  $ jwksd keys revoke KID --dry-run   until when caches may trust a leaked key
-  $ jwksd keys import key.pem         take over a key from elsewhere
-  $ jwksd help keys import            the options of one command`);
+  $ jwksd keys                        list the keys and the next step of each
+  $ jwksd keys revoke KID --dry-run   show how long caches trust a leaked key
+  $ jwksd keys import key.pem         import a key from elsewhere
+  $ jwksd help keys import            explain one command`);
 }
 
 function announceCommand(io: Io): Command {
   const command = new Command("announce").description(
-    "Publish a new key. It becomes active when every cache knows it; the first signing or encryption key, at once.",
+    "Publish a new key. It becomes active once every cache has it. The first signing or encryption key becomes active immediately.",
   );
   return addChangeFlags(addNewKeyFlags(command), {}, ...newKeySettings)
     .notes(`
@@ -66,8 +67,8 @@ Examples:
 }
 
 const destroyHelp = `
-With --destroy-external, a key in an HSM or key service is also destroyed there,
-for good, even an imported key that jwksd did not make. --dry-run names the key.
+With --destroy-external, a key in an HSM or key service is also destroyed there
+permanently, even an imported key. --dry-run names the key.
 `;
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
@@ -75,8 +76,8 @@ function stepCommand(io: Io, type: "activate" | "retire" | "remove", description
   const destroys = type === "remove";
   return addChangeFlags(command, { force: true }, ...(destroys ? (["destroyExternal"] as const) : []))
     .notes(`
-A step that would break verifications is refused; the message says when the step
-will be safe. --force --yes takes it now.
+A step that would make valid tokens fail is refused; the message says when the
+step will be safe. --force --yes takes it now.
 ${destroys ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
@@ -97,48 +98,52 @@ Examples:
 
 function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
-    "Remove a key at once and for good, because others may know its private half.",
+    "Remove a key immediately and permanently, because its private key may have leaked.",
   );
-  const help = "the wrapping key of the store is lost: new keys are wrapped under the one that is given";
+  const help = "the store's wrapping key is lost: encrypt new keys with the given wrapping key";
   return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true }, ...newKeySettings)
     .notes(`
-If the key was active, the announced key takes its place, else a new key. A
-replica that cannot read the store goes on with the revoked key until it is
-stale. Caches may trust the key for 7,200 seconds after that, or for 300 if a
-rotation has been on for long enough. --dry-run prints until when.
+If the key was active, the announced key replaces it, or a new key if none is
+announced. A replica that cannot read the store keeps using the revoked key
+until it is stale. Caches may trust the key for 7,200 seconds after that, or for
+300 if rotation mode has been on for long enough. --dry-run prints the time.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
   $ jwksd keys revoke KID --yes`)
     .action((given: string, flags: RevokeFlags) => {
       const isLost = flags.lostWrappingKey === true;
-      return withKeys(io, flags, { accepts: lost(io, flags) }, (open) => {
+      return withKeys(io, flags, { accepts: acceptLostKey(io, flags) }, (open) => {
         const { records } = open.document;
         const kid = resolveKid(records, given);
         const { use } = recordOf(records, kid);
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
-        if (isLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
+        if (isLost)
+          printNotice(
+            io,
+            "a jwksd serve with other wrapping keys than this command cannot read the change; restart it with this command's wrapping keys",
+          );
         const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
-        return changeKeys(open, { flags, breaks: true, newKey, remarks: unlisted }, decide);
+        return changeKeys(open, { flags, breaks: true, newKey, remarks: remarkUnlisted }, decide);
       });
     });
 }
 
-/** What no list of processes shows. */
-function unlisted({ seen: { now, document } }: Changed): string[] {
+/** Returns a remark about the processes that no list shows. */
+function remarkUnlisted({ seen: { now, document } }: Changed): string[] {
   const until = timeText(now + document.policy.maxStaleSeconds * 1000);
   return [
-    `A process that has not read of this may use the key until ${until}. jwksd replicas lists no process on demand, and none that may only read the store.`,
+    `A process that has not read this change may use the key until ${until}. jwksd replicas does not list on-demand processes, or processes that can only read the store.`,
   ];
 }
 
-/** Where the wrapping key is lost, nobody can verify what is in the store. */
-function lost(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
+/** Accepts a store that cannot be verified, because its wrapping key is lost, if the operator has confirmed that. */
+function acceptLostKey(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
   return (problem) => {
     if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
     if (flags.lostWrappingKey === true) {
-      tell(io, `not verified: ${errorText(problem)}; revoke every key that jwksd keys shows`);
+      printNotice(io, `the store is not verified: ${errorText(problem)}; revoke every key that jwksd keys lists`);
       return true;
     }
     throw new StoreError(problem.code, `nothing was changed: ${problem.message}`, { cause: problem });

@@ -2,27 +2,29 @@ import { StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { type KeyRecord, isLive } from "../../rotation/rules/records.ts";
 
-/** So that a prefix is not met by chance: 36 bits of a thumbprint. */
-const leastPrefix = 6;
+/** Minimum length of a prefix: 36 bits of a thumbprint, which do not match by chance. */
+const minPrefixLength = 6;
 
 /**
- * The kid that an operator means: the kid itself, or a beginning that no other kid has.
+ * Returns the kid that an operator gave, in full or as a prefix that no other kid has.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`: several kids begin with it
+ * @throws ConfigError `ERR_OPTION_INVALID` if several kids begin with it
  * @throws StateError `ERR_KID_UNMANAGED`
  */
 export function resolveKid(records: readonly KeyRecord[], given: string): string {
   if (records.some(({ kid }) => kid === given)) return given;
-  const begin = given.length < leastPrefix ? [] : records.filter(({ kid }) => kid.startsWith(given));
-  const [only] = begin;
-  if (only !== undefined && begin.length === 1) return only.kid;
+  const matches = given.length < minPrefixLength ? [] : records.filter(({ kid }) => kid.startsWith(given));
+  const [only] = matches;
+  if (only !== undefined && matches.length === 1) return only.kid;
   const name = JSON.stringify(given);
   if (only !== undefined)
-    throw invalidOption(`${begin.length} kids begin with ${name}; give more of one:${list(begin)}`);
-  const why = given.length < leastPrefix ? `; a prefix has ${leastPrefix} characters or more` : ", and none begins so";
+    throw invalidOption(`${matches.length} kids begin with ${name}; give more characters:${list(matches)}`);
+  const problem =
+    given.length < minPrefixLength ? `has the kid ${name}` : `has the kid ${name} or a kid that begins with it`;
+  const remedy = `give one of these kids, or at least ${minPrefixLength} of its first characters`;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `no key of the store has the kid ${name}${why}; the keys in use are:${list(records.filter(isLive))}`,
+    `no key in the store ${problem}; ${remedy}:${list(records.filter(isLive))}`,
   );
 }
 

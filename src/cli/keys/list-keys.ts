@@ -14,14 +14,14 @@ import { waitTexts, waitsJson } from "./replicas.ts";
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function listCommand(io: Io): Command {
-  const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
-  return addStoreSettings(command.option("--all", "list removed and revoked keys too"))
+  const command = new Command("list").description("List the managed keys, as jwksd keys does without a command.");
+  return addStoreSettings(command.option("--all", "include removed and revoked keys"))
     .notes(`
-A key in an HSM or key service has its URI below it; --json has the URI as uri.
-The next step of a key follows from the policy of the store: jwksd policy.`)
+A key in an HSM or key service has its URI below it, and in --json as uri. The
+next step of a key follows from the store's policy (see jwksd policy).`)
     .allowExcessArguments()
     .action((flags: ListFlags) => {
-      // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.
+      // `jwksd keys` has no arguments, so an argument is the name of an unknown command.
       const [unknown] = command.args;
       if (unknown !== undefined)
         command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
@@ -29,7 +29,7 @@ The next step of a key follows from the policy of the store: jwksd policy.`)
     });
 }
 
-/** Prints the keys: the state of each, since when, and its next step. */
+/** Prints the keys: the state of each, its start, and the next step. */
 async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
@@ -65,18 +65,18 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
 }
 
 const noKeys =
-  'There are no keys. If there were some, see "A lost store" in docs/emergencies.md; if not, jwksd serve makes the first one.';
+  'There are no keys. If there were keys before, see "A lost store" in docs/emergencies.md. If not, jwksd serve generates the first one.';
 
 function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };
 }
 
-/** The kid has its own line, unwrapped, so that it can be copied, and so has the URI of a key in an HSM or key service. */
+/** Returns the table of keys. Each kid and each URI has its own unwrapped line, so that it can be copied. */
 function table(
   rows: readonly { readonly record: KeyRecord; readonly next: PlanStep | undefined }[],
   now: number,
 ): string[] {
-  // To the minute, and of "in 1 h 10 min" the first unit.
+  // To the minute, and "in 1 h" instead of "in 1 h 10 min".
   const when = (time: number): string =>
     `${timeText(time).slice(0, 16)}, ${relativeText(time, now).replace(/(\d+ \w+) \d+ \w+/, "$1")}`;
   const [heading = "", ...lines] = aligned([
@@ -94,7 +94,7 @@ function table(
   ];
 }
 
-/** Where the private half is, or was if the key was removed or revoked, unless it is in the store. */
+/** Returns the location of the private key, unless it is in the store. If the key was removed or revoked, that is the former location. */
 function placeOf(record: KeyRecord): string[] {
   const uri = uriOf(record);
   return uri === undefined ? [] : [`     ${isLive(record) ? "in" : "was in"} ${kidText(uri)}`];

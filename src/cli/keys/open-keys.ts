@@ -21,10 +21,10 @@ import { type OpenOptions, emptyCustody, openManaged, openStore } from "../../se
 import { exists, isUnreadable, neededKeys, wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import type { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
-import { type Io, tell } from "../io.ts";
+import { type Io, printNotice } from "../io.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 
-/** What a command line parser found. */
+/** Flags that the command line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
 
 /** The keys of a configuration, opened for a command. */
@@ -35,20 +35,20 @@ export interface CommandKeys {
   readonly access: StoreAccess;
   readonly keyring: Keyring;
   readonly signers: Signers;
-  /** As it was when the command began. */
+  /** Document at the start of the command. */
   readonly document: StoreDocument;
 }
 
-/** Adds `--json` and the settings by which a command finds the store. @param more other settings that the command takes */
+/** Adds `--json` and the settings with which a command finds the store. @param more additional settings of the command */
 export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
-  return addSettings(command.option("--json", "print JSON"), [...settingsWith("store"), ...more]);
+  return addSettings(command.option("--json", "JSON output"), [...settingsWith("store"), ...more]);
 }
 
-/** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */
+/** Adds a kid argument to a command. One in 64 thumbprints begins with a dash, so anything that is not an option is the kid. */
 export function takesKid(
   command: Command,
   name = "<kid>",
-  description = "kid of the key, or its first 6 or more characters; jwksd keys lists them",
+  description = "kid of the key, or its first 6 or more characters; jwksd keys lists the kids",
 ): Command {
   return command
     .argument(name, description)
@@ -66,9 +66,9 @@ export function takesKid(
 }
 
 export const useOption = (): Option =>
-  new Option("--use <use>", "kind of the key: it signs, or others encrypt to it").choices(["sig", "enc"]);
+  new Option("--use <use>", "use of the key: signing or encryption").choices(["sig", "enc"]);
 
-/** What is in the store of a configuration. */
+/** Content of a configuration's store. */
 export interface StoreContent extends StoreView {
   readonly document: StoreDocument;
   readonly isVerified: boolean;
@@ -76,7 +76,7 @@ export interface StoreContent extends StoreView {
 }
 
 /**
- * Reads the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
+ * Reads the store. That does not need the wrapping key; content that cannot be verified is returned all the same, with a notice.
  *
  * @throws see `openStore`
  */
@@ -89,7 +89,7 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
     const { text, now = systemClock.now() } = await readRegister(register);
     const found = await opened(text);
     const list = await listPresence(register.presence).catch((error: unknown) => {
-      tell(io, `the presence records cannot be read: ${errorText(asJwksdError(error))}`);
+      printNotice(io, `the presence records cannot be read: ${errorText(asJwksdError(error))}`);
       io.exitCode = 1;
       return listPresence(undefined);
     });
@@ -99,34 +99,34 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {
     const { owner, policy } = store;
     if (text === undefined) return { document: emptyDocument(owner, rotationPolicy(policy)), isVerified: true, owner };
-    let why = "the wrapping key is missing (--wrapping-key-file, JWKSD_WRAPPING_KEYS)";
+    let problem = "the wrapping key is missing (--wrapping-key-file, JWKSD_WRAPPING_KEYS)";
     const keys = await wrappingKeysOf(store, log).catch((error: unknown) => {
       if (!isUnreadable(error)) throw error;
-      why = error.message;
+      problem = error.message;
       io.exitCode = 1;
       return undefined;
     });
     if (keys === undefined) {
-      tell(io, `what is shown is not verified: ${why}${neededKeys(text)}`);
+      printNotice(io, `this output is not verified: ${problem}${neededKeys(text)}`);
       return { document: parseDocument(unsealed(text)), isVerified: false, owner };
     }
-    let problem: StoreError | undefined;
+    let mismatch: StoreError | undefined;
     const accepts = (found: StoreError): boolean => {
-      problem = found;
+      mismatch = found;
       return true;
     };
     const custody = createCustody({ register, keys, issuerCheck: commandedBy(owner), accepts });
     const document = await custody.open(text);
-    if (problem !== undefined) {
-      tell(io, `what is shown is not verified: ${errorText(problem)}`);
+    if (mismatch !== undefined) {
+      printNotice(io, `this output is not verified: ${errorText(mismatch)}`);
       io.exitCode = 1;
     }
-    return { document, isVerified: problem === undefined, owner: custody.owner };
+    return { document, isVerified: mismatch === undefined, owner: custody.owner };
   }
 }
 
 /**
- * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
+ * Runs an action with the store and the wrapping keys. With `create`, a missing store is created; with `dryRun` as well, in memory.
  *
  * @throws see `openManaged` and `StoreAccess.read`
  */
@@ -148,7 +148,10 @@ export async function withKeys<T>(
   function report(event: ManagerEvent): void {
     if (event.type !== "orphaned") return;
     const { uri, isDestroyed } = event;
-    tell(io, `${uri} was generated, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
+    printNotice(
+      io,
+      `${uri} was generated but is not used${isDestroyed ? ", so it was destroyed again" : "; destroy it"}`,
+    );
   }
 
   async function run(custody: Custody): Promise<T> {
@@ -165,22 +168,24 @@ export async function withKeys<T>(
   }
 }
 
-/** The store and its living processes, as they are now. */
+/** Returns the current state of the store and its live processes. */
 export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
-  // In this order, no record is newer than the store.
+  // Read in this order, no presence record is newer than the store.
   const list = await access.presence();
   const { document, now } = await access.read();
   return { document, ...livePresence(list, now, document), now };
 }
 
+/** Returns the settings. @throws ConfigError `ERR_OPTION_INVALID` if jwksd does not manage the keys of this configuration */
 export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;
   throw invalidOption(
-    `the keys of this configuration are those of ${settings.keys}, which others manage; jwksd manages keys where "keys" is not set`,
+    `this configuration uses the keys in ${settings.keys}, which jwksd does not manage; remove "keys" to have jwksd manage the keys`,
   );
 }
 
+/** Runs an action and then closes the store. */
 export async function closing<T>(register: Custody["register"], action: () => Promise<T>): Promise<T> {
   try {
     return await action();

@@ -2,9 +2,9 @@ import { durationText, relativeText, timeText } from "../../base/format.ts";
 import { type Pattern, chartLegend } from "../../rotation/explain/plan-chart.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotation/explain/plan-scale.ts";
 import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
-import { type Color, type Terminal, indented, painted } from "../terminal.ts";
+import { type Color, type Terminal, indented, colored } from "../terminal.ts";
 
-/** Each in Unicode, and in ASCII. */
+/** Characters of the picture, in Unicode and in ASCII. */
 const glyphs = {
   announced: ["╍", "."],
   active: ["█", "#"],
@@ -47,7 +47,7 @@ function put(cells: Cell[], start: number, text: string): void {
   text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
 }
 
-/** A plan as a picture for a terminal, with its steps below. */
+/** Returns a plan as a picture for a terminal, with its steps below. */
 export function planPicture(plan: RotationPlan, terminal: Terminal): string {
   const columns = Math.max(terminal.columns, narrowest);
   const wide = { ...terminal, columns };
@@ -64,7 +64,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   const nowAt = scale.x(plan.now);
 
   const line = (label: string, cells: readonly Cell[]): string =>
-    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
+    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => colored(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
   const withNow = (): Cell[] => blank(width).with(nowAt, { text: glyph("now"), color: colors.quiet });
   const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
     const end = to === undefined ? width : scale.x(to);
@@ -100,23 +100,23 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   ];
 }
 
-/** The axis: a tick for each moment, and the time between two moments where it fits. */
+/** Returns the axis: a tick for each moment, and the time between two moments if there is space for it. */
 function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {
     cells[x(moment)] = { text: glyph("tick") };
     const next = moments[index + 1];
     if (next === undefined) return;
-    const room = x(next) - x(moment) - 1;
+    const space = x(next) - x(moment) - 1;
     const exact = durationText(next - moment);
-    const text = [` ${exact} `, exact, /^\d+ \w+/.exec(exact)?.[0] ?? ""].find((one) => one.length <= room);
+    const text = [` ${exact} `, exact, /^\d+ \w+/.exec(exact)?.[0] ?? ""].find((one) => one.length <= space);
     if (text === undefined) return;
-    put(cells, x(moment) + 1 + Math.floor((room - text.length) / 2), text);
+    put(cells, x(moment) + 1 + Math.floor((space - text.length) / 2), text);
   });
   return cells;
 }
 
-/** Above the bars: "now" and the numbers of steps. Below: dates. A label without room is left out; the list of steps has it. */
+/** Returns the labels: above the bars, "now" and the numbers of steps; below, dates. A label that does not fit is omitted; the list of steps has it. */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;
   const cells = blank(width);
@@ -139,7 +139,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
 function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
   const glyph = glyphIn(ascii);
   const lines = chartLegend(plan).map(
-    ([pattern, meaning]) => `${painted(glyph(pattern), color ? colors[pattern] : undefined)} ${meaning}`,
+    ([pattern, meaning]) => `${colored(glyph(pattern), color ? colors[pattern] : undefined)} ${meaning}`,
   );
   return [...lines, ...indented(note(plan), columns, 0)];
 }
@@ -149,10 +149,10 @@ function note({ keys }: RotationPlan): string {
   return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
 }
 
-/** The numbered steps, with date, reason and bound. */
+/** Returns the numbered steps, with date, reason and bound. */
 function stepLines(plan: RotationPlan, columns: number): string[] {
   const moments = numberedSteps(plan);
-  if (moments.length === 0) return ["No step is ahead."];
+  if (moments.length === 0) return ["No steps are planned."];
   const indent = `${moments.length}`.length + 2;
   const lines: string[] = [];
   for (const { number, at, steps } of moments) {

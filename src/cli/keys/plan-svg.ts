@@ -5,7 +5,7 @@ import type { RotationPlan } from "../../rotation/explain/plan.ts";
 import { indented } from "../terminal.ts";
 
 const margin = 28;
-/** Estimate for the text below the picture. */
+/** Estimated width of a character in the text below the picture. */
 const characterWidth = 6.5;
 const lineHeight = 19;
 
@@ -14,8 +14,8 @@ const style = `${chartStyle}
   @media screen and (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
 
 /**
- * A plan as an SVG picture for a runbook, without scripts and external parts. Its background follows the light or dark mode of the reader.
- * States differ by pattern as well as by colour.
+ * Returns a plan as an SVG picture for a runbook, without scripts or external parts. Its background follows the reader's light or dark mode.
+ * States differ in pattern as well as in color.
  */
 export function planSvg(plan: RotationPlan, title: string): string {
   const { width, bottom, parts } = planChart(plan, margin, 118);

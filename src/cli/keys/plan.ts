@@ -6,7 +6,7 @@ import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
 import type { Interval } from "../../rotation/rules/mode-intervals.ts";
 import { count } from "../arguments.ts";
 import { Command } from "../command.ts";
-import { type Io, iso, print, printJson, tell } from "../io.ts";
+import { type Io, iso, print, printJson, printNotice } from "../io.ts";
 import { printParagraphs, terminalOf } from "../terminal.ts";
 import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 import { planPicture } from "./plan-picture.ts";
@@ -19,16 +19,16 @@ export function commandOf(io: Io): Command {
   const command = new Command("plan")
     .option(
       "--days <days>",
-      "how many days ahead (default: until the next rotation of each kind of key is complete)",
+      "number of days to plan (default: until the next rotation of each kind of key is complete)",
       count,
     )
-    .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
+    .option("--svg <file>", "file for the chart, which replaces an existing SVG file");
   return addStoreSettings(command)
     .notes(`
-The plan shows what jwksd serve will do if no command changes the keys. Where a
-step waits for a copy, the plan assumes that the copy has the step now, and
-names it. This command changes nothing. It prints colours only in terminals, and
-only if NO_COLOR is not set. To try another policy: jwksd policy --dry-run.
+The plan shows what jwksd serve will do if no command changes the keys. If a
+step waits for a target, the plan names the target and assumes that it has the
+step now. This command changes nothing. It prints colors only in a terminal, and
+only if NO_COLOR is not set. To try another policy, run jwksd policy --dry-run.
 
 Examples:
   $ jwksd plan
@@ -44,7 +44,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = plan(records, policy, now, until);
   if (records.length === 0)
-    tell(io, `the store holds no keys of ${owner.issuer}: this is what a first start would plan`);
+    printNotice(io, `the store has no keys of ${owner.issuer}; this is the plan of a first start`);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
@@ -68,14 +68,14 @@ function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPl
   };
 }
 
-/** Writes a picture. Replaces only another picture, so that a mistyped name costs no other file. */
+/** Writes an SVG file. Replaces only another SVG file, so that a mistyped name does not overwrite anything else. */
 const write = (file: string, text: string): Promise<void> =>
   writing(file, async () => {
     const found = await unlessMissing(stat(file));
     if (found?.isFile() === true && found.size > 0 && !(await readFile(file, "latin1")).startsWith("<svg ")) {
       throw new ServiceError(
         "ERR_FILE_EXISTS",
-        `${file} exists and is not a picture; choose another name or remove it`,
+        `${file} exists and is not an SVG file; choose another name or remove it`,
       );
     }
     await writeFile(file, text);

@@ -24,14 +24,14 @@ export function commandOf(io: Io): Command {
   const command = new Command("replicas").enablePositionalOptions().addCommand(forgetCommand(io));
   return addStoreSettings(command)
     .notes(`
-A process that can write to the store keeps a presence record there, and renews
+A process that can write to the store keeps a presence record there and renews
 it six times per --max-stale-seconds. A process whose record is older than that
 is not ready, does not sign, and is not listed. No step waits for a process.
 If a process has ended and is still listed, jwksd replicas forget removes it.
 
-A target that jwksd publish writes is served without a process, so each step
-waits until the target has it, or until jwksd targets forget removes the target.
-The store's MAC covers its keys and targets, but no presence records.
+A jwksd publish target is served even if no process runs, so each step waits
+until the target has it, or until jwksd targets forget removes the target. The
+store's MAC covers its keys and targets, but not the presence records.
 
 Examples:
   $ jwksd replicas
@@ -47,7 +47,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
     return printJson(io, {
       verified: isVerified,
       revision: document.revision,
-      replicas: processes.map((line) => replicaJson(line, found)),
+      replicas: processes.map((record) => replicaJson(record, found)),
       unread: found.unread,
       targets: targets.map((target) => ({ ...target, at: iso(target.at) })),
       waits: waitsJson(found),
@@ -60,22 +60,22 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   printParagraphs(io, waitTexts(found));
 }
 
-/** The part of an id that tells replicas of one name apart. */
-const shownId = (id: string): string => printable(id.slice(0, 8));
+/** Returns the part of an id that distinguishes replicas with the same name. */
+const shortId = (id: string): string => printable(id.slice(0, 8));
 
 function table(found: StoreView): string[] {
   const { processes } = found;
   if (processes.length === 0) return ["No replica is listed."];
   const counts = new Map<string, number>();
   for (const { name } of processes) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const rows = processes.map((line) => {
-    const status = replicaStatus(line, found);
+  const rows = processes.map((record) => {
+    const status = replicaStatus(record, found);
     const { id, name, kid = "", signing, version = "" } = status;
     return [
-      // The former process of a name, or two that have it.
-      `${printable(name)}${(counts.get(name) ?? 0) > 1 ? ` (${shownId(id)})` : ""}`,
+      // A restarted process has two records for a while, and two processes may have the same name.
+      `${printable(name)}${(counts.get(name) ?? 0) > 1 ? ` (${shortId(id)})` : ""}`,
       publishesText(status),
-      lastCheckInText(line, found),
+      lastCheckInText(record, found),
       signing === "signs" ? `signs with ${kidText(kid)}` : unsignedTexts[signing],
       printable(version),
     ];
@@ -93,26 +93,27 @@ function targetsTable(targets: readonly TargetStatus[], { now }: StoreView): str
   return ["", ...aligned([["TARGET", "HAS", "READ BACK"], ...rows])];
 }
 
-/** The steps whose wait has not begun, and the targets for which they wait. */
+/** Returns the steps whose waiting period has not begun, and the targets for which they wait. */
 export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
-/** The same for `--json`. */
+/** Returns the content of `waitTexts` for `--json`. */
 export const waitsJson = (found: StoreView): object[] =>
   waitsOf(found).map((wait) => Object.assign({}, wait, { since: iso(wait.since) }));
 
-export function replicaJson(line: PresenceRecord, view: StoreView): object {
-  const status = replicaStatus(line, view);
+/** Returns the status of a replica for `--json`. */
+export function replicaJson(record: PresenceRecord, view: StoreView): object {
+  const status = replicaStatus(record, view);
   return { ...status, lastCheckInAt: iso(status.lastCheckInAt), staleAt: iso(status.staleAt) };
 }
 
 function forgetCommand(io: Io): Command {
   const command = new Command("forget")
     .description("Remove the presence record of a process that has ended.")
-    .argument("<replica>", "its name, or its id if several replicas have that name; jwksd replicas prints both");
+    .argument("<replica>", "name of the replica, or its id if several have that name; jwksd replicas prints both");
   return addStoreSettings(command)
     .notes(`
 A process removes its record when it is stopped. The record of a process that
-was killed, or one that a restored backup brings back, stays listed for
+was killed, or a record from a restored backup, stays listed for
 --max-stale-seconds; until then, jwksd_replicas counts it as behind. A running
 process writes its record again at its next check-in.
 
@@ -122,20 +123,21 @@ Examples:
     .action((replica: string, flags: Flags) => withKeys(io, flags, {}, (keys) => forget(keys, replica)));
 }
 
-/** @throws StateError `ERR_TRANSITION` unless it is exactly one replica */
+/** Removes a presence record. @throws StateError `ERR_TRANSITION` unless exactly one replica matches */
 async function forget({ io, access }: CommandKeys, replica: string): Promise<void> {
   const view = await viewOf(access);
   const named = view.processes.filter(({ name }) => printable(name) === replica);
-  const found = named.length > 0 ? named : view.processes.filter(({ id }) => shownId(id) === replica || id === replica);
-  const [line] = found;
-  if (line === undefined || found.length > 1) {
-    const ids = someOf(found, ({ id }) => shownId(id));
-    const fault =
-      line === undefined
+  const found = named.length > 0 ? named : view.processes.filter(({ id }) => shortId(id) === replica || id === replica);
+  const [record] = found;
+  if (record === undefined || found.length > 1) {
+    const ids = someOf(found, ({ id }) => shortId(id));
+    const problem =
+      record === undefined
         ? "there is no replica with this name or id"
         : `${found.length} replicas have this name; give one of the ids ${ids}`;
-    throw new StateError("ERR_TRANSITION", `${fault}; jwksd replicas lists them`);
+    throw new StateError("ERR_TRANSITION", `${problem}; jwksd replicas lists them`);
   }
-  await access.forget([line.id]);
-  print(io, `Removed the presence record of ${printable(line.name)} (last check-in ${lastCheckInText(line, view)}).`);
+  await access.forget([record.id]);
+  const checkIn = lastCheckInText(record, view);
+  print(io, `Removed the presence record of ${printable(record.name)} (last check-in ${checkIn}).`);
 }

@@ -7,33 +7,33 @@ import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { type StoreView, lastCheckInText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
-import { type Io, tell } from "../io.ts";
+import { type Io, printNotice } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { viewOf, withKeys } from "./open-keys.ts";
 
 export function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
-    "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
+    "Encrypt all private keys again with the first wrapping key, and compute the store's MAC again. Verifiers are not affected.",
   );
   return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
     .notes(`
 To change the wrapping key:
-  1. Add a new one as the first line of --wrapping-key-file, and restart every
+  1. Add the new key as the first line of --wrapping-key-file, and restart every
      jwksd serve. Until then, rewrap is refused.
   2. Run jwksd keys rewrap.
-  3. Remove the old one.
+  3. Remove the old key.
 
-It also sets the first --issuer of a store that was made without one. If the
-store is not authentic, read docs/emergencies.md first. --yes then vouches for
-every key in it.
+rewrap also sets the --issuer of a store that was created without one. If the
+store is not authentic, read docs/emergencies.md first: --yes then accepts every
+key in it.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
   $ jwksd keys rewrap --issuer https://login.example.com`)
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: movedBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
+      withKeys(io, flags, { issuerCheck: movedBy, movesToFirst: true, accepts: acceptConfirmed(io, flags) }, (open) => {
         const [first] = open.custody.wrappingKeys;
-        const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
+        const unchanged = `The wrapping key ${first} already encrypts all private keys, and the MAC is derived from it.`;
         return changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {
           if (open.custody.movesWrappingKey) checkAllHave(first, await viewOf(open.access));
           return rewrap(document.records, open.custody, now, "an operator moved it under the first wrapping key");
@@ -42,14 +42,14 @@ Examples:
     );
 }
 
-/** A replica without the store's wrapping key could no longer read it. @throws StateError `ERR_TRANSITION` */
+/** Refuses if a replica does not have the new wrapping key, because it could no longer read the store. @throws StateError `ERR_TRANSITION` */
 function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
-  const names = someOf(lacking, (line) => {
-    const { name, staleAt } = replicaStatus(line, view);
-    return `"${printable(name)}" (last check-in ${lastCheckInText(line, view)}; if it no longer runs, not listed from ${timeText(staleAt)} on)`;
+  const names = someOf(lacking, (record) => {
+    const { name, staleAt } = replicaStatus(record, view);
+    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it is not listed after ${timeText(staleAt)})`;
   });
-  const faults = [
+  const problems = [
     ...(lacking.length === 0
       ? []
       : [`these replicas do not have it: ${names}; add it there, restart them, and try again`]),
@@ -57,12 +57,12 @@ function checkAllHave(wrappingKey: string, view: StoreView): void {
       (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
     ),
   ];
-  const rule = `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and`;
-  for (const fault of faults) throw new StateError("ERR_TRANSITION", `${rule} ${fault}`);
+  const intention = `nothing was changed: rewrap encrypts the store with the wrapping key ${wrappingKey}, and`;
+  for (const problem of problems) throw new StateError("ERR_TRANSITION", `${intention} ${problem}`);
 }
 
-/** An operator who has looked can vouch for records that are not authentic. */
-function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
+/** Accepts records that are not authentic if an operator has checked and confirmed them. */
+function acceptConfirmed(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
   return (problem, { records }) => {
     if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
     const live = records.filter(isLive).map((record) => {
@@ -70,11 +70,10 @@ function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
       return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
     });
     if (flags.yes === true || flags.dryRun === true) {
-      tell(io, `not verified: ${problem.message}; taken as they are:${live.join("")}`);
+      printNotice(io, `the store is not verified: ${problem.message}; these keys are accepted:${live.join("")}`);
       return true;
     }
-    const rule =
-      "nothing was changed; if you know each of these keys and what has happened, --yes takes them as they are";
-    throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
+    const remedy = "nothing was changed; if you know each of these keys and what happened, accept them with --yes";
+    throw new ConfigError("ERR_CONFIRMATION", `${remedy}:${live.join("")}\n${problem.message}`);
   };
 }

@@ -14,7 +14,7 @@ export function commandOf(io: Io): Command {
     .notes(`
 While the store lists a target, no key becomes active before the target has it.
 After this command, a verifier that still reads the target refuses the tokens of
-the next key. Remove the target first, wait until caches have dropped it
+the next key. First remove the target and wait until caches have dropped it
 (7,200 s), and then run this command. A running jwksd publish lists its target
 again.
 
@@ -26,15 +26,20 @@ Examples:
 }
 
 /**
+ * Removes a target from the store.
+ *
  * @throws StateError `ERR_TRANSITION` if there is no target with this name
- * @throws ConfigError `ERR_CONFIRMATION`
+ * @throws ConfigError `ERR_CONFIRMATION` without `--yes`
  */
 async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: Flags): Promise<void> {
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    const why = "a process needs no command: when it is stopped, nothing waits for it";
-    throw new StateError("ERR_TRANSITION", `there is no target of this name; jwksd replicas lists the targets; ${why}`);
+    const processes = "for a process, no command is needed: no step waits for it";
+    throw new StateError(
+      "ERR_TRANSITION",
+      `there is no target with this name; jwksd replicas lists them; ${processes}`,
+    );
   }
   const readBack = `last read back ${durationText(now - target.at)} ago`;
   if (yes !== true) {
@@ -44,5 +49,5 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
     );
   }
   await access.change(async ({ document }) => ({ targets: document.targets.filter((target) => target.name !== name) }));
-  print(io, `Nothing waits for ${printable(name)} any longer (${readBack}).`);
+  print(io, `No step waits for ${printable(name)} any longer (${readBack}).`);
 }

@@ -8,66 +8,69 @@ import { type StoreView, caughtUpText, hasCaughtUp, behindText, unreadTexts } fr
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { lateTargets } from "../../rotation/rules/targets.ts";
 import type { TargetRecord } from "../../rotation/rules/waits.ts";
-import { type Io, tell } from "../io.ts";
+import { type Io, printNotice } from "../io.ts";
 import { type CommandKeys, viewOf } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
-/** The exit code of a change that is done, but not every replica has followed it. */
-export const notFollowed = 3;
+/** Exit code if the change is done, but not every replica has caught up with it. */
+export const notCaughtUp = 3;
 
-/** Who has followed a change. */
-export interface Followed {
+/** The replicas and targets that have caught up with a change, and those that are behind. */
+export interface CatchUp {
   readonly view: StoreView;
-  /** The processes that do not publish the change yet. */
+  /** Processes that do not publish the change yet. */
   readonly late: readonly PresenceRecord[];
-  /** The targets that were not written since. */
+  /** Targets that were not written since the change. */
   readonly targets: readonly TargetRecord[];
 }
 
 /**
- * Waits until every process that has a line in the store publishes a change, and sets the exit code if one does not in time. The change stands
- * in any case. A process that refuses the store, because an older backup was restored, does not follow: it is told, and nobody waits for it.
+ * Waits until every process with a presence record publishes a change. Sets the exit code if a process does not in time; the change stands in
+ * any case. A process that refuses the store, because an older backup was restored, never catches up: it is reported, but not waited for.
  *
- * @returns `undefined` where the store could not be asked, or there is nothing to tell
+ * @returns `undefined` if the store could not be read or there is nothing to report
  */
-export async function follow(
+export async function waitForReplicas(
   { io, access }: Pick<CommandKeys, "io" | "access">,
   { document: { revision }, events }: Changed,
   waitSeconds: number,
-): Promise<Followed | undefined> {
+): Promise<CatchUp | undefined> {
   if (events.length === 0) return undefined;
   const end = performance.now() + waitSeconds * 1000;
-  const show = progress(io);
+  const showProgress = progressLine(io);
   try {
     for (;;) {
       const view = await viewOf(access);
-      const late = view.processes.filter((line) => !hasCaughtUp(line, revision, view));
-      const awaited = late.filter((line) => revisionsBehind(line, view.document) !== undefined);
+      const late = view.processes.filter((record) => !hasCaughtUp(record, revision, view));
+      const awaited = late.filter((record) => revisionsBehind(record, view.document) !== undefined);
       const targets = lateTargets(view.document);
       const leftMs = end - performance.now();
       if (awaited.length + targets.length === 0 || leftMs <= 0) {
         if (waitSeconds === 0 && awaited.length === late.length) return undefined;
-        if (late.length + targets.length > 0) io.exitCode = notFollowed;
+        if (late.length + targets.length > 0) io.exitCode = notCaughtUp;
         return { view, late, targets };
       }
-      show(
+      showProgress(
         `waiting for ${someOf([...awaited, ...targets], ({ name }) => printable(name))} (${Math.ceil(leftMs / 1000)} s)`,
       );
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
   } catch (error) {
     const { message, code } = asJwksdError(error);
-    tell(io, `the change is done; who follows is not known, because the store cannot be asked: ${message} [${code}]`);
-    io.exitCode = notFollowed;
+    printNotice(
+      io,
+      `the change is done, but the store cannot be read to find out which replicas have it: ${message} [${code}]`,
+    );
+    io.exitCode = notCaughtUp;
     return undefined;
   } finally {
-    show("");
+    showProgress("");
   }
 }
 
-/** One line on a terminal that changes. */
-function progress({ stderr }: Io): (text: string) => void {
+/** Creates a function that shows a line on a terminal and replaces the previous one. */
+function progressLine({ stderr }: Io): (text: string) => void {
   if (stderr.isTTY !== true) return () => {};
   let written = "";
   return (text) => {
@@ -77,23 +80,23 @@ function progress({ stderr }: Io): (text: string) => void {
   };
 }
 
-/** Who follows, and what operators should expect of those who do not. */
-export function followedLines({ view, late, targets }: Followed): string[] {
+/** Returns how many replicas have caught up, and what to expect from those that are behind. */
+export function catchUpLines({ view, late, targets }: CatchUp): string[] {
   const { length } = view.processes;
   return [
     `${caughtUpText(length - late.length, length)}.`,
     ...unreadTexts(view),
-    ...late.map((line) => behindText(line, view)),
+    ...late.map((record) => behindText(record, view)),
     ...targets.map(
       ({ name }) =>
-        `The target ${printable(name)} lacks the change, and serves the previous keys until jwksd publish writes it.`,
+        `The target ${printable(name)} does not have the change and serves the previous keys until jwksd publish writes it.`,
     ),
   ];
 }
 
-export const followedJson = ({ view, late, targets }: Followed): object => ({
+export const catchUpJson = ({ view, late, targets }: CatchUp): object => ({
   count: view.processes.length,
-  late: late.map((line) => replicaJson(line, view)),
+  late: late.map((record) => replicaJson(record, view)),
   lateTargets: targets.map(({ name }) => name),
   unread: view.unread,
 });

@@ -9,10 +9,10 @@ import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 
-/** A day takes two minutes. */
+/** Speed of the demo's clock: a day takes two minutes. */
 export const timesAsFast = 720;
 
-/** A policy that `serve` takes, too. No rule of the rotation is weaker here: only its clock is faster. */
+/** Settings with a policy that `serve` accepts, too. The rotation follows the same rules, only with a faster clock. */
 const demoSettings = {
   host: "127.0.0.1",
   port: "0",
@@ -21,24 +21,24 @@ const demoSettings = {
   rotateEveryDays: "1",
   announceForSeconds: "43200",
   maxTokenLifetimeSeconds: "10800",
-  // In real time 15 s, so that a machine that is busy for a moment is not stale.
+  // 15 s in real time, so that a machine that is busy for a moment does not become stale.
   maxStaleSeconds: "10800",
   noDiscovery: "true",
-  // Nothing is written.
+  // The demo writes no files.
   maxSavedSetSeconds: "0",
 } as const satisfies Partial<Record<SettingName, string>>;
 
 export function commandOf(io: Io): Command {
   return new Command("demo")
     .notes(`
-The demonstration is a jwksd serve on free ports of this machine whose clock
-runs 720 times as fast, so a day takes two minutes. It rotates every day. A key
-is announced after one minute, signs after two, and the old key is removed half
-a minute later. The keys are in memory and end with the process. Settings and
-environment variables of jwksd serve have no effect.
+The demo runs jwksd serve on free ports of this machine, with a clock that is
+720 times as fast, so a day takes two minutes. It rotates every day. A key is
+announced after one minute, signs after two, and the old key is removed half a
+minute later. The keys are only in memory. Flags, settings and environment
+variables for jwksd serve have no effect.
 
 Example:
-  $ jwksd demo        prints the URL of a page: open it, and watch`)
+  $ jwksd demo        print the URL of a page; open it and watch`)
     .action(() => demo(io));
 }
 
@@ -49,26 +49,26 @@ async function demo(io: Io): Promise<void> {
   print(io, await welcomeText(service));
 }
 
-/** The service of `jwksd serve`, with keys in memory and another clock. */
+/** Starts the service of `jwksd serve`, with keys in memory and another clock. */
 export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
-  // No settings of a real service, and no file.
+  // The settings of a real service must not apply here.
   const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
   const settings = await resolveSettings({ flags: demoSettings, environment });
   const log = createLog(settings, io, clock);
   const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
-  // Not before: a busy machine would seem to take hours to start.
+  // If the clock were fast before this, startup on a busy machine would seem to take hours.
   clock.hurry();
   return service;
 }
 
-/** A clock that runs as that of the machine until it is told to hurry. */
+/** A clock that runs at normal speed until `hurry` is called. */
 export interface FastClock extends Clock {
   hurry(): void;
 }
 
 /**
- * A clock that begins at the time of the machine, and runs faster. A timer takes a second at least, or as long as it is: short ones end
- * calls that hang, and the machine is not faster.
+ * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second, or its own duration if that is shorter:
+ * short timers end calls that hang, and those calls do not get faster.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();
@@ -91,8 +91,8 @@ async function welcomeText({ url, adminUrl, status }: Service): Promise<string> 
     ({ at, action }) => `  ${minutes((at - now) / timesAsFast)}  a key is ${action}`,
   );
   return [
-    "This is a demonstration, and not for production: the keys are in memory and end with this process.",
-    "A day takes two minutes. Each rotation does these steps, in minutes from now:",
+    "This is a demo, not for production: the keys are only in memory and end with this process.",
+    "A day takes two minutes. Each rotation has these steps, in minutes from now:",
     ...steps,
     "",
     `  see  ${adminUrl}`,

@@ -8,9 +8,9 @@ import type { Published } from "../../service/targets/publish.ts";
 import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
 import { waitSeconds } from "../arguments.ts";
 import { Command } from "../command.ts";
-import { type Io, print, tell } from "../io.ts";
+import { type Io, print, printNotice } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";
-import { notFollowed } from "../keys/wait-for-replicas.ts";
+import { notCaughtUp } from "../keys/wait-for-replicas.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 import { handleSignals } from "../signals.ts";
 
@@ -19,7 +19,7 @@ interface PublishFlags extends Flags {
   readonly verifyUrl?: string;
   readonly purgeCommand?: string;
   readonly json?: true;
-  /** In seconds. */
+  /** Time to wait, in seconds. */
   readonly wait: number;
 }
 
@@ -27,24 +27,24 @@ const pollMs = 50;
 
 export function commandOf(io: Io): Command {
   const command = new Command("publish")
-    .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
-    .option("--follow", "go on, and write again when the keys change")
+    .argument("<target>", "folder, or s3://BUCKET/PREFIX")
+    .option("--follow", "keep running, and write again whenever the keys change")
     .option("--verify-url <url>", "public URL of the target (default: the issuer)")
-    .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
-    .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
-    .option("--json", "print JSON; with --follow, a line each time");
+    .option("--purge-command <command>", "command to run after a write, to purge a CDN; JWKSD_URLS contains the URLs")
+    .option("--wait <seconds>", "without --follow: time to wait until the target can be read back", waitSeconds, 30)
+    .option("--json", "JSON output; with --follow, one line per write");
   return addSettings(command, settingsWith("publish"))
     .notes(`
-The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
-are those of jwksd serve. A key signs only after it was read back from the
-target, past caches. This holds even after this process has ended. If nobody
-reads the target any more: jwksd targets forget NAME. docs/publish.md has more.
+The issuer's web server must serve the target: TARGET/jwks at ISSUER/jwks. The
+documents are the same as from jwksd serve. A key signs only after it was read
+back from the target, past caches, even if this process no longer runs. If the
+target is no longer in use, run: jwksd targets forget NAME. See docs/publish.md.
 
-For a folder, docs/publish.md has the configurations of nginx and Caddy. A
-bucket takes the package @aws-sdk/client-s3, which finds credentials, AWS_REGION
-and AWS_ENDPOINT_URL_S3 as it always does.
+For a folder, docs/publish.md has configurations for nginx and Caddy. A bucket
+needs the @aws-sdk/client-s3 package, which finds credentials, AWS_REGION and
+AWS_ENDPOINT_URL_S3 in the usual places.
 
-Exit code 3: the target is written, and not readable from outside yet. Run the
+Exit code 3: the target was written but cannot be read from outside yet. Run the
 command again, or use --follow.
 
 Examples:
@@ -60,7 +60,7 @@ Examples:
 async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
   const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
   const settings = await settingsFrom(io, rest);
-  if (target === "") throw invalidOption("the target is empty; name a folder or s3://BUCKET/PREFIX");
+  if (target === "") throw invalidOption("the target is empty; give a folder or s3://BUCKET/PREFIX");
   checkVerifyUrl(verifyUrl);
   const log = createCommandLog(settings, io);
   const stopping = new AbortController();
@@ -81,7 +81,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       onFailure(error) {
         const isNew = messageOf(error) !== messageOf(failure);
         failure = error;
-        if (isNew && follow === true) tell(io, `${messageOf(error)}; it is tried again`);
+        if (isNew && follow === true) printNotice(io, `${messageOf(error)}; retrying`);
       },
     },
     log,
@@ -90,7 +90,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
   const releaseSignals = handleSignals(starting, () => stopping.abort());
   if (follow === true) {
     await starting.catch((error: unknown) => {
-      // A start that was asked to end has not failed.
+      // A startup that was told to stop has not failed.
       if (!signal.aborted) throw error;
     });
     return;
@@ -99,7 +99,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
     const publishing = await starting;
     try {
       await isDoneWithin(publishing, wait, signal);
-      report(publishing);
+      printResult(publishing);
     } finally {
       await publishing.stop();
     }
@@ -107,16 +107,16 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
     releaseSignals();
   }
 
-  function report(publishing: Publishing): void {
+  function printResult(publishing: Publishing): void {
     if (publishing.isDone && published !== undefined) {
       print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
       return;
     }
     if (signal.aborted || !(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
-      throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published: the command was stopped`);
+      throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published, because the command was stopped`);
     }
-    tell(io, `${target} is written, and ${messageOf(failure)}`);
-    io.exitCode = notFollowed;
+    printNotice(io, `${target} was written, but ${messageOf(failure)}`);
+    io.exitCode = notCaughtUp;
   }
 }
 
@@ -125,10 +125,10 @@ async function isDoneWithin(publishing: Publishing, seconds: number, signal: Abo
   while (!publishing.isDone && !signal.aborted && performance.now() < end) await sleep(pollMs, systemClock);
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
+/** Refuses an invalid `--verify-url`. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkVerifyUrl(url: string | undefined): void {
   if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
-  throw invalidOption("--verify-url must be an http or https URL without query and fragment");
+  throw invalidOption("--verify-url must be an http or https URL without a query or fragment");
 }
 
 function messageOf(error: unknown): string {
@@ -143,7 +143,7 @@ function jsonOf(target: string, { documentSet, written }: Published) {
 }
 
 function lineOf(target: string, { documentSet, written }: Published): string {
-  const what = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
+  const summary = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
   const kids = documentSet.kids.map((kid) => printable(kid));
-  return `${what}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
+  return `${summary}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
 }

@@ -8,15 +8,15 @@ export function commandOf(io: Io): Command {
   const command = new Command("serve");
   return addSettings(command)
     .notes(`
-Without --keys, jwksd makes the keys and rotates them. The files of --keys are
-read again when they change, and on SIGHUP; if a key is bad, that is logged and
-the old keys stay in use. On SIGTERM, serve answers the requests under way and
-ends.
+Without --keys, jwksd generates the keys and rotates them. The files of --keys
+are reloaded when they change and on SIGHUP; if a key is invalid, jwksd logs an
+error and keeps the old keys. On SIGTERM, serve finishes the requests in flight
+and exits.
 
 Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
-member of the --config file ("port"). A flag wins over the environment, and the
-environment over the file. jwksd help port explains one of
-them.
+member of the --config file ("port"). A flag takes precedence over the
+environment, and the environment over the file. jwksd help port explains a
+setting.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --data /var/lib/jwksd \\
@@ -24,13 +24,13 @@ Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
   $ jwksd serve --issuer https://example.com --mount-prefix /oidc
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs
-  $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`)
+  $ jwksd serve --config jwksd.json    with {"port": 8080, "jsonLogs": true}`)
     .action((options: Record<string, unknown>) => serve(io, options));
 }
 
 async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const settings = await settingsFrom(io, options);
-  // Help needs none of the service.
+  // Loaded here, because help does not need the service.
   const [{ createLog }, { startService }] = await Promise.all([
     import("../../service/config/log.ts"),
     import("../../service/endpoint/service.ts"),
@@ -42,11 +42,11 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
 
   if (!settings.jsonLogs) {
     const [first, ...others] = service.kids;
-    const also = others.length === 0 ? "" : `, and ${others.length} more for verification`;
+    const rest = others.length === 0 ? "" : `, and ${others.length} more for verification`;
     const page = service.adminUrl === undefined ? "" : `\n  see  ${service.adminUrl}`;
     print(
       io,
-      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${service.stateText}${also})\n  try  curl -i ${service.url}${page}`,
+      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${service.stateText}${rest})\n  try  curl -i ${service.url}${page}`,
     );
   }
 }

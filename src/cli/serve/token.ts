@@ -16,13 +16,17 @@ export function commandOf(io: Io): Command {
   const command = new Command("token")
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
-    .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
+    .option(
+      "--claim <name=value>",
+      "additional claim, with a JSON value or a plain string; may be given several times",
+      addClaim,
+    )
     .option(
       "--lifetime <seconds>",
-      "from iat to exp (default: 3600, or less where no token may live so long)",
-      wholeNumber(/^\d+$/, "Not a whole number of seconds."),
+      "time from iat to exp (default: 3600, or the policy's maximum if that is less)",
+      wholeNumber(/^\d+$/, "Must be a whole number of seconds."),
     )
-    .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
+    .option("--typ <type>", 'typ header, such as "at+jwt" for access tokens', "JWT");
   return addSettings(command, [...settingsWith("store"), "keys", "signers"])
     .notes(`
 Examples:
@@ -37,19 +41,19 @@ Examples:
       }
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(io, options);
-      const how = { lifetimeSeconds: lifetime, typ };
+      const tokenOptions = { lifetimeSeconds: lifetime, typ };
       if (settings.keys !== undefined) {
-        return print(io, await signWithFiles(settings.keys, issuerOf(settings, settings.port), claims, how));
+        return print(io, await signWithFiles(settings.keys, issuerOf(settings, settings.port), claims, tokenOptions));
       }
       await checkHasKey(storeSettingsOf(settings));
       const token = await withKeys(io, options, {}, ({ custody, ...opened }) =>
-        signOnce(opened, () => custody.owner.issuer, claims, how),
+        signOnce(opened, () => custody.owner.issuer, claims, tokenOptions),
       );
       print(io, token);
     });
 }
 
 function addAudience(audience: string, before?: readonly string[]): string[] {
-  if (audience === "") throw new InvalidArgumentError("No verifier takes an empty audience.");
+  if (audience === "") throw new InvalidArgumentError("An audience must not be empty.");
   return collect(audience, before);
 }

@@ -16,23 +16,23 @@ import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { openStore } from "../../service/store/open-store.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { Command } from "../command.ts";
-import { type Io, print, tell } from "../io.ts";
+import { type Io, print, printNotice } from "../io.ts";
 import { type Flags, closing } from "../keys/open-keys.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
-    .description("Copy the managed keys into another store, which must be empty.")
-    .option("--to <url>", "the store to fill, in the forms of --store");
+    .description("Copy the managed keys to another, empty store.")
+    .option("--to <url>", "URL of the store to fill, in a form of --store");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
-Stop every jwksd on the old store first. Its keys are verified before they are
-written, then read back and compared. The wrapping key stays the same; give it
-with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the new
-store.
+First stop every jwksd that uses the old store. Its keys are verified before
+they are written, and then read back and compared. The wrapping key stays the
+same: every jwksd on the new store needs it, in --wrapping-key-file or
+JWKSD_WRAPPING_KEYS.
 
-Put a URL with a password into the environment: the store to copy into
-JWKSD_STORE, the store to fill into JWKSD_TO.
+Put a URL with a password into the environment: the store to copy in
+JWKSD_STORE, the store to fill in JWKSD_TO.
 
 Examples:
   $ jwksd store migrate --issuer https://login.example.com \\
@@ -41,10 +41,10 @@ Examples:
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
-    .description("Print the SQL of the tables in PostgreSQL, and of the rights of their users.")
+    .description("Print the SQL of the PostgreSQL tables and of their users' rights.")
     .notes(`
-jwksd creates the tables with its first write, if its user may. If not, let an
-administrator run the printed SQL.
+jwksd creates the tables at its first write if its user has the right to. If
+not, have an administrator run the printed SQL.
 
 Example:
   $ jwksd store sql`)
@@ -55,10 +55,10 @@ Example:
 
 const sqlText = `${schema}
 
--- The rights of a user for jwksd serve and commands; replace :user with its name.
+-- Rights of a user for jwksd serve and commands; replace :user with its name.
 ${rights}
 
--- The rights of a user that publishes and signs but leaves every change to others.
+-- Rights of a user that publishes and signs, but leaves every change to other users.
 ${readingRights}`;
 
 async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Promise<void> {
@@ -70,26 +70,26 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
   if (keys === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "the wrapping key is missing, so the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      "the wrapping key is missing, so the keys cannot be verified; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
     );
   }
   const source = await openStore(from, log);
   await closing(source, async () => {
     const target = await openStore(to, log, { create: true });
     const { records } = await closing(target, () => migrated(source, target, from.owner, keys));
-    print(io, `Copied ${records.length} keys, and compared them.`);
+    print(io, `Copied ${records.length} keys and compared them.`);
   });
-  tell(
+  printNotice(
     io,
-    `start jwksd on the new store now${to.commandFlags && `, with ${to.commandFlags}`}, and put the old store away`,
+    `start jwksd on the new store now${to.commandFlags && `, with ${to.commandFlags}`}, and archive the old store`,
   );
 }
 
 /**
  * Copies an authentic document into an empty store and compares the two.
  *
- * @throws StateError `ERR_TRANSITION`: a process runs on the source, it has no keys, or the target is in use
- * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
+ * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the target is in use
+ * @throws StoreError `ERR_STORE_CONFLICT` if one of them has changed in the meantime
  */
 async function migrated(
   source: Custody["register"],
@@ -98,28 +98,28 @@ async function migrated(
   keys: WrappingKeys,
 ): Promise<StoreDocument> {
   const { text, version, now = systemClock.now() } = await readRegister(source);
-  if (text === undefined) throw refusal("the store to copy holds no keys");
+  if (text === undefined) throw refusal("the store to copy has no keys");
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
   const document = await custody.open(text);
   const found = livePresence(await listPresence(source.presence), now, document);
-  const [line] = found.processes;
-  if (line !== undefined) {
-    const seen = lastCheckInText(line, { document, ...found, now });
+  const [presence] = found.processes;
+  if (presence !== undefined) {
+    const checkIn = lastCheckInText(presence, { document, ...found, now });
     throw refusal(
-      `the replica ${printable(line.name)} runs on the store to copy (last word ${seen}); stop it, and all others`,
+      `the replica ${printable(presence.name)} uses the store to copy (last check-in ${checkIn}); stop it and all others`,
     );
   }
   if ((await target.read()).version !== undefined) {
-    throw refusal("the store to fill is in use already; nothing was written");
+    throw refusal("nothing was written, because the store to fill is already in use; give an empty store");
   }
   await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;
-    // It may be written all the same: what is read back tells.
+    // It may have been written all the same. Reading it back shows that.
   });
   if ((await target.read()).text === text && (await source.read(version)).version === version) return document;
   throw new StoreError(
     "ERR_STORE_CONFLICT",
-    "one of the two stores has changed while it was copied; stop all that runs on them, and copy into a store that is empty",
+    "one of the two stores changed during the copy; stop every process that uses them, and copy to an empty store",
   );
 }
 

@@ -5,18 +5,18 @@ const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds
 /** Scheme of a database URL that is not PostgreSQL. */
 export type DatabaseScheme = (typeof schemes)[number];
 
-/** Returns the scheme of a database URL; `undefined` for PostgreSQL, and for anything else. */
+/** Returns the scheme of a database URL; `undefined` for PostgreSQL and for any other string. */
 export function databaseScheme(url: string): DatabaseScheme | undefined {
   return schemes.find((scheme) => url.startsWith(`${scheme}:`));
 }
 
-/** The members of `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT`; with `etcds`, they have TLS. */
+/** Returns the member URLs of `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT`; with `etcds`, they use TLS. */
 export function etcdMembers(url: string): string[] {
   const [, tls = "", login = "", hosts = ""] = /^etcd(s?):\/\/(?:(.*)@)?([^/?#@]*)\/?$/s.exec(url) ?? [];
   return hosts.split(",").map((host) => `http${tls}://${login && `${login}@`}${host}`);
 }
 
-/** Reports whether a string can be the URL of a database. */
+/** Reports whether a string can be a database URL. */
 export function isDatabaseUrl(text: string): boolean {
   if (!isEscaped(text)) return false;
   if (/^postgres(ql)?:/.test(text)) return true;

@@ -10,19 +10,19 @@ interface Log {
   (fields: object, message: string): void;
 }
 
-/** Logs events. A pino logger is one too. */
+/** Logs events. A pino logger has the same interface. */
 export interface Logger {
-  /** Something happened as planned. */
+  /** Logs a planned event. */
   readonly info: Log;
-  /** An operator should look at this. */
+  /** Logs an event that an operator should check. */
   readonly warn: Log;
-  /** Something failed. */
+  /** Logs a failure. */
   readonly error: Log;
 }
 
 /** A writable stream of a process, or a substitute. */
 export interface Output {
-  /** Writes a text. The callback gets the error, if there is one. */
+  /** Writes text. The callback receives the error, if there is one. */
   write(text: string, done?: (error?: Error | null) => void): unknown;
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -35,12 +35,12 @@ interface Outputs {
 }
 
 type LogSettings = Pick<Settings, "logLevel" | "jsonLogs">;
-type Take = (level: keyof Logger, fields: object, message: string) => void;
+type Sink = (level: keyof Logger, fields: object, message: string) => void;
 
-/** The level numbers of pino, which log viewers know. */
+/** pino's level numbers, which log viewers know. */
 const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
 
-/** The log of a service, one line per event: text on standard error, or JSON on standard output. */
+/** Creates the log of a service, with one line per event: text on standard error, or JSON on standard output. */
 export function createLog(
   { logLevel, jsonLogs }: LogSettings,
   { stdout, stderr }: Outputs = process,
@@ -53,41 +53,41 @@ export function createLog(
   return createLogger(logLevel, (line) => write(`${printableJsonLine(line)}\n`), clock);
 }
 
-/** The log of a command, always on standard error, because its standard output is its result. */
+/** Creates the log of a command, always on standard error, because standard output is for its result. */
 export function createCommandLog(settings: LogSettings, { stderr }: Outputs): Logger {
   return createLog(settings, { stdout: stderr, stderr });
 }
 
 /**
- * Makes a logger that writes one line of JSON for each event of at least the level `from`: `level`, `time` in epoch milliseconds, the
- * fields, `msg`.
+ * Creates a logger that writes one line of JSON for each event with at least this level: `level`, `time` in epoch milliseconds, the fields,
+ * `msg`.
  */
 export function createLogger(
-  from: Settings["logLevel"],
+  minLevel: Settings["logLevel"],
   write: (line: string) => void,
   clock: Clock = systemClock,
 ): Logger {
-  return loggerFrom(from, (level, fields, msg) =>
+  return loggerFrom(minLevel, (level, fields, msg) =>
     write(JSON.stringify({ level: levels[level], time: clock.now(), ...fields, msg })),
   );
 }
 
-function loggerFrom(from: Settings["logLevel"], take: Take): Logger {
+function loggerFrom(minLevel: Settings["logLevel"], sink: Sink): Logger {
   return loggerOf((level, ...event) => {
-    if (levels[level] >= levels[from]) take(level, ...event);
+    if (levels[level] >= levels[minLevel]) sink(level, ...event);
   });
 }
 
-/** The logger that takes each event apart. */
-export function loggerOf(take: Take): Logger {
+/** Creates a logger that passes the level, fields and message of each event to `sink`. */
+export function loggerOf(sink: Sink): Logger {
   const at = (level: keyof Logger): Log => {
     return (...event: readonly [message: string] | readonly [fields: object, message: string]) =>
-      event.length === 1 ? take(level, {}, event[0]) : take(level, ...event);
+      event.length === 1 ? sink(level, {}, event[0]) : sink(level, ...event);
   };
   return { info: at("info"), warn: at("warn"), error: at("error") };
 }
 
-/** One line of text. Text from outside can neither begin a new line nor look like another field. */
+/** Returns an event as one line of text. Text from outside can neither begin a new line nor look like another field. */
 function lineOf(at: number, level: string, fields: object, message: string): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);
   return [timeText(at), level, message, ...given.map(([name, value]) => `${name}=${valueText(value)}`)].join(" ");
@@ -100,8 +100,8 @@ function valueText(value: unknown): string {
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Makes a function that writes a text to an open file synchronously. Waits for a slow reader of a pipe. A text that cannot be written (full
- * disk, closed pipe) is lost; the next one is tried again.
+ * Creates a function that writes text to an open file synchronously. It waits for a slow reader of a pipe. Text that cannot be written (full
+ * disk, closed pipe) is lost; the next write is tried again.
  */
 export function fileWriter(fd: number): (text: string) => void {
   return (text) => {

@@ -1,14 +1,14 @@
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../../rotation/rules/policy.ts";
 import { flagName } from "./setting-definitions.ts";
 
-/** How settings differ from the policy of the store. @param given what settings say of it */
+/** Returns how settings differ from the store's policy. @param given the policy in the settings */
 export function policyDifference(given: RotationPolicyOptions, stored: RotationPolicy) {
   const names = policyNames.filter((name) => (given[name] ?? stored[name]) !== stored[name]);
-  const pairs = names.map((name) => `${flagName(name)} is ${given[name]} here, and ${stored[name]} in the store`);
+  const pairs = names.map((name) => `${flagName(name)} is ${given[name]} here and ${stored[name]} in the store`);
   return {
-    /** What each says, as a sentence without its end. */
-    text: `Settings are not those of the store, which hold: ${pairs.join("; ")}`,
-    /** The settings as flags of `jwksd policy`; empty where nothing differs. */
+    /** Both values of each setting, as a sentence without its period. */
+    text: `The settings differ from the store's policy, which applies: ${pairs.join("; ")}`,
+    /** The settings as flags of `jwksd policy`; empty if nothing differs. */
     flags: names.map((name) => `${flagName(name)} ${given[name]}`).join(" "),
   };
 }

@@ -7,11 +7,11 @@ import { escapes } from "../../rotation/store/url.ts";
 import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
-/** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
+/** Reports whether a value looks like a JWK, a PEM or a wrapping key and not like the path of a file. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const path = textThat("a path, and not the content of a file", (value) => !looksLikeSecret(value));
+const path = textThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
 
 function isAddressOrOff(value: string): boolean {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
@@ -22,7 +22,7 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** Headings of the help, in its order, for settings that several commands take. */
+/** Headings of the help for settings that several commands have, in their order. */
 export const settingHeadings = [
   "Issuer and store:",
   "Documents:",
@@ -33,19 +33,19 @@ export const settingHeadings = [
 ] as const;
 type Heading = (typeof settingHeadings)[number];
 
-/** Marks of a setting. `jwksd serve` takes every setting; without marks, it is the only command that does. */
+/** Marks of a setting. `jwksd serve` has every setting; a setting without marks belongs to it alone. */
 interface Marks {
-  /** Heading in `--help`. Default: none, so the setting is among the options of the command. */
+  /** Heading in `--help`. Default: none; the setting is listed with the command's own options. */
   readonly heading?: Heading;
-  /** Whether it is about keys that jwksd manages, so that `--keys` excludes it. */
+  /** Whether the setting is about keys that jwksd manages, so that it cannot be combined with `--keys`. */
   readonly managed?: true;
-  /** Whether `jwksd publish` takes it. */
+  /** Whether `jwksd publish` has the setting. */
   readonly publish?: true;
-  /** Whether every command that opens the store takes it. */
+  /** Whether every command that opens the store has the setting. */
   readonly store?: true;
 }
 
-/** A setting without a default. `about` begins with its line in `--help`; `jwksd help OPTION` shows all of it. */
+/** Defines a setting without a default. The first sentence of `about` is its line in `--help`; `jwksd help OPTION` shows all of it. */
 const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback: undefined,
@@ -54,8 +54,8 @@ const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks:
   ...marks,
 });
 
-/** A setting with a default. */
-const usual = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string, marks: Marks = {}) => ({
+/** Defines a setting with a default. */
+const withDefault = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback,
   value,
@@ -63,7 +63,7 @@ const usual = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: 
   ...marks,
 });
 
-/** A setting that is on or off. */
+/** Defines a setting that is on or off. */
 const toggle = (about: string, marks: Marks = {}) => ({
   rule: boolean,
   fallback: false,
@@ -72,72 +72,72 @@ const toggle = (about: string, marks: Marks = {}) => ({
   ...marks,
 });
 
-/** A duration of the rotation policy, which checks its bounds and has its default. */
+/** Defines a duration of the rotation policy. The policy checks its bounds and has its default. */
 const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    `${about} serve writes it into an empty store. Later, jwksd policy changes it there, for all processes.`,
+    `${about} serve writes it into an empty store. After that, jwksd policy changes it there, for all processes.`,
     { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
 });
 
 /**
- * Every setting of the service: its rule, its default, and what help says of it. For the setting `logLevel`, the flag is
- * `--log-level`, the environment variable `JWKSD_LOG_LEVEL`, and the member of the configuration file `logLevel`.
+ * All settings of the service, with their rules, defaults and help. For the `logLevel` setting, the flag is `--log-level`, the environment
+ * variable is `JWKSD_LOG_LEVEL`, and the member of the configuration file is `logLevel`.
  */
 export const settingDefinitions = {
-  host: usual(
+  host: withDefault(
     textThat("an IP address, without brackets, or a host name", isListenHost),
     "127.0.0.1",
     "<address>",
-    "address to listen on. 0.0.0.0 and :: stand for all addresses of the machine.",
+    "address to listen on. 0.0.0.0 and :: mean all addresses of the machine.",
   ),
-  port: usual(wholeNumber(0, 65_535), 9900, "<port>", "port to listen on. 0 means a free port."),
+  port: withDefault(wholeNumber(0, 65_535), 9900, "<port>", "port to listen on. 0 selects a free port."),
   reusePort: toggle(
-    "share the port with other processes. Each process on the port needs it, and must serve the same issuer. On Linux and some BSDs.",
+    "share the port with other processes. All processes on the port must set it and serve the same issuer. Works on Linux and some BSDs.",
   ),
-  admin: usual(
+  admin: withDefault(
     textThat('HOST:PORT or "off"', isAddressOrOff),
     "127.0.0.1:9901",
     "<host:port>",
-    'status page. Address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off".',
+    'admin page address. The page shows keys, replicas and health; /livez, /readyz and /metrics are at the same address. "off" turns it off.',
   ),
   requireStore: toggle(
-    "refuse to start where the store has no keys. Without it, such a start makes new keys. Set it after the first start.",
+    "refuse to start if the store has no keys. Without it, serve generates new keys in an empty store. Set it after the first start.",
     { managed: true, publish: true },
   ),
   readyWithoutStore: toggle(
-    "/readyz says 200 while the store is away. For balancers that send nothing when no replica is ready.",
+    "stay ready while the store is unavailable. /readyz then returns 200. For load balancers that send no requests if no replica is ready.",
     { managed: true },
   ),
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    "oldest saved set to publish without a store. Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from the policy of the store: 82200.",
+    "maximum age of the saved set at startup. serve publishes its saved set if it starts while the store is unreachable; 0 turns that off. The default follows from the store's policy: 82200.",
     { managed: true },
   ),
   signSocket: optional(
     socketPath,
     "<socket>",
-    "Unix socket where programs get tokens. Other programs of this user get tokens signed there; see docs/sign-socket.md.",
+    "Unix socket where programs get tokens. Other programs of the same user can have tokens signed there; see docs/sign-socket.md.",
     { managed: true },
   ),
   signConfig: optional(
     path,
     "<file>",
-    "more sign sockets, with rules for each. JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
+    "additional sign sockets, with rules for each. JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
     { managed: true },
   ),
 
   issuer: optional(
     text,
     "<url>",
-    "issuer identifier of the provider. Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
+    "issuer identifier of the provider. Default for serve: http://HOST:PORT, which only this machine can use. Default for other commands: the store's issuer.",
     { heading: "Issuer and store:", publish: true, store: true },
   ),
-  data: usual(text, "./.jwksd", "<folder>", "data folder. serve makes it at the first start.", {
+  data: withDefault(text, "./.jwksd", "<folder>", "data folder. serve creates it at the first start.", {
     heading: "Issuer and store:",
     publish: true,
     store: true,
@@ -148,13 +148,13 @@ export const settingDefinitions = {
       (value) => (value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value)),
     ),
     "<url>",
-    "database of the keys that jwksd manages. sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
+    "URL of the key store. sqlite:PATH, or a database that replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT; see docs/stores.md. Default: sqlite:DATA/keys.db, where DATA is the folder of --data.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file of wrapping keys. One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
+    "file of wrapping keys. One per line, 32 bytes in base64url. The first key encrypts, all keys decrypt. The JWKSD_WRAPPING_KEYS variable can contain the keys instead. Default: a file next to the store.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(
@@ -163,7 +163,7 @@ export const settingDefinitions = {
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
     "<name>",
-    "name of this process in jwksd replicas. Without it, the host name.",
+    "name of this process in jwksd replicas. Default: the host name.",
     { heading: "Issuer and store:", managed: true, publish: true },
   ),
 
@@ -173,88 +173,88 @@ export const settingDefinitions = {
     "path between the issuer and the endpoints. With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
     { heading: "Documents:", publish: true },
   ),
-  jwksPath: usual(text, "/jwks", "<path>", "path of the JWK Set. It comes after the issuer and --mount-prefix.", {
+  jwksPath: withDefault(text, "/jwks", "<path>", "path of the JWK Set. It follows the issuer and --mount-prefix.", {
     heading: "Documents:",
     publish: true,
   }),
   metadata: optional(
     path,
     "<file>",
-    "more members of the discovery document. JSON file with an object, read at the start.",
+    "additional discovery document members. JSON file with an object, read at startup.",
     { heading: "Documents:", publish: true },
   ),
   noDiscovery: toggle("serve no discovery document. For a provider that serves its own, with the URL of the JWK Set.", {
     heading: "Documents:",
     publish: true,
   }),
-  noCors: toggle("send no CORS headers. Pages of other origins then cannot read the documents.", {
+  noCors: toggle("send no CORS headers. Pages from other origins then cannot read the documents.", {
     heading: "Documents:",
   }),
   rotationMode: toggle(
-    "send the short Cache-Control (5 minutes). Sends the Cache-Control of a rotation even while no key rotates.",
+    "always send the short Cache-Control. That is the Cache-Control of rotation mode, 5 minutes, even while no key rotates.",
     { heading: "Documents:", publish: true },
   ),
 
   keys: optional(
     path,
     "<files>",
-    "signing keys, in a file or a folder. Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files. The file whose name sorts last is the active key.",
+    "signing keys, in a file or a folder. A private JWK Set, or a folder of PEM or JWK files, which jwksd does not manage. The file whose name sorts last is the active key.",
     { heading: "Keys that jwksd does not manage:", publish: true },
   ),
   encryptionKeys: optional(
     path,
     "<files>",
-    "encryption keys, public or private. Keys that jwksd does not manage, in the forms of --keys.",
+    "encryption keys, public or private. A file or folder as for --keys, which jwksd does not manage.",
     { heading: "Keys that jwksd does not manage:", publish: true },
   ),
 
-  signerType: usual(
+  signerType: withDefault(
     oneOf("local", ...signerTypes),
     "local",
     "<type>",
-    "where signing keys are made. local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
+    "place of new signing keys. local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
     { heading: "HSMs and key services:", managed: true, publish: true },
   ),
-  signers: optional(path, "<file>", "options of HSMs and key services. JSON file; see docs/signers.md.", {
+  signers: optional(path, "<file>", "options for HSMs and key services. JSON file; see docs/signers.md.", {
     heading: "HSMs and key services:",
     managed: true,
     publish: true,
   }),
   destroyExternal: toggle(
-    "also destroy removed keys in their HSM. Removed and revoked keys are also destroyed in their HSM or key service, imported keys included.",
+    "also destroy removed keys in their HSM. Removed and revoked keys are also destroyed in their HSM or key service, even imported keys.",
     { heading: "HSMs and key services:", managed: true, publish: true },
   ),
 
   rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. Then the next key signs."),
   announceForSeconds: duration(
     "announceForSeconds",
-    "wait before a new key signs. How long a key is published before it signs.",
+    "propagation period. Time for which a key is published before it signs.",
   ),
   maxTokenLifetimeSeconds: duration(
     "maxTokenLifetimeSeconds",
-    "longest life of any token. An old key stays published at least for so long.",
+    "maximum token lifetime. An old key stays published at least that long.",
   ),
   clockSkewSeconds: duration(
     "clockSkewSeconds",
-    "difference between clocks. How far apart the clocks of provider, store and verifiers may be, at least 1.",
+    "allowed clock skew. Maximum difference between the clocks of the provider, the store and verifiers; at least 1.",
   ),
   cacheSlackSeconds: duration(
     "cacheSlackSeconds",
-    "how late caches may be. How much longer than Cache-Control allows caches may keep a copy.",
+    "extra time in caches. Time for which caches may keep a document longer than Cache-Control allows.",
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",
-    "signing without the store. How long a process signs and is ready after its last word with the store. Each wait of a rotation counts it.",
+    "maximum staleness. A process signs and is ready without the store for this long after its last check-in. Each waiting period includes this time.",
   ),
 
-  logLevel: usual(
+  logLevel: withDefault(
     oneOf("debug", "info", "warn", "error", "silent"),
     "info",
     "<level>",
-    "least level that is logged. silent logs nothing.",
+    "lowest level that is logged. silent logs nothing.",
     { heading: "Other settings:", publish: true },
   ),
-  jsonLogs: toggle("log JSON lines for machines. Each line is one object. So is an error that ends the command.", {
+  jsonLogs: toggle("log as JSON lines. Each line is one object, even an error that ends the command.", {
     heading: "Other settings:",
     publish: true,
   }),
@@ -270,7 +270,7 @@ export type Settings = {
     | (Definitions[Name]["rule"] extends Rule<infer Value> ? Value : never)
     | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
 } & {
-  /** From the environment only, because other processes can read command lines. */
+  /** Wrapping keys from the environment. They have no flag, because other processes can read command lines. */
   readonly wrappingKeys: string | undefined;
 };
 

@@ -1,6 +1,6 @@
 import { flagName, settingNames, variableName } from "./setting-definitions.ts";
 
-// A name in quotation marks is a member of a file.
+// A name in quotation marks is a member of a file, so it is not replaced.
 const optionNames = new RegExp(
   `(?<!["\\w])(${[...settingNames.filter((name) => /[A-Z]/.test(name)), "wrappingKeys", "allowInsecure"].join("|")})(?!["\\w])`,
   "g",
@@ -8,6 +8,6 @@ const optionNames = new RegExp(
 
 const wrappingKeys = `${flagName("wrappingKeyFile")} or ${variableName("wrappingKeys")}`;
 
-/** A message of the library as the service and the commands say it: with flags in the place of option names. */
+/** Returns a message of the library for the service and the commands: with flags instead of option names. */
 export const withFlags = (message: string): string =>
   message.replace(optionNames, (name) => (name === "wrappingKeys" ? wrappingKeys : flagName(name)));

@@ -15,19 +15,19 @@ import {
   variableName,
 } from "./setting-definitions.ts";
 
-/** Pairs of settings that exclude each other. */
+/** Pairs of settings that cannot be combined. */
 const exclusive = [
   ...[...settingsWith("managed"), "wrappingKeys" as const].map((name) => ["keys", name] as const),
   ["wrappingKeyFile", "wrappingKeys"] as const,
   ["metadata", "noDiscovery"] as const,
 ];
 
-/** The variable of the store that `jwksd store migrate` fills. */
+/** Variable for the store that `jwksd store migrate` fills. */
 const target = variableName("to");
 
-/** Sources of settings. A flag wins over the environment, the environment over the file, the file over the default. */
+/** Sources of settings. A flag takes precedence over the environment, the environment over the file, and the file over the default. */
 export interface SettingSources {
-  /** By setting name, as text (or `true` for a flag without a value). */
+  /** Flags by setting name. The value is a string, or `true` for a flag without a value. */
   readonly flags: Readonly<Record<string, unknown>>;
   /** Environment variables by name. */
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -53,9 +53,9 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
   for (const name of settingNames) {
     const { rule, fallback } = settingDefinitions[name];
     const given = [
-      { from: flagName(name), value: fromText(flags[name], rule) },
-      { from: variableName(name), value: fromText(environment[variableName(name)], rule) },
-      { from: `"${name}" of the configuration file`, value: file[name] },
+      { from: flagName(name), value: fromString(flags[name], rule) },
+      { from: variableName(name), value: fromString(environment[variableName(name)], rule) },
+      { from: `"${name}" in the configuration file`, value: file[name] },
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
   }
@@ -64,17 +64,17 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
     if (isGiven(one) && isGiven(other)) {
-      throw invalidOption(`${sourceName(one)} and ${sourceName(other)} exclude each other; give one of them`);
+      throw invalidOption(`${sourceName(one)} and ${sourceName(other)} cannot be combined; give one of them`);
     }
   }
-  // Here already, because commands show the issuer, and this check refuses one with a password.
+  // Checked here, because commands print the issuer, and this check refuses an issuer with a password.
   if (settings.issuer !== undefined) locate({ issuer: settings.issuer as string });
   return settings as Settings;
 }
 
 /**
- * The variables of jwksd. For a Kubernetes service named "jwksd", the pods of its namespace also get variables such as JWKSD_PORT with
- * "tcp://10.0.0.1:9900". Those are left out.
+ * Returns jwksd's environment variables. If a Kubernetes service is named "jwksd", the pods in its namespace also get variables such as
+ * JWKSD_PORT with "tcp://10.0.0.1:9900". Those are omitted.
  *
  * @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
  */
@@ -91,7 +91,7 @@ function ownVariables(environment: SettingSources["environment"]): Record<string
 async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
   if (path === undefined) return {};
   if (looksLikeSecret(path)) {
-    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file is given by its path, not by its content");
+    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file must be a path, not the content of a file");
   }
   const members = await readJsonObject(path, "the configuration file");
   checkKnown(Object.keys(members), settingNames, `member of ${path}:`);
@@ -102,13 +102,13 @@ function checkKnown(given: readonly string[], known: readonly string[], what: st
   for (const name of given) {
     if (known.includes(name)) continue;
     const meant = nearest(name, known);
-    const hint = meant === undefined ? "jwksd help serve lists them all" : `did you mean ${meant}?`;
+    const hint = meant === undefined ? "jwksd help serve lists all settings" : `did you mean ${meant}?`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }
 
-/** Converts the text of a flag or variable to the type that the rule wants. */
-function fromText(value: unknown, rule: Rule): unknown {
+/** Converts the string of a flag or variable to the type that the rule requires. */
+function fromString(value: unknown, rule: Rule): unknown {
   if (typeof value !== "string") return value;
   if (rule === boolean) return /^(true|1)$/.test(value) || (/^(false|0)$/.test(value) ? false : value);
   return /^\d+$/.test(value) && !rule.holds(value) ? Number(value) : value;
@@ -116,7 +116,7 @@ function fromText(value: unknown, rule: Rule): unknown {
 
 function check(name: SettingName, value: unknown, from: string): unknown {
   const { must, holds }: Rule = settingDefinitions[name].rule;
-  // The value is not repeated: it may be a secret that was meant for another setting.
+  // The message does not contain the value, which may be a secret that was meant for another setting.
   if (!holds(value)) throw invalidOption(`${from} must be ${must}`);
   return value;
 }
@@ -127,11 +127,11 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
 function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   throw invalidOption(
-    `${flagName(name)} must not contain a password or a token, which every process could read; put the URL into ${variableName(name)}, or a PostgreSQL password into PGPASSWORD or ~/.pgpass`,
+    `${flagName(name)} must not contain a password or a token, because every process can read it there; put the URL into ${variableName(name)}, or a PostgreSQL password into PGPASSWORD or ~/.pgpass`,
   );
 }
 
-/** The store of `--to`, or of its variable. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Returns the store in `--to` or its variable. @throws ConfigError `ERR_OPTION_INVALID` */
 export function targetStore(flag: string | undefined, environment: SettingSources["environment"]): string {
   const store = flag ?? environment[target];
   if (store === undefined) throw invalidOption(`--to (${target}) must name the store to fill`);

@@ -15,16 +15,16 @@ type SignalOption = { readonly signal?: AbortSignal | undefined };
 /** The configured HSMs and key services, as options for a key manager. */
 export interface Signers {
   readonly openSigner: (uri: string, options?: SignalOption) => Promise<ExternalSigner>;
-  /** `undefined` if new keys are made in the store. */
+  /** Generates a signing key; `undefined` if new keys are generated in the store. */
   readonly createSigner: ((request: { readonly issuer: string } & SignalOption) => Promise<ExternalSigner>) | undefined;
-  /** `undefined` if removed keys are kept. */
+  /** Destroys a key; `undefined` if removed keys are kept. */
   readonly destroySigner: ((uri: string, options?: SignalOption) => Promise<unknown>) | undefined;
 }
 
 /**
- * Reads the signers file. All options are checked now, but connections are made when they are needed.
+ * Reads the signers file. All options are checked now. Connections are opened when they are needed.
  *
- * @param log gets warnings about secret files that others can read
+ * @param log receives warnings about secret files that other users can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
  */
 export async function signersOf(
@@ -33,16 +33,16 @@ export async function signersOf(
 ): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
   const backends = new Map<string, Promise<SignerBackend>>();
-  /** One backend per kind, because some share a process or connections between keys. */
+  /** Returns the backend of a type. There is one per type, because some backends share a process or connections between keys. */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
     const [type = ""] = uriOrType.split(":", 1);
     const backend = backends.get(type) ?? signerBackend(uriOrType, options);
     backends.set(type, backend);
-    // A failed backend is made again at the next call.
+    // A failed backend is created again at the next call.
     backend.catch(() => backends.delete(type));
     return backend;
   };
-  // Options of unused kinds are checked too: a mistake must not wait for the first key.
+  // Options of unused types are checked, too, so that a mistake does not show up only with the first key.
   for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
@@ -65,7 +65,7 @@ export async function signersOf(
   };
 }
 
-/** Warns about secret files that others can read, once per file. A missing file is an error when it is used. */
+/** Creates a function that warns once about each secret file that other users can read. A missing file is an error when it is used. */
 function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
   const seen = new Set<string>();
   return async (file) => {

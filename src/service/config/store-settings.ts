@@ -7,34 +7,35 @@ import { issuerOf } from "./addresses.ts";
 import { hasPassword } from "./database-url.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
-/** The store of a configuration, what opens it, and what it is told and asked. */
+/** The settings of a configuration's store. */
 export interface StoreSettings extends Pick<
   Settings,
   "issuer" | "requireStore" | "wrappingKeys" | "wrappingKeyFile" | "maxSavedSetSeconds" | "readyWithoutStore"
 > {
-  /** Whose keys are meant. */
+  /** Owner of the keys. */
   readonly owner: Owner;
-  /** The URL of a database server. */
+  /** URL of the database; empty if `--store` is not set. */
   readonly url: string;
-  /** The absolute path of a file; `undefined` where the store is in a database server. */
+  /** Absolute path of the store's file; `undefined` if the store is on a database server. */
   readonly path: string | undefined;
-  /** For messages. The URL of a database may hold a password. */
+  /** Name for messages. The URL cannot be used there, because it may contain a password. */
   readonly name: string;
-  /** The flag that names the store. */
+  /** Flag that names the store. */
   readonly flag: "--data" | "--store";
-  /** The file with the last set of the store, beside it or in the data folder. */
+  /** File of the saved set, next to the store or in the data folder. */
   readonly savedSet: string;
-  /** Said of the policy, and not checked: a store that holds keys has its own. */
+  /** Policy in the settings. It is not checked, because a store with keys has its own policy. */
   readonly policy: RotationPolicyOptions;
-  /** What people call this process, as its line in the store can bear it. */
+  /** Name of this process, in a form that its presence record can contain. */
   readonly replicaName: string;
   /**
-   * The flags by which a command on this machine finds the store and the issuer, as words of a shell. A URL with a password is left out: it
-   * is in JWKSD_STORE.
+   * Flags with which a command on this machine finds the store and the issuer, quoted for a shell. A URL with a password is omitted: it is in
+   * JWKSD_STORE.
    */
   readonly commandFlags: string;
 }
 
+/** Returns the settings of the store. */
 export function storeSettingsOf(settings: Settings): StoreSettings {
   const { issuer, data, store, wrappingKeys, wrappingKeyFile, replicaName } = settings;
   const { requireStore, maxSavedSetSeconds, readyWithoutStore } = settings;
@@ -44,7 +45,7 @@ export function storeSettingsOf(settings: Settings): StoreSettings {
       : store.startsWith("sqlite:")
         ? resolve(store.slice("sqlite:".length))
         : undefined;
-  const inDatabase = path === undefined ? "the database of --store" : `the store of --store, ${path},`;
+  const inDatabase = path === undefined ? "the database in --store" : `the store in --store, ${path},`;
   const url = path === undefined ? store : `sqlite:${path}`;
   const flags = {
     data: store === undefined ? resolve(data) : undefined,

@@ -9,7 +9,7 @@ const intervalMs = 400;
  * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same for one
  * interval, so that a file is not read while it is written.
  *
- * Polls instead of using file events. Network and overlay file systems lose events, and Kubernetes replaces mounted secrets by a symbolic
+ * Polls instead of using file events. Network and overlay file systems lose events, and Kubernetes replaces mounted secrets with a symbolic
  * link, without an event for the file.
  *
  * @param baseline {@link fingerprint} of the paths, taken before they were read
@@ -31,7 +31,7 @@ export function watchPaths(
   });
 }
 
-/** Runs an action again and again, each time `ms` after it has ended. */
+/** Runs an action repeatedly, each time `ms` after its last run ended. */
 export function every(ms: number, action: (isStopped: () => boolean) => Promise<void>): { stop(): void } {
   let isStopped = false;
   let cancel = systemClock.setTimer(tick, ms);
@@ -48,10 +48,10 @@ export function every(ms: number, action: (isStopped: () => boolean) => Promise<
   };
 }
 
-/** A text that changes whenever the files change. */
+/** Returns a string that changes whenever the files change. */
 export async function fingerprint(paths: readonly string[]): Promise<string> {
   const states = paths.map(async (path) => {
-    // Not recursive: keys are not read from subfolders, and links may form a circle.
+    // Not recursive: keys are not read from subfolders, and links may form a cycle.
     const names = (await readdir(path).catch(() => [])).filter(isKeyFileName).sort();
     return Promise.all([path, ...names.map((name) => join(path, name))].map(stateOf));
   });
