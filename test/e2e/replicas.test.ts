@@ -173,7 +173,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     await checkIn("a");
     const [unwaited, dry] = [await run("rotate", "--now", "--yes", "--wait", "0"), await run("rotate", "--dry-run")];
     for (const { code, stdout } of [unwaited, dry]) assert.deepEqual([code, stdout.includes("Replicas:")], [0, false]);
-    assert.match((await run("rotate", "--wait", "-1")).stderr, /Not a whole number of seconds/);
+    assert.match((await run("rotate", "--wait", "-1")).stderr, /Must be a whole number of seconds/);
   });
 });
 
@@ -213,7 +213,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
-    assert.match((await run("targets", "forget", target, "--yes")).stdout, /^Nothing waits for .* any longer/);
+    assert.match((await run("targets", "forget", target, "--yes")).stdout, /^No step waits for .* any longer/);
     assert.deepEqual((await list()).targets, []);
     assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target with this name.*\[ERR_TRANSITION\]/);
   });

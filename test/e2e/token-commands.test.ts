@@ -67,10 +67,10 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     { args: ["--aud", "api", "--claim", "novalue"], says: ["name=value"] },
     { args: ["--aud", "api", "--claim", "exp=5"], says: ['claim "exp"', "[ERR_CLAIMS_INVALID]"] },
     { args: ["--aud", "api", "--claim", "iss=x"], says: ['claim "iss"', "[ERR_CLAIMS_INVALID]"] },
-    { args: ["--aud", ""], says: ["--aud", "empty audience"] },
-    { args: ["--aud", "api", "--claim", "aud=other"], says: ["given with --aud"] },
+    { args: ["--aud", ""], says: ["--aud", "audience must not be empty"] },
+    { args: ["--aud", "api", "--claim", "aud=other"], says: ["Set the audience with --aud"] },
     { args: ["--aud", "api", "--claim", "sub=x", "--sub", "y"], says: ["given twice", "--sub"] },
-    { args: ["--aud", "api", "--claim", "n=1", "--claim", "n=2"], says: ["a claim n already"] },
+    { args: ["--aud", "api", "--claim", "n=1", "--claim", "n=2"], says: ["claim n is given twice"] },
     {
       args: ["--aud", "api", "--claim", "id=12345678901234567890"],
       says: ["12345678901234567890 is beyond 2^53 - 1.", `'"12345678901234567890"'`],
@@ -126,7 +126,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     await writeFile(file, keySetText("active"));
     assert.equal((await runCli(t, ["keys", "import", file, "--data", data])).code, 0);
     await chmod(join(data, "wrapping.key"), 0o644);
-    const warning = /users other than the owner can read .*wrapping\.key/;
+    const warning = /users other than its owner can read .*wrapping\.key/;
     for (const jsonLogs of ["0", "1"]) {
       const args = ["token", "--data", data, "--aud", "api"];
       const { stdout, stderr } = await cliDone(t, args, { JWKSD_JSON_LOGS: jsonLogs });
