@@ -394,7 +394,10 @@ describe("a store", { timeout }, () => {
     await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
-    assert.match((await runCli(t, migrate)).stderr, /nothing was written, because .* already in use; give an empty store \[ERR_TRANSITION\]\n$/);
+    assert.match(
+      (await runCli(t, migrate)).stderr,
+      /nothing was written, because .* already in use; give an empty store \[ERR_TRANSITION\]\n$/,
+    );
   });
 });
 
@@ -433,7 +436,11 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     const rows: readonly [args: string[], code: string, says: RegExp][] = [
       [["rs256.json"], "ERR_KEY_NOT_P256", /rs256\.json, kid "r"/],
       [["missing.pem"], "ERR_FILE_UNREADABLE", /missing\.pem \(ENOENT\)/],
-      [["rs256.json", "--kid", "zz"], "ERR_OPTION_INVALID", /contains no key with the kid "zz"; give one of its kids: "a", "r"/],
+      [
+        ["rs256.json", "--kid", "zz"],
+        "ERR_OPTION_INVALID",
+        /contains no key with the kid "zz"; give one of its kids: "a", "r"/,
+      ],
       [[], "ERR_OPTION_INVALID", /either a file or --signer/],
     ];
     for (const [[name, ...flags], code, says] of rows) {
@@ -449,7 +456,10 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     // A duplicate kid is detected when the set is put together, and no part of the set is stored.
     const stderr = await cliRefused(t, ["keys", "import", join(folder, "twice.json"), "--data", data]);
     assert.match(stderr, /\[ERR_KID_USED\]\n$/);
-    assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys\. If there were keys before, /);
+    assert.match(
+      (await runCli(t, ["keys", "--data", data])).stdout,
+      /^There are no keys\. If there were keys before, /,
+    );
   });
 
   test("a kid that begins with a dash works in any position", async (t) => {
