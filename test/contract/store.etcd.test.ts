@@ -165,3 +165,91 @@ test("an endless response is not read completely, and a long error is shortened"
   assert.ok(error instanceof Error && error.message.length < 800);
   assert.match(error.message, /\(503\): it reports "down\\\\u\{202e\}x+…"/);
 });
+
+test("a response that is not from etcd is neither an empty store nor a write", async (t) => {
+  let [body, headers]: [unknown, Record<string, string>] = [{}, {}];
+  const server = createServer((_, response) => response.writeHead(200, headers).end(JSON.stringify(body)));
+  const store = etcdStore(urlOf(await listening(t, server)), op());
+  const header = { cluster_id: "1", member_id: "1", revision: "1", raft_term: "1" };
+  const range = (kvs?: unknown) => ({
+    header,
+    responses: [{ response_range: { header, kvs } }, { response_range: { header } }],
+  });
+  const read = () => store.read();
+  const list = async () => store.presence?.list(9);
+  const write = () => store.write("text", undefined);
+  const put = async () => store.presence?.put("id", "record");
+
+  const foreign = [
+    {},
+    [],
+    5,
+    true,
+    null,
+    "ok",
+    { header: null },
+    { header: 5 },
+    { succeeded: true },
+    { error: "no leader" },
+  ];
+  const malformed = [
+    null,
+    [null],
+    5,
+    [{ key: 1234 }],
+    [{ key: "YQ==", value: 1234 }],
+    [{ key: "YQ==", value: "ü" }],
+    [{ key: "YQ==", value: null }],
+  ];
+  const rows: [body: unknown, calls: (() => Promise<unknown>)[]][] = [
+    ...foreign.map((body): (typeof rows)[0] => [body, [read, list, write, put]]),
+    ...malformed.flatMap((kvs): typeof rows => [
+      [range(kvs), [read]],
+      [{ header, kvs }, [list]],
+    ]),
+    ...[
+      undefined,
+      null,
+      [],
+      [null],
+      [{}],
+      [{ response_range: null }],
+      [{ response_range: {} }],
+      [{ response_range: { header } }],
+    ].map((responses): (typeof rows)[0] => [{ header, responses }, [read]]),
+  ];
+  for (const [given, calls] of rows) {
+    body = given;
+    for (const call of calls) {
+      const { code, message } = (await call().then(
+        (value) => assert.fail(`${JSON.stringify(given)} is ${JSON.stringify(value)} to ${call}`),
+        (error: unknown) => error,
+      )) as Error & { code?: string };
+      const isWrite = call === write || call === put;
+      assert.equal(code, isWrite ? undefined : "ERR_STORE_UNAVAILABLE", message);
+      assert.match(message, /it reports "(the response is (not from etcd|incomplete)|no leader)"/);
+    }
+  }
+  body = range();
+  assert.equal((await read()).version, undefined);
+  for (const Date of ["1", "2026", "", "2026-01-01T00:00:00Z"]) {
+    headers = { Date };
+    await assert.rejects(read(), { code: "ERR_STORE_UNAVAILABLE", message: /no valid Date/ }, Date);
+  }
+});
+
+test("an error response is shown by its message, or by its error if that is text", async (t) => {
+  let body: unknown;
+  const server = createServer((_, response) => response.writeHead(503).end(JSON.stringify(body)));
+  const store = etcdStore(urlOf(await listening(t, server)), op());
+  for (const [given, shown] of [
+    [{ message: "down", error: "other" }, "down"],
+    [{ message: "", error: "down" }, "down"],
+    [{ error: { message: "down" } }, "the response is not from etcd"],
+    [{ message: 5 }, "the response is not from etcd"],
+    [null, "the response is not from etcd"],
+  ] as const) {
+    body = given;
+    await assert.rejects(store.read(), new RegExp(`\\(503\\): it reports "${shown}"`), JSON.stringify(given));
+  }
+});

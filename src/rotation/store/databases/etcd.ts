@@ -5,7 +5,8 @@
  */
 
 import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
-import { jsonOf } from "../../../base/json.ts";
+import { httpDate } from "../../../base/cache-control.ts";
+import { jsonOf, memberOf } from "../../../base/json.ts";
 import { type Optional, type Rule, callback, checkArgument, checkOptions, text, texts } from "../../../base/options.ts";
 import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
@@ -26,18 +27,18 @@ export interface EtcdStoreOptions extends DatabaseStoreOptions {
   readonly fetch?: Optional<typeof fetch>;
 }
 
-interface KeyValue {
-  readonly key: string;
-  /** Missing if it is empty. */
-  readonly value?: string;
+/** A range of keys in JSON. Members of a response that are empty or zero are missing, except the header. */
+interface KeyRange {
+  readonly header: object;
+  readonly kvs?: readonly { readonly key: string; readonly value?: string }[];
 }
 
-interface EtcdResponse {
+/** A response in JSON. */
+interface JsonResponse extends KeyRange {
   readonly succeeded?: boolean;
-  readonly kvs?: readonly KeyValue[];
   /** Number of keys in a range, regardless of the limit. */
   readonly count?: string;
-  readonly responses?: readonly { readonly response_range?: { readonly kvs?: readonly KeyValue[] } }[];
+  readonly responses?: readonly { readonly response_range?: KeyRange }[];
   readonly token?: string;
 }
 
@@ -46,12 +47,6 @@ const membersRule: Rule = {
   types: ["string", "array"],
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
-
-/** An error response. It has no `error` member since etcd 3.6. */
-interface Failing extends EtcdResponse {
-  readonly message?: string;
-  readonly error?: string;
-}
 
 /** Larger than any valid response: the document or the presence records, in base64. */
 const maxResponseBytes = 4 * 2 ** 20;
@@ -80,14 +75,14 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     timeoutMs = 5_000,
     fetch = globalThis.fetch,
   } = checkOptions(options, { ...databaseRules, fetch: callback });
-  const members = [urls].flat().map(memberOf);
+  const members = [urls].flat().map(parseMember);
   const name = members.map(({ base }) => base).join(",");
   // Each member may take the whole timeout.
   const calls = callsTo(name, timeoutMs * members.length, faultOf);
   let current = 0;
   let token: string | undefined;
 
-  async function post(path: string, body: object, outer: AbortSignal): Promise<readonly [EtcdResponse, now: number]> {
+  async function post(path: string, body: object, outer: AbortSignal): Promise<readonly [Decoded, now: number]> {
     const { base } = members[current] as Member;
     const signal = AbortSignal.any([outer, AbortSignal.timeout(timeoutMs)]);
     const headers = { "Content-Type": "application/json", ...(token !== undefined && { Authorization: token }) };
@@ -98,16 +93,16 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     });
     const bytes = await bytesWithin(response.body, maxResponseBytes);
     if (bytes === undefined) throw new Refused(502, `the response is larger than ${maxResponseBytes} bytes`);
-    const parsed = jsonOf(new TextDecoder().decode(bytes)) as Failing | undefined;
-    if (!response.ok || !parsed)
-      throw new Refused(response.status, parsed?.message ?? parsed?.error ?? "the response is not JSON");
-    const now = Date.parse(response.headers.get("Date") ?? "");
-    if (Number.isNaN(now)) throw new Refused(502, "the response has no Date");
-    return [parsed, now];
+    const json = jsonOf(new TextDecoder().decode(bytes));
+    const decoded = response.ok ? decode(json) : undefined;
+    if (!decoded) throw new Refused(response.status, messageIn(json) ?? "the response is not from etcd");
+    const now = httpDate(response.headers.get("Date") ?? "");
+    if (now === undefined) throw new Refused(502, "the response has no valid Date");
+    return [decoded, now];
   }
 
   /** Sends a request to a member, with a token if there is a user. A token lasts for a few minutes. */
-  async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [EtcdResponse, now: number]> {
+  async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Decoded, now: number]> {
     const { login } = members[current] as Member;
     if (login === undefined) return post(path, body, signal);
     const renew = async (): Promise<void> => {
@@ -148,21 +143,19 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 
     // Every read is linearizable, so it is confirmed: a majority has to agree on the leader.
     async read(known = "", { signal } = {}) {
-      const [{ responses = [] }, now] = await run({ signal, writes: false }, (prefix) => {
+      const [{ succeeded, ranges }, now] = await run({ signal, writes: false }, (prefix) => {
         const version = { request_range: { key: base64(`${prefix}version`) } };
         const text = { request_range: { key: base64(`${prefix}text`) } };
         return ["kv/txn", { compare: [versionIs(prefix, known)], success: [version], failure: [version, text] }];
       });
-      const [version, text] = responses.map(({ response_range }) => response_range?.kvs?.[0]);
-      return {
-        ...(version !== undefined && { version: textOf(version.value) }),
-        ...(text !== undefined && { text: textOf(text.value) }),
-        now,
-      };
+      if (ranges.length !== (succeeded ? 1 : 2))
+        throw calls.unavailable(new Refused(502, "the response is incomplete"));
+      const [version, text] = ranges.map(([pair]) => pair?.[1]);
+      return { ...(version !== undefined && { version }), ...(text !== undefined && { text }), now };
     },
 
     async write(text, ifVersion, { signal } = {}) {
-      const [{ succeeded = false }] = await run({ signal, writes: true }, (prefix) => {
+      const [{ succeeded }] = await run({ signal, writes: true }, (prefix) => {
         const isNew = { key: base64(`${prefix}version`), target: "CREATE", create_revision: "0" };
         const compare = [ifVersion === undefined ? isNew : versionIs(prefix, ifVersion)];
         const puts = [put(`${prefix}version`, crypto.randomUUID()), put(`${prefix}text`, text)];
@@ -178,16 +171,15 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
       // A response that is too large is not read completely.
       async list(limit, { signal } = {}) {
         let start = "";
-        const [{ kvs = [], count = 0 }] = await run({ signal, writes: false }, (prefix) => {
+        const [{ pairs, count }] = await run({ signal, writes: false }, (prefix) => {
           start = `${prefix}presence/`;
           // The end of the range is the next string after all strings with this prefix.
           return ["kv/range", { key: base64(start), range_end: base64(`${prefix}presence0`), limit: `${limit}` }];
         });
-        const records = kvs.map(({ key, value }) => {
-          const record = textOf(value);
-          return [textOf(key).slice(start.length), record.length <= maxBytesOf.record ? record : ""] as const;
+        const records = pairs.map(([key, record]) => {
+          return [key.slice(start.length), record.length <= maxBytesOf.record ? record : ""] as const;
         });
-        return { records: new Map(records), count: Number(count) };
+        return { records: new Map(records), count };
       },
       async drop(ids, { signal } = {}) {
         // A transaction may have 128 operations by default.
@@ -210,7 +202,7 @@ interface Member {
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
-function memberOf(text: string): Member {
+function parseMember(text: string): Member {
   const { origin, username, password } = databaseUrl(text, /^https?:$/, "https://HOST:PORT");
   if (username === "") return { base: origin };
   return { base: origin, login: { name: decodeURIComponent(username), password: decodeURIComponent(password) } };
@@ -231,7 +223,35 @@ function base64(text: string): string {
   return btoa(binary);
 }
 
-const textOf = (value = ""): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(fromBase64(value));
+/** Decodes the keys and values of a range. @throws Error if it is not one */
+function pairsIn({ header, kvs = [] }: KeyRange): (readonly [key: string, value: string])[] {
+  if (Object(header) !== header) throw new Error("no header");
+  return kvs.map(({ key, value = "" }) => [textOf(key), textOf(value)]);
+}
+
+function textOf(value: unknown): string {
+  if (typeof value !== "string") throw new Error("not base64");
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(fromBase64(value));
+}
+
+type Decoded = NonNullable<ReturnType<typeof decode>>;
+
+/** Decodes a response; returns `undefined` if it is not from etcd. */
+function decode(json: unknown) {
+  try {
+    const { succeeded = false, count = "0", responses = [], token, ...range } = json as JsonResponse;
+    const ranges = responses.flatMap(({ response_range: found }) => (found === undefined ? [] : [pairsIn(found)]));
+    return { succeeded: succeeded === true, count: Number(count), ranges, token, pairs: pairsIn(range) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the message of an error. It has no `error` member since etcd 3.6. */
+const messageIn = (json: unknown): string | undefined =>
+  ["message", "error"]
+    .map((name) => memberOf(json, name))
+    .find((member): member is string => typeof member === "string" && member !== "");
 
 /** Statuses of requests that certainly changed nothing: invalid, not allowed, or too many. @see https://grpc.io/docs/guides/status-codes/ */
 const refusals = new Set([400, 401, 403, 404, 429]);
