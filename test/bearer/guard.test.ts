@@ -581,11 +581,11 @@ describe("options", () => {
     ["an empty list of issuers", { ...valid, issuer: [] }, /"issuer"/],
     ["an issuer that is not a URL", { ...valid, issuer: "login" }, /not a URL/],
     ["an http issuer", { ...valid, issuer: "http://login.example.com" }, /not an https URL/],
-    ...["\n", "\t", " ", "\u00a0"].flatMap((space): [string, object, RegExp][] =>
+    ...["\n", "\t", " ", "\u00a0", "\u00ad", "\u200b", "\u202e"].flatMap((space): [string, object, RegExp][] =>
       [`${issuer}${space}`, `${space}${issuer}`, `${issuer}/a${space}b`].map((spaced) => [
         `the issuer ${JSON.stringify(spaced)}`,
         { ...valid, issuer: [issuer, { issuer: spaced, keys: () => undefined }] },
-        /^issuer ".*%.*" contains a space, line break or control character; remove it$/,
+        /^issuer ".*%.*" contains a space, line break or other invisible character; remove it$/,
       ]),
     ),
     [

@@ -27,6 +27,11 @@ if (skipWithout("redis-server") === false) {
       ends.push(() => client.destroy());
       return redisStore(client, options);
     },
+    "an ioredis client that returns numbers as strings": (port, options, ends) => {
+      const client = new Redis(url(port), { socketTimeout: 1_000, stringNumbers: true }).on("error", () => {});
+      ends.push(() => client.disconnect());
+      return redisStore(client, options);
+    },
     "an ioredis client": (port, options, ends) => {
       const client = new Redis(url(port), { socketTimeout: 1_000 }).on("error", () => {});
       ends.push(() => client.disconnect());

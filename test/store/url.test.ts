@@ -23,7 +23,17 @@ const stores: Readonly<Record<string, (url: string) => Register>> = {
 
 for (const [scheme, open] of Object.entries(stores)) {
   test(`${scheme}: an unescaped password is refused with advice and without being shown`, async () => {
-    const logins = ["u:12/cret", "u:pa/cret", "u:1cret@x/ret", "127.0.0.1:12/cret", "u:1?cret", "u:1#cret", "u:cr%et"];
+    const logins = [
+      "u:12/cret",
+      "u:pa/cret",
+      "u:1cret@x/ret",
+      "127.0.0.1:12/cret",
+      "u:1?cret",
+      "u:1#cret",
+      "u:cr%et",
+      "u:cret%ff",
+      "u:\\cret",
+    ];
     for (const login of [...logins, "u:pa?cret", "u:pa#cret", "u:p@cret", "%:cret", "u@cret:12"]) {
       const opening = (async () => open(`${scheme}://${login}@127.0.0.1:1/name`))();
       await assert.rejects(opening, ({ code, message }: Error & { code?: string }) => {
@@ -62,6 +72,11 @@ test("a secret is detected anywhere in a URL, and other parameters are not mista
     "mysql://u@h/d?ssl=%7B%22passphrase%22%3A%22p%22",
     'mysql://u@h/d?ssl={"key":"-----BEGIN PRIVATE KEY-----"}',
     "redis://:p@h",
+    'mysql://u@h/d?ssl={"pass\\u0070hrase":"p"}',
+    'mysql://u@h/d?ssl={"key":[{"\\u0070assphrase":"p"}]}',
+    ...["passphrase", "pwd", "pass", "PASSWD", "jwt", "pfx", "client_secret"].map(
+      (name) => `mysql://u@h/d?a=b&${name}=p`,
+    ),
     "libsql://h?authToken=t",
     "etcd://u:p@h:1,h:2",
   ];
@@ -69,6 +84,7 @@ test("a secret is detected anywhere in a URL, and other parameters are not mista
     "postgres://u@/d?host=/run",
     "postgres://:5432/d",
     "postgres://u@h:5432/d?sslkey=/k.pem&sslmode=require&passfile=/run/pass",
+    "postgres://u@h/d?sslkey=/run/secrets/token.pem",
     'mysql://u@h:3306/d?ssl={"rejectUnauthorized":true}',
     "redis://h:6379/0",
     "libsql://h",

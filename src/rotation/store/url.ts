@@ -25,4 +25,12 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
 }
 
 /** Reports whether user and password are escaped. Otherwise, a part of a password could be taken for a host or a path, which messages show. */
-export const isEscaped = (text: string): boolean => /^[a-z]+:\/\/(([^@/?#%]|%[0-9a-f]{2})*@)?[^@]*$/i.test(text);
+export function isEscaped(text: string): boolean {
+  const found = /^[a-z]+:\/\/(?:([^@/\\?#]*)@)?[^@]*$/i.exec(text);
+  try {
+    return found !== null && decodeURIComponent(found[1] ?? "") !== undefined;
+  } catch {
+    // A "%" that encodes nothing, or bytes that are not UTF-8.
+    return false;
+  }
+}

@@ -1,3 +1,4 @@
+import { jsonOf } from "../../base/json.ts";
 import { isEscaped } from "../../rotation/store/url.ts";
 
 const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds"] as const;
@@ -24,13 +25,12 @@ export function isDatabaseUrl(text: string): boolean {
   return databaseScheme(text) !== undefined && urls.every((url) => URL.canParse(url));
 }
 
+/** A name of a parameter, or of a member of its JSON value, that has a secret value; or a private key. */
+const secret = /"[^"]*(pass(?!file)|pwd|token|secret|jwt|pfx)[^"]*":|PRIVATE KEY/i;
+
 /** Reports whether a URL contains what must not be on a command line: a password, a token or a private key. */
 export function hasPassword(text: string): boolean {
   const [, login = "", query] = /^\w+:\/\/(?:([^@/?#]*)@)?[^?#]*(.*)$/s.exec(text) ?? [];
-  return (
-    /:./.test(login) ||
-    [...new URLSearchParams(query)].some(
-      ([name, value]) => /password|token|secret/i.test(name) || /passphrase|pfx|PRIVATE KEY/.test(value),
-    )
-  );
+  const parameters = [...new URLSearchParams(query)].map(([name, value]) => ({ [name]: jsonOf(value) ?? value }));
+  return /:./.test(login) || secret.test(JSON.stringify(parameters));
 }

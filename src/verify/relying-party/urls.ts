@@ -30,8 +30,10 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
 export function checkIssuer(issuer: string): void {
   if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment; remove it`);
   // URL parsers remove or escape these, so this issuer would get keys, but no token would have it.
-  if (/[\s\p{Cc}]/u.test(issuer))
-    throw invalidOption(`issuer ${shownIssuer(issuer)} contains a space, line break or control character; remove it`);
+  if (/[\s\p{Cc}\p{Cf}]/u.test(issuer))
+    throw invalidOption(
+      `issuer ${shownIssuer(issuer)} contains a space, line break or other invisible character; remove it`,
+    );
 }
 
 /** Returns an issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */

@@ -109,7 +109,8 @@ export function redisStore(
 
     async write(text, ifVersion = "", { signal, due = "" } = {}) {
       const values = [ifVersion, crypto.randomUUID(), text, `${due}`];
-      return (await run({ signal, writes: true }, writeScript, ...values)) === 1;
+      // Some clients return numbers as strings.
+      return String(await run({ signal, writes: true }, writeScript, ...values)) === "1";
     },
 
     presence: {

@@ -21,14 +21,9 @@ function urlOf(text: string): URL | undefined {
   if (scheme === "") return URL.parse(text) ?? undefined;
   const url = new URL(`${scheme}${rest}`);
   const { username, password } = new URL(`${scheme}${user}@host`);
-  try {
-    for (const [name, value] of Object.entries({ user: username, password, port: port ?? "" }))
-      if (value !== "") url.searchParams.set(name, decodeURIComponent(value));
-    return url;
-  } catch {
-    // A "%" that encodes nothing.
-    return undefined;
-  }
+  for (const [name, value] of Object.entries({ user: username, password, port: port ?? "" }))
+    if (value !== "") url.searchParams.set(name, decodeURIComponent(value));
+  return url;
 }
 
 /** Parameters that `pg` reads only from URLs; libpq reads them from the environment, too. */
