@@ -69,12 +69,15 @@ if (skip === false) {
       return postgresStore(sql, options);
     };
     const camel = opened(postgres.camel);
-    assert.equal(await camel.write("text", undefined, { due: 1 }), true);
+    assert.equal(await camel.write("text", undefined, { due: 0 }), true);
     await camel.presence?.put("id", "record");
     assert.equal((await camel.read(undefined, { confirmed: true })).text, "text");
     assert.equal((await camel.presence?.list(9))?.records.get("id"), "record");
     const [first] = (await camel.due?.(1)) ?? [];
-    assert.deepEqual([first?.issuer, await camel.due?.(1, first)], [options.issuer, []]);
+    assert.equal(first?.issuer, options.issuer);
+    // Other tests have left later rows.
+    const others = (await camel.due?.(100, first)) ?? [];
+    assert.ok(others.every(({ issuer }) => issuer !== options.issuer));
     const pascal = opened(postgres.pascal);
     const calls = [
       () => pascal.read(),
