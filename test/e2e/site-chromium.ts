@@ -44,7 +44,7 @@ export function checkSite(browser: () => Browser): void {
       const { page, problems } = await openPage(browser(), new URL(`http://127.0.0.1:${port}${mount}pages/faq.html`));
       for (const [word, found, path] of [
         ["createRemoteKeySet", "createRemoteKeySet", "functions/"],
-        ["leases", "44. A process is a cache of the store, and a store is one text", "pages/0044-"],
+        ["leases", "44. A process is a cache of the store, and a store is one document", "pages/0044-"],
         // Only the page's text contains this word.
         ["PgBouncer", "Keys in PostgreSQL", "pages/store-postgres.html"],
       ] as const) {
