@@ -44,7 +44,9 @@ unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 printf 'fail-with-body\nsilent\nshow-error\n' >"$STATE/.curlrc"
 export CURL_HOME=$STATE
 kid() { jwksd keys --json | node -p "JSON.parse(fs.readFileSync(0)).keys.find(({ state }) => state === '$1').kid"; }
-refused() { ! "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
+# errexit ignores a command after "!", but not the status of a function.
+fails() { ! "$@"; }
+refused() { fails "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
 # Waits until the last command in the background has had an effect.
 until_done() { until "$@" 2>/dev/null; do kill -0 $!; sleep 0.05; done; }
 # Generates a key without jwksd.
@@ -148,15 +150,15 @@ function restoring({ setup, backup, restore, hasPresence = true, ...act }: Resto
     } >said
     test "$(cat said)" = "$leaked"
     @2 Restoring a backup
-    ! {
+    {
     @1 Restoring a backup
-    }
+    } && exit 1
     ${hasPresence ? "@3 Restoring a backup" : ""}
     jwksd replicas | grep '^No replica is listed'
     jwksd serve
     curl http://127.0.0.1:9900/jwks >set.json
     grep "$(kid active)" set.json
-    ! grep -e "$leaked" -e "$lost" set.json
+    fails grep -e "$leaked" -e "$lost" set.json
     jwksd rotate --now --yes
   `;
   return { ...act, pages: ["docs/backups.md"], script, needs: ["jq", "openssl", ...(act.needs ?? [])] };
@@ -234,9 +236,9 @@ const acts: readonly Act[] = [
       code=ERR_WRAPPING_KEY_MISSING
       refused jwksd serve
       # It ends with 1, because nothing was verified, and names the key.
-      ! {
+      {
       @ JwksdWrappingKeyMissing
-      } >said 2>&1
+      } >said 2>&1 && exit 1
       grep "$id" said
       @ A lost wrapping key
       jwksd serve
@@ -254,9 +256,9 @@ const acts: readonly Act[] = [
       code=ERR_STORE_NOT_AUTHENTIC
       refused jwksd serve
       # What only looks ends with 1, because nothing was verified.
-      ! {
+      {
       @ JwksdStoreNotAuthentic
-      } >said 2>&1
+      } >said 2>&1 && exit 1
       grep "$code" said
       set +e
       @ A store that is not authentic
@@ -393,10 +395,10 @@ const acts: readonly Act[] = [
       @ JwksdSignerFailing
       test "$(URI)" = null
       # The second command is in the place of the first, and is refused after it.
-      ! kid announced
-      ! {
+      fails kid announced
+      {
       @ JwksdNoSuccessor
-      } >said 2>&1
+      } >said 2>&1 && exit 1
       jwksd keys --json | jq --exit-status '.keys[] | select(.state == "announced").uri'
     `,
     skip: skipWithoutPkcs11("jq"),
