@@ -38,12 +38,12 @@ for (const [scheme, open] of Object.entries(stores)) {
       const opening = (async () => open(`${scheme}://${login}@127.0.0.1:1/name`))();
       await assert.rejects(opening, ({ code, message }: Error & { code?: string }) => {
         assert.deepEqual([code, /cret|cr%et/.test(message)], ["ERR_OPTION_INVALID", false], `${login}: ${message}`);
-        assert.match(message, /%2F/);
+        assert.match(message, /%2F, %5C/);
         return true;
       });
     }
     // The key manager's first call connects.
-    const store = open(`${scheme}://u:%2F%40%3F%23%25@127.0.0.1:1/1`);
+    const store = open(`${scheme}://u:%2F%5C%40%3F%23%25@127.0.0.1:1/1`);
     const starting = createKeyManager({ issuer: options.issuer, store, wrappingKeys: newWrappingKey() });
     await assert.rejects(starting, { code: "ERR_STORE_UNAVAILABLE" });
     await store.close?.();
