@@ -147,6 +147,38 @@ describe("made-up names", () => {
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([503]));
   });
 
+  test("leave connections of a small pool for the application, and wait for their own", async () => {
+    const database = await new Database().with("tenant");
+    // A pool of five connections. None of its reads of made-up names ends before `respond`.
+    let made = 0;
+    const { promise: responded, resolve: respond } = Promise.withResolvers<void>();
+    const pool = { free: 5, waiting: [] as (() => void)[] };
+    const withConnection = async (work: () => Promise<unknown>): Promise<unknown> => {
+      if (pool.free > 0) pool.free -= 1;
+      else await new Promise<void>((start) => pool.waiting.push(start));
+      return work().finally(() => pool.waiting.shift()?.() ?? (pool.free += 1));
+    };
+    const store = (issuer: string): Register => {
+      const found = database.store(issuer);
+      found.hook = async (_, go) =>
+        withConnection(async () => {
+          if (issuer === named("tenant")) return go();
+          made += 1;
+          await responded;
+          return go();
+        });
+      return found;
+    };
+    const issuers = await database.issuers({ store });
+    const waiting = Array.from({ length: 100 }, (_, index) => statusOf(issuers, index));
+    assert.equal(await statusOf(issuers, "tenant"), 503);
+    await new Promise(setImmediate);
+    assert.equal(made, 3, "lookups that run");
+    assert.equal(typeof (await kidOf(issuers, "tenant")), "string");
+    respond();
+    assert.deepEqual(new Set(await Promise.all(waiting)), new Set([404]));
+  });
+
   test("that wait for a slow store are refused beyond a limit, and hot issuers are served", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers();
@@ -222,8 +254,8 @@ test("concurrent requests for one issuer load it once", async () => {
   const before = readsOf();
   const issuers = await database.issuers();
   const answers = await Promise.all([
-    ...Array.from({ length: 50 }, () => statusOf(issuers, 1)),
     ...Array.from({ length: 50 }, async () => (await kidOf(issuers, 1)) && 200),
+    ...Array.from({ length: 50 }, () => statusOf(issuers, 1)),
   ]);
   assert.deepEqual(new Set(answers), new Set([200]));
   assert.deepEqual([database.loads, readsOf() - before], [1, 3]);
@@ -239,7 +271,6 @@ test("an issuer that cannot be read gets 503 with no-store and is not read again
   const response = await issuers.fetch(new Request(`${named(1)}/jwks`));
   assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);
   for (let count = 0; count < 10; count += 1) assert.equal(await statusOf(issuers, 1), 503);
-  await assert.rejects(kidOf(issuers, 1), { code: "ERR_STORE_UNAVAILABLE" });
   assert.deepEqual([store.counts.read - before, await statusOf(issuers, 2)], [1, 200]);
   await database.pass(30_000);
   store.isGone = false;
@@ -249,6 +280,25 @@ test("an issuer that cannot be read gets 503 with no-store and is not read again
   await database.pass(60_000);
   assert.equal(await statusOf(issuers, 1), 200);
   assert.deepEqual(events, [`${named(1)} failed`]);
+});
+
+test("a failed read for a request does not keep the application from signing, and is forgotten after a read that succeeds", async () => {
+  const database = await new Database().with(1, 2);
+  const issuers = await database.issuers({ maxIssuers: 1 });
+  const store = database.stores.get(named(1)) as CountedStore;
+  store.hook = async () => {
+    throw new Error("pool exhausted");
+  };
+  assert.equal(await statusOf(issuers, 1), 503);
+  await assert.rejects(kidOf(issuers, 1), {
+    name: "StoreError",
+    code: "ERR_STORE_UNAVAILABLE",
+    message: "store read failed: pool exhausted",
+  });
+  store.hook = undefined;
+  assert.equal(await statusOf(issuers, 1), 503, "requests wait for refreshSeconds");
+  assert.equal(typeof (await kidOf(issuers, 1)), "string");
+  assert.deepEqual([await statusOf(issuers, 2), await statusOf(issuers, 1)], [200, 200], "1 was evicted in between");
 });
 
 test("node() passes on requests for no issuer, HEAD has no body, and each issuer has its own metadata", async () => {

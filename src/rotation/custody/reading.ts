@@ -1,18 +1,34 @@
-import { StoreError } from "../../base/errors.ts";
+import { JwksdError, StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
 import { maxBytesOf } from "../store/bounds.ts";
 import type { ReadOptions, Reading, Register } from "../store/register.ts";
 
 /**
  * Reads a register and checks the result.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE` for an invalid result; otherwise the register's error
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` for an invalid result or a driver's error; otherwise the register's `JwksdError`
  */
 export async function readRegister(register: Register, known?: string, options?: ReadOptions): Promise<Reading> {
-  const reading = await register.read(known, options);
-  const fault = faultOf(reading, known, register.maxBytes);
-  if (fault === undefined) return reading;
-  throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}`);
+  try {
+    const reading = await register.read(known, options);
+    const fault = faultOf(reading, known, register.maxBytes);
+    if (fault === undefined) return reading;
+    throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}`);
+  } catch (error) {
+    throw storeFailure("read", error);
+  }
+}
+
+/** Returns the error of a failed call: an error of the driver, for example because a reply was lost, becomes a `StoreError`. */
+export function storeFailure(
+  operation: string,
+  thrown: unknown,
+  code: "ERR_STORE_UNAVAILABLE" | "ERR_COMMIT_UNKNOWN" = "ERR_STORE_UNAVAILABLE",
+): JwksdError {
+  if (thrown instanceof JwksdError) return thrown;
+  const message = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
+  return new StoreError(code, message, { cause: thrown });
 }
 
 /** Describes what is wrong with a result. A time that is not a number would make every wake-up due. */

@@ -44,8 +44,10 @@ const rules: Rules<IssuersOptions> = {
 
 /** Number of unusable names that are remembered: anyone can invent names. */
 const maxUnusable = 10_000;
-/** Limit of lookups in flight for requests, and of those for calls by the application. */
+/** Limit of lookups for requests, running or waiting, and of those for calls by the application. */
 const maxLookups = 100;
+/** Lookups for requests that run at the same time. The application needs the rest of the pool, which may have five connections. */
+const requestsInParallel = 3;
 const lookupMs = 10_000;
 const duePage = 100;
 const stepsInParallel = 10;
@@ -84,11 +86,13 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
   /** Oldest first. */
   const unusable = new Map<string, Unusable>();
-  /** Lookups in flight. Requests for invented names must not keep the application from signing. */
+  /** Lookups in flight. Requests for invented names must not keep the application from signing, so it waits for none of theirs. */
   const lookups: Readonly<Record<Caller, Map<string, Promise<ManagedIssuer | undefined>>>> = {
     application: new Map(),
     request: new Map(),
   };
+  let running = 0;
+  const waiting: (() => void)[] = [];
 
   function managerOf(issuer: string, register: Register, more: FirstKey = {}): Promise<KeyManager> {
     return managerWith(keys, {
@@ -129,6 +133,8 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   }
 
   function recordUnusable(issuer: string, fault: Unusable): void {
+    // Meanwhile, another lookup has loaded it.
+    if (kept.peek(issuer) !== undefined) return;
     unusable.delete(issuer);
     unusable.set(issuer, fault);
     if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
@@ -154,6 +160,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const provider = await createProvider({ keys, clock, metadata: metadata?.(issuer) });
       const loaded = Object.freeze({ keys, provider });
       kept.set(issuer, loaded, ownBytes + bytesPerCharacter * text.length);
+      unusable.delete(issuer);
       return loaded;
     } catch (error) {
       recordUnusable(issuer, { at, error });
@@ -161,22 +168,37 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     }
   }
 
-  const inFlight = (issuer: string) => lookups.application.get(issuer) ?? lookups.request.get(issuer);
+  /** Loads an issuer for a request, in its turn and in time. */
+  const loadInTurn = (issuer: string): Promise<ManagedIssuer | undefined> =>
+    inTime(async (signal) => {
+      if (running < requestsInParallel) running += 1;
+      else await new Promise<void>((start) => waiting.push(start));
+      try {
+        signal.throwIfAborted();
+        return kept.peek(issuer) ?? (await load(issuer));
+      } finally {
+        const next = waiting.shift();
+        if (next === undefined) running -= 1;
+        else next();
+      }
+    });
 
   async function find(issuer: string, caller: Caller): Promise<ManagedIssuer | undefined> {
     const { at, error } = unusable.get(issuer) ?? {};
     if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
-      if (error !== undefined) throw error;
-      return undefined;
+      if (error === undefined) return undefined;
+      // The application reads again: a request that anyone can send must not keep it from signing.
+      if (caller === "request") throw error;
     }
     if (!names.holds(issuer)) return undefined;
-    const lookup = inFlight(issuer);
-    if (lookup !== undefined) return lookup;
     const own = lookups[caller];
+    const lookup = lookups.application.get(issuer) ?? own.get(issuer);
+    if (lookup !== undefined) return lookup;
     if (own.size >= maxLookups)
       throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} lookups of issuers are in flight; try again`);
-    const loading = load(issuer).finally(() => own.delete(issuer));
-    if (outlivesRequests) own.set(issuer, loading);
+    if (!outlivesRequests) return load(issuer);
+    const loading = (caller === "request" ? loadInTurn(issuer) : load(issuer)).finally(() => own.delete(issuer));
+    own.set(issuer, loading);
     return loading;
   }
 
@@ -191,9 +213,6 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async create(issuer) {
       await runDueStepsOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
-      // A lookup in flight may have read the store before.
-      await inFlight(issuer)?.catch(() => {});
-      unusable.delete(issuer);
       const created = await load(issuer);
       if (created === undefined) throw lacksKeys(issuer);
       return created;

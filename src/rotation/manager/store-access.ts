@@ -1,7 +1,6 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, epochMs, instantNow } from "../../base/clock.ts";
-import { JwksdError, StoreError } from "../../base/errors.ts";
-import { printable } from "../../base/printable.ts";
+import { type JwksdError, StoreError } from "../../base/errors.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
 import {
@@ -13,7 +12,7 @@ import {
   textBytes,
 } from "../custody/document.ts";
 import { listPresence } from "../custody/presence.ts";
-import { readRegister } from "../custody/reading.ts";
+import { readRegister, storeFailure } from "../custody/reading.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
@@ -136,9 +135,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       observer?.onCall(operation);
       return answer;
     } catch (thrown) {
-      // An error of the driver, for example because a reply was lost.
-      const message = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
-      const error = thrown instanceof JwksdError ? thrown : new StoreError(code, message, { cause: thrown });
+      const error = storeFailure(operation, thrown, code);
       observer?.onCall(operation, error);
       throw error;
     }
