@@ -57,7 +57,7 @@ export default defineConfig({
             patterns: [
               {
                 group: ["node:*", "!node:buffer", "!node:crypto"],
-                message: "node:buffer and node:crypto, and no more of Node",
+                message: "import only node:buffer and node:crypto from Node",
               },
               wholeJose,
             ],

@@ -443,4 +443,13 @@ export const phrases: readonly Phrase[] = [
 ];
 
 /** Lines that may contain a phrase. */
-export const accepted: readonly { readonly file: string; readonly text: string; readonly reason: string }[] = [];
+export const accepted: readonly { readonly file: string; readonly text: string; readonly reason: string }[] = [
+  {
+    file: "test/docs/prose.test.ts",
+    text: "The kid is that of the JWK",
+    reason: "a sentence that the check must find",
+  },
+  { file: "test/docs/prose.test.ts", text: '"that of"', reason: "the phrase that the check must find" },
+  { file: "test/docs/prose.test.ts", text: '["for ever"]', reason: "the phrase that the check must find" },
+  { file: "test/support/pkcs11-shim/shim.c", text: "&beside", reason: "a function's name" },
+];

@@ -12,9 +12,9 @@ import { accepted, phrases } from "./prose-patterns.ts";
 const root = resolve(import.meta.dirname, "..");
 
 /** Pages that a script generates are checked at their source. */
-const generated = /^docs\/(?:errors|options)\.md$|^docs\/verifiers\/|^lab\/data\//;
+const generated = /^docs\/(?:errors|options)\.md$|^docs\/verifiers\/|^lab\/data\/|^LICENSE$/;
 const isChecked = (file: string): boolean =>
-  /\.(?:md|m?ts|m?js|ya?ml|html|css)$|^(?:scripts|examples|\.ci)\/[\w/-]+$/.test(file) &&
+  /(?:\.(?:md|m?ts|m?js|ya?ml|html|css|c|sh|py|php|rb|go|pml)|(?:^|\/)[\w-]+)$/.test(file) &&
   !generated.test(file) &&
   file !== "scripts/prose-patterns.ts";
 

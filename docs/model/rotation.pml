@@ -12,7 +12,7 @@
 #define SHORT_STALE 1
 #define CACHE 2        /* how long caches keep a set from the long mode */
 #define SHORT 1        /* and one from rotation mode */
-#define TOKEN 2        /* lifetime of a token */
+#define TOKEN 2        /* token lifetime */
 #ifndef ANNOUNCE
 #define ANNOUNCE (longestStale + CACHE)
 #endif

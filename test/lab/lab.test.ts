@@ -33,7 +33,7 @@ describe("verifiers do what lab/data.json says", () => {
 
   if (isSoak) {
     const sample = ["rotation-0", "away-1m"];
-    test("those of npm", async () => {
+    test("the verifiers from npm", async () => {
       for (const verifier of fromNpm(place.certificate)) await compare(verifier, sample);
     });
     const missing = missingOfDebian();
@@ -41,13 +41,13 @@ describe("verifiers do what lab/data.json says", () => {
       missing.length > 0 && !process.env["CI"]
         ? skipped(`${missing.join(", ")} not installed; install with: sudo scripts/install-test-services`)
         : false;
-    test("those of Debian", { skip }, async () => {
+    test("the verifiers from Debian", { skip }, async () => {
       for (const verifier of fromDebian(place.certificate, place.folder)) await compare(verifier, sample);
     });
   }
 });
 
-test("the versions of those of npm are those that were measured", () => {
+test("the npm verifiers have the versions that were measured", () => {
   for (const { name, version } of fromNpm(""))
     assert.equal(version, data.verifiers[name]?.version, `${name}; ${rerun}`);
 });
@@ -81,7 +81,7 @@ test("a key that was announced as the planner demands is refused by no verifier"
   }
 });
 
-test("a key that signs too early is refused by those that do not ask again", () => {
+test("a key that signs too early is refused by verifiers that do not refetch", () => {
   assert.deepEqual(refusedIn("rotation-5m"), ["go-oidc"]);
   assert.deepEqual(refusedIn("rotation-0"), [
     "jose",

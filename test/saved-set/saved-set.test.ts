@@ -176,7 +176,7 @@ describe("starting without the store", () => {
     await assert.rejects(startWithSavedSet(options), refused);
   });
 
-  test("a subscriber that refuses the keys of the store ends that try, and leaves no manager behind", async () => {
+  test("if a subscriber refuses the store's keys, the attempt ends and no manager is left running", async () => {
     const { pass, events, closed, start, comeBack } = await outage();
     const keys = await start();
     const taken: boolean[] = [];
@@ -350,7 +350,7 @@ describe("a saved set", () => {
       says: /up to date 1 min ago, and 60 s are allowed \(maxSavedSetSeconds\)/,
     },
     {
-      name: "that is older than the policy of its store allows",
+      name: "that is older than its store's policy allows",
       rule: { maxAgeSeconds: undefined, now: at + (86_400 - 3_600 - 300 - 10) * 1_000 + 1 },
       says: /82490 s are allowed/,
     },
@@ -372,7 +372,7 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be as old as no key can sign that it lacks, by the policy of its store, unless a setting says it", () => {
+  test("may be used for as long as no key that it lacks can sign, by its store's policy, unless a setting states the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
