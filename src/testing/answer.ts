@@ -85,9 +85,10 @@ async function tokenResponse(request: Request, query: URLSearchParams, token: Pr
   const changes: Record<string, unknown> = {};
   try {
     for (const [name, value] of request.method === "POST" ? await parametersOf(request) : query) {
+      checkParameter(name, value);
       if (name === "fault") changes[String(value)] = true;
       else if (name === "alg") changes[name] = value;
-      else if (!requestParameters.has(name))
+      else if (!requestParameters.has(name) && !isSecret(name))
         claims[name] = typeof value !== "string" || stringClaims.has(name) ? value : (jsonOf(value) ?? value);
     }
     const accessToken = await token(claims, changes);
@@ -114,13 +115,33 @@ async function parametersOf(request: Request): Promise<Iterable<readonly [name: 
   return Object.entries(members);
 }
 
+/**
+ * Refuses a body that was read as a form and is something else: its text, with the client secret, would be the name or the value of a claim.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+function checkParameter(name: string, value: unknown): void {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const members = text.match(/[\p{L}\p{N}_.-]+(?=[\s\]]*=|["']\s*:)/gu) ?? [];
+  if (claimName.test(name) && !members.some(isSecret)) return;
+  throw invalidOption(
+    "a parameter is not a claim; send name=value pairs that are separated by &, or JSON with Content-Type: application/json",
+  );
+}
+
+/** Names of claims, which may be URIs. @see RFC 7519 section 4.2 */
+const claimName = /^[\p{L}\p{N}_@$][\p{L}\p{N}_@$.:/#~-]{0,127}$/u;
+
+/** Reports whether a parameter is a credential, however its name is spelled. @see OAuth Parameters registry (IANA) */
+function isSecret(name: string): boolean {
+  const letters = name.toLowerCase().replaceAll(/[^a-z]/g, "");
+  return /(secret|password|assertion|token|verifier|^code|devicecode|authorizedcode|authreqid)$/.test(letters);
+}
+
 /** Claims that are strings, even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
 const stringClaims = new Set(["iss", "sub", "client_id", "jti", "scope"]);
-/** Parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
-const requestParameters = new Set(
-  `grant_type client_secret client_assertion client_assertion_type resource code code_verifier redirect_uri
-  refresh_token username password assertion`.split(/\s+/),
-);
+/** Other parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
+const requestParameters = new Set("grant_type client_assertion_type resource redirect_uri username".split(" "));
 
 /** Returns the paths of the tokens with a fault. */
 export const faultPaths = (): readonly (readonly [path: string, title: string])[] =>

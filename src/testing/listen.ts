@@ -30,11 +30,11 @@ export async function listen(port: number, ownHost: string, handle: Handle): Pro
   });
   async function serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
     const request = requestOf(incoming, await bytesWithin(incoming, maxBodyBytes), url);
-    const { headers } = incoming;
+    const { headers, headersDistinct } = incoming;
     const response =
       refusalOf({ path: incoming.url ?? "/", headers }, ownHost) === 421
         ? new Response(misdirected, { status: 421 })
-        : request === undefined
+        : request === undefined || headersDistinct["host"]?.length !== 1
           ? new Response("The test issuer cannot read this request.\n", { status: 400 })
           : await handle(request);
     if (response === undefined) return void outgoing.destroy();

@@ -173,6 +173,11 @@ const jsonBody = (value: unknown): RequestInit => ({
   body: typeof value === "string" ? value : JSON.stringify(value),
 });
 
+const asForm = (body: string): RequestInit => ({
+  headers: { "Content-Type": "application/x-www-form-urlencoded" },
+  body,
+});
+
 describe("an issuer over HTTP", () => {
   test("is named by its URL and has a token endpoint", async (t) => {
     const issuer = await createTestIssuer();
@@ -232,6 +237,7 @@ describe("an issuer over HTTP", () => {
       ["404", "GET // HTTP/1.1"],
       ["400", "OPTIONS * HTTP/1.1"],
       ["404", "GET /hostile/%ff/jwks HTTP/1.1"],
+      ["400", "GET /jwks HTTP/1.1", "Host: evil.example\r\n\r\n"],
     ];
     const statuses: string[] = [];
     for (const [, head, body] of table) statuses.push(await statusOf(head, body));
@@ -272,7 +278,7 @@ describe("an issuer over HTTP", () => {
     };
     const refused = [400, "invalid_request"];
     const usual = { sub: "alice", client_id: "app" };
-    const table: Readonly<Record<string, readonly [init: RequestInit, answer: unknown]>> = {
+    const table: Record<string, readonly [init: RequestInit, answer: unknown]> = {
       "a form": [
         { body: new URLSearchParams({ ...secret, scope: "a b", level: "3" }) },
         { ...usual, scope: "a b", level: 3 },
@@ -289,6 +295,23 @@ describe("an issuer over HTTP", () => {
       text: [{ body: "client_secret=s3cret" }, refused],
       "a fault that does not exist": [{ body: new URLSearchParams({ fault: 'n\u00f6"\\' }) }, refused],
     };
+    const bodies = [
+      '{"client_id":"app","client_secret":"s3cret"}',
+      "<xml>s3cret</xml>",
+      "client_secret%3Ds3cret",
+      "client_secret[]=s3cret",
+      "client+secret=s3cret",
+      "client_id=app;client_secret=s3cret",
+      "client_id=app\r\nclient_secret=s3cret",
+      'client={"client_secret": "s3cret"}',
+    ];
+    for (const body of bodies) table[body] = [asForm(body), refused];
+    const secrets =
+      "Client_Secret clientSecret user.password device_code pre-authorized_code subject_token auth_req_id client_assertion";
+    for (const name of secrets.split(" ")) table[name] = [asForm(`${name}=s3cret`), usual];
+    const names = ["https://example.com/roles", "_claim_names", "urn:zone", "token_use", "postal_code", "größe"];
+    for (const name of names)
+      table[name] = [{ body: new URLSearchParams({ [name]: "token:read" }) }, { ...usual, [name]: "token:read" }];
     const answers: Record<string, unknown> = {};
     for (const [name, [init]] of Object.entries(table)) answers[name] = await post(init);
     assert.deepEqual(answers, Object.fromEntries(Object.entries(table).map(([name, [, answer]]) => [name, answer])));
