@@ -16,7 +16,7 @@ const { Bun, Deno } = globalThis as Runtimes;
 if (Bun !== undefined) listening(Bun.serve({ ...address, fetch: handle }).port);
 else Deno?.serve({ ...address, onListen: ({ port }) => listening(port) }, handle);
 
-/** Constant servers: they return one response. The readers also read what every endpoint must read, and return the same. */
+/** Returns the handler of a constant server, which always sends one response. The readers also read what every endpoint must read. */
 async function constant(): Promise<Handler> {
   const { text, etag, headers, contentLength, notModifiedHeaders } = await expectedReplies();
   const full = { status: 200, headers: { ...headers, "Content-Length": String(contentLength) } };

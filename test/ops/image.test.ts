@@ -102,7 +102,7 @@ if (isSoak)
     assert.deepEqual(kidsIn(await getOnce(port)), rotated);
     assert.deepEqual(await stop(again), { code: 0, signal: null });
 
-    /** The container sees this machine's processes, so its first process is found by its id. */
+    /** Stops the container's first process by its id: the container sees this machine's processes. */
     async function stop({ log, exited }: Awaited<ReturnType<typeof followService>>): Promise<Exit> {
       const { pid } = log.find(({ msg }) => msg === "started") as { readonly pid?: number };
       if (!log.some(({ msg }) => msg === "stopped")) process.kill(pid as number, config.StopSignal);

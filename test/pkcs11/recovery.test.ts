@@ -45,7 +45,7 @@ async function setUp(t: Scope, options: Pkcs11Options = {}, clock: Clock = syste
   return { token, shim, backend, signer, provider, logged };
 }
 
-/** {@link setUp} with deadlines and retries by a clock that the test advances. */
+/** Like {@link setUp}, with deadlines and retries by a clock that the test advances. */
 async function setUpWithClock(t: Scope, options: Pkcs11Options = {}) {
   const clock = simulatedClock();
   return { clock, ...(await setUp(t, options, clock)) };

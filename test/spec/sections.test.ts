@@ -183,7 +183,7 @@ const conditional = ifNoneMatch.flatMap(([matches, name, ...lines]) =>
 
 checkTable([...requests, ...large, ...ignored, ...queries, ...paths, ...prefixed, ...conditional]);
 
-/** Point 3: the jwks_uri that a relying party discovers from the issuer. */
+/** Returns the jwks_uri and the set that a relying party discovers from the issuer (point 3). */
 async function discovered(target: Target, issuer: string): Promise<{ jwksUri: string; jwks: jose.JSONWebKeySet }> {
   const { pathname } = new URL(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
   const discovery = await target.send({ target: pathname });

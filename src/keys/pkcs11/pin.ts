@@ -91,7 +91,7 @@ const processKey = randomBytes(32);
 export interface PinAttempts {
   /** Reason why no further PIN is tried. */
   readonly refusal: TokenFailure | undefined;
-  /** Must be called before the module is started. */
+  /** Resets the attempts. Must be called before the module is started. */
   begin(): void;
   /** Returns the PIN, for one attempt. Rejects with {@link TokenFailure} if it was refused before, or like {@link readPin}. */
   next(token: TokenDescription): Promise<string | undefined>;
