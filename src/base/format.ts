@@ -38,7 +38,8 @@ export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
-const maxNamed = 5;
+/** Number of things that are named out of many. */
+export const maxNamed = 5;
 
 /** Names the first of many things: "a, b, c, d, e, 95 more". */
 export function someOf<T>(things: readonly T[], name: (thing: T) => string): string {

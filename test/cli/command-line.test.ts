@@ -318,6 +318,20 @@ describe("waiting for the replicas", () => {
     );
   });
 
+  test("explains a few of many late replicas and counts the others", async () => {
+    for (const [count, last] of [
+      [5, /^Replica "r4"/],
+      [6, /^1 more is behind; jwksd replicas lists them\.$/],
+      [475, /^470 more are behind; jwksd replicas lists them\.$/],
+    ] as const) {
+      const late = Array.from({ length: count }, (_, index) => presenceRecord(`r${index}`, { revision: 4 }));
+      const { keys } = command([late]);
+      const lines = catchUpLines((await waitForReplicas(keys, change, 0.001)) ?? assert.fail());
+      assert.deepEqual([lines[0], lines.length], [`0 of ${count} have caught up.`, Math.min(count, 6) + 1]);
+      assert.match(lines.at(-1) ?? "", last);
+    }
+  });
+
   test("reports how many presence records were not read", async () => {
     const { keys } = command([caughtUp], { unread: 5_000 });
     const outcome = await waitForReplicas(keys, change, 9);

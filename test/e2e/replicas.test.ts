@@ -237,6 +237,18 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.deepEqual([...((await store.presence?.list(9))?.records.keys() ?? [])], [ids.new]);
   });
 
+  test("shortens the columns of a long presence record and prints its id, with which it can be removed", async (t) => {
+    const { run, checkIn, store } = await withReplicas(t);
+    await checkIn("a");
+    const long = { name: "L".repeat(3_000), kid: "K".repeat(500), version: "9".repeat(300) };
+    await checkIn("5c0ffee5-aaaa", long);
+    const { stdout } = await run("replicas");
+    for (const line of stdout.split("\n")) assert.ok(line.length < 200, line);
+    assert.match(stdout, /^L+…L+… \(5c0ffee5\) .* signs with K+…K+ +9+…9+$/m);
+    assert.equal((await run("replicas", "forget", "5c0ffee5")).code, 0);
+    assert.deepEqual([...((await store.presence?.list(9))?.records.keys() ?? [])], ["a"]);
+  });
+
   const attacks: Readonly<Record<string, (index: number) => [id: string, record: string]>> = {
     "50,000 records of one name": (index) => [`\u{1b}[31m${index}`, record(`id-${index}`)],
     "400 records of 1 MB": (index) => [`${index}`, "x".repeat(1_000_000)],

@@ -2,6 +2,7 @@ import { StateError } from "../../base/errors.ts";
 import { durationText, kidText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { PresenceRecord } from "../../rotation/custody/presence.ts";
+import { shortened } from "../../rotation/explain/plan-scale.ts";
 import {
   type TargetStatus,
   type StoreView,
@@ -63,6 +64,9 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
 /** Returns the part of an id that distinguishes replicas with the same name. */
 const shortId = (id: string): string => printable(id.slice(0, 8));
 
+/** Shortens text from a presence record, because a column is equally wide on every line. */
+const inColumn = (text: string): string => shortened(text, 45);
+
 function table(found: StoreView): string[] {
   const { processes } = found;
   if (processes.length === 0) return ["No replica is listed."];
@@ -71,13 +75,14 @@ function table(found: StoreView): string[] {
   const rows = processes.map((record) => {
     const status = replicaStatus(record, found);
     const { id, name, kid = "", signing, version = "" } = status;
+    const shown = inColumn(printable(name));
     return [
       // A restarted process has two records for a while, and two processes may have the same name.
-      `${printable(name)}${(counts.get(name) ?? 0) > 1 ? ` (${shortId(id)})` : ""}`,
+      `${shown}${(counts.get(name) ?? 0) > 1 || shown !== printable(name) ? ` (${shortId(id)})` : ""}`,
       publishesText(status),
       lastCheckInText(record, found),
-      signing === "signs" ? `signs with ${kidText(kid)}` : unsignedTexts[signing],
-      printable(version),
+      signing === "signs" ? `signs with ${inColumn(kidText(kid))}` : unsignedTexts[signing],
+      inColumn(printable(version)),
     ];
   });
   return aligned([["REPLICA", "PUBLISHES", "LAST CHECK-IN", "SIGNS", "VERSION"], ...rows]);

@@ -1,7 +1,7 @@
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { asJwksdError } from "../../base/errors.ts";
-import { someOf } from "../../base/format.ts";
+import { maxNamed, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { type PresenceRecord, revisionsBehind } from "../../rotation/custody/presence.ts";
 import { type StoreView, caughtUpText, hasCaughtUp, behindText, unreadTexts } from "../../rotation/explain/replicas.ts";
@@ -83,10 +83,12 @@ function progressLine({ stderr }: Io): (text: string) => void {
 /** Returns how many replicas have caught up, and what to expect from those that are behind. */
 export function catchUpLines({ view, late, targets }: CatchUp): string[] {
   const { length } = view.processes;
+  const more = late.length - maxNamed;
   return [
     `${caughtUpText(length - late.length, length)}.`,
     ...unreadTexts(view),
-    ...late.map((record) => behindText(record, view)),
+    ...late.slice(0, maxNamed).map((record) => behindText(record, view)),
+    ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; jwksd replicas lists them.`] : []),
     ...targets.map(
       ({ name }) =>
         `The target ${printable(name)} does not have the change and serves the previous keys until jwksd publish writes it.`,
