@@ -101,11 +101,15 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],
   [/^[{[]/, "it is JSON; the token is one of its values, such as access_token"],
   [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with the name of the token"],
-  [/["'`]/, "it contains quotation marks"],
+  [/[\p{Quotation_Mark}`]/u, "it contains quotation marks"],
   [/\s/, "it contains spaces or line breaks; join its lines"],
+  [/\p{C}/u, "it contains invisible characters, such as zero-width spaces; copy it as plain text"],
+  [/%[\da-f]{2}/i, "it is percent-encoded; decode it"],
+  [/[,;]/, "it contains a comma or semicolon"],
   [/=/, "it contains padding (=), which the parts of a token do not have"],
   [/^\.|\.$/, "it begins or ends with a dot"],
   [/…|\.\.\./, "a part of it is left out"],
+  [/[^\w.~+/-]/, "it contains characters that no token has"],
 ];
 
 /** @see RFC 7515 section 7.1, RFC 7516 section 7.1 */
