@@ -27,22 +27,22 @@ export const string: Rule<string> = {
   holds: (value) => typeof value === "string",
 };
 
-export const text: Rule<string> = {
+export const nonEmptyString: Rule<string> = {
   must: "a string that is not empty",
   types: ["string"],
   holds: (value): value is string => string.holds(value) && value !== "",
 };
 
-export const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
+export const stringThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
   must,
   types: ["string"],
-  holds: (value): value is string => text.holds(value) && holds(value),
+  holds: (value): value is string => nonEmptyString.holds(value) && holds(value),
 });
 
-export const texts: Rule<readonly string[]> = {
+export const strings: Rule<readonly string[]> = {
   must: "an array of strings that are not empty",
   types: ["array"],
-  holds: (value): value is string[] => Array.isArray(value) && value.every(text.holds),
+  holds: (value): value is string[] => Array.isArray(value) && value.every(nonEmptyString.holds),
 };
 
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({

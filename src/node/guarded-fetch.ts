@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { Readable } from "node:stream";
 import { FetchError, invalidOption } from "../base/errors.ts";
-import { type Optional, type Rules, callback, checkOptions, text } from "../base/options.ts";
+import { type Optional, type Rules, callback, checkOptions, nonEmptyString } from "../base/options.ts";
 import { shownUrl } from "../base/urls.ts";
 import type { Fetch } from "../verify/relying-party/fetch-json.ts";
 import { isPublicAddress } from "./addresses.ts";
@@ -28,7 +28,7 @@ export interface GuardedFetchOptions {
   readonly ca?: Optional<string>;
 }
 
-const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: text };
+const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: nonEmptyString };
 
 /**
  * Creates a `fetch` for URLs from outside, such as a client's `jwks_uri`. It accepts only https, requires that every address of the host is

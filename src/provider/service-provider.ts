@@ -3,7 +3,7 @@ import type { CacheMode } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
 import { type ConfigError, JwksdError, TokenError, invalidOption } from "../base/errors.ts";
 import type { Metric } from "../base/metrics.ts";
-import { type Rules, array, checkOptions, text } from "../base/options.ts";
+import { type Rules, array, checkOptions, nonEmptyString } from "../base/options.ts";
 import type { SignerLimits } from "../keys/signer/bounded.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "../publish/jwk-set.ts";
 import {
@@ -177,7 +177,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     },
 
     async signingKey(options = {}) {
-      const { clientId = issuer } = checkOptions(options, { clientId: text });
+      const { clientId = issuer } = checkOptions(options, { clientId: nonEmptyString });
       await fresh?.();
       return signer.signingKey(clientId);
     },

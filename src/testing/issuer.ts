@@ -7,7 +7,7 @@ import {
   checkOptions,
   object,
   string,
-  text,
+  nonEmptyString,
   withMethods,
 } from "../base/options.ts";
 import { answerOf } from "./answer.ts";
@@ -60,8 +60,8 @@ export interface TestIssuer {
 }
 
 const rules: Rules<TestIssuerOptions> = {
-  issuer: text,
-  audience: text,
+  issuer: nonEmptyString,
+  audience: nonEmptyString,
   algorithms: {
     must: `a non-empty array of ${testAlgorithms.join(", ")}`,
     types: ["array"],

@@ -1,6 +1,15 @@
 import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
-import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
+import {
+  type Rules,
+  anything,
+  boolean,
+  callback,
+  checkOptions,
+  number,
+  nonEmptyString,
+  timeout,
+} from "../../base/options.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
 import { readJson } from "../document.ts";
 import { field, probeOrigin, sameBytes, setResponse } from "../exchange.ts";
@@ -15,7 +24,7 @@ const rules: Rules<ObserveOptions> = {
   totalMs: number(0),
   allowInsecure: boolean,
   signal: anything,
-  ca: text,
+  ca: nonEmptyString,
   resolve: callback,
 };
 

@@ -2,7 +2,7 @@
 import type * as Sdk from "@aws-sdk/client-kms";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { importFailure } from "../../base/optional-package.ts";
-import { type Optional, type Rules, callback, text, wholeNumber } from "../../base/options.ts";
+import { type Optional, type Rules, callback, nonEmptyString, wholeNumber } from "../../base/options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
@@ -43,7 +43,7 @@ export interface AwsCredentials {
 }
 
 const rules: Rules<AwsKmsOptions> = {
-  region: text,
+  region: nonEmptyString,
   endpoint: httpUrl,
   credentials: onlyFromCode(
     callback,

@@ -4,7 +4,7 @@ import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { importFailure } from "../../base/optional-package.ts";
-import { type Optional, type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
+import { type Optional, type Rules, oneOf, stringThat, withMethods } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
@@ -42,7 +42,7 @@ export interface AzureCredential {
 }
 
 const rules: Rules<AzureKeyVaultOptions> = {
-  vault: textThat("https://NAME.vault.azure.net", (value) => isVaultUrl(value.replace(/\/$/, ""))),
+  vault: stringThat("https://NAME.vault.azure.net", (value) => isVaultUrl(value.replace(/\/$/, ""))),
   keyType: oneOf("EC-HSM", "EC"),
   keyPrefix: keyPrefixRule,
   credential: onlyFromCode(

@@ -2,7 +2,7 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type SignerError, invalidOption } from "../../base/errors.ts";
-import { type Optional, type Rules, oneOf, textThat } from "../../base/options.ts";
+import { type Optional, type Rules, oneOf, stringThat } from "../../base/options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
@@ -35,7 +35,7 @@ const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w
 const cryptoKeyForm = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
 
 const rules: Rules<GoogleKmsOptions> = {
-  cryptoKey: textThat(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
+  cryptoKey: stringThat(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
   protectionLevel: oneOf("HSM", "SOFTWARE"),
   endpoint: httpUrl,
   ...backendRules,

@@ -6,7 +6,7 @@ import { sleep, withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
-import { type Optional, type Given, textThat } from "../../base/options.ts";
+import { type Optional, type Given, stringThat } from "../../base/options.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import { slowTimeoutMs } from "../signer/backend-options.ts";
@@ -183,7 +183,7 @@ export function codeOfStatus(status: number): FailureCode {
   return [400, 404, 409, 410].includes(status) ? "ERR_SIGNER_KEY_STATE" : "ERR_SIGNER_UNAVAILABLE";
 }
 
-export const keyPrefixRule = textThat(
+export const keyPrefixRule = stringThat(
   "up to 32 letters, digits and hyphens, beginning with a letter or digit",
   (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
 );

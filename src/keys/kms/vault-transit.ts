@@ -2,7 +2,7 @@
 
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { type Optional, type Rules, callback, text, textThat } from "../../base/options.ts";
+import { type Optional, type Rules, callback, nonEmptyString, stringThat } from "../../base/options.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
@@ -28,14 +28,14 @@ export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
 }
 
 const rules: Rules<VaultTransitOptions> = {
-  mount: textThat(
+  mount: stringThat(
     "https://HOST/MOUNT",
     (value) => parse(`vault-transit:${value.replace(/\/$/, "")}/key/1`) !== undefined,
   ),
   keyPrefix: keyPrefixRule,
-  tokenFile: text,
-  tokenVariable: text,
-  namespace: text,
+  tokenFile: nonEmptyString,
+  tokenVariable: nonEmptyString,
+  namespace: nonEmptyString,
   fetch: onlyFromCode(callback, "put your own certificate authority into NODE_EXTRA_CA_CERTS"),
   ...backendRules,
 };

@@ -1,5 +1,13 @@
 import { isAbsolute } from "node:path";
-import { type Optional, type Rule, type Rules, text, textThat, texts, wholeNumber } from "../../base/options.ts";
+import {
+  type Optional,
+  type Rule,
+  type Rules,
+  nonEmptyString,
+  stringThat,
+  strings,
+  wholeNumber,
+} from "../../base/options.ts";
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
@@ -27,13 +35,13 @@ const variables: Rule<readonly string[]> = {
   must: "an array of names of environment variables that do not begin with JWKSD_",
   types: ["array"],
   holds: (value): value is string[] =>
-    texts.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),
+    strings.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),
 };
 
 export const pkcs11Rules: Rules<Pkcs11Options> = {
-  modulePath: textThat("the absolute path of a PKCS#11 module", isAbsolute),
+  modulePath: stringThat("the absolute path of a PKCS#11 module", isAbsolute),
   pin: pinRule,
-  token: text,
+  token: nonEmptyString,
   environment: variables,
   // Node's thread pool has at most 1,024 threads.
   sessions: wholeNumber(1, 1_000),

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { createHmac, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
-import { type Rule, object, text, texts } from "../../base/options.ts";
+import { type Rule, object, nonEmptyString, strings } from "../../base/options.ts";
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
 
@@ -43,8 +43,8 @@ export const pinRule: Rule<object> = {
   holds: (source): source is object => {
     const [[kind, where] = [], another] = object.holds(source) ? Object.entries(source) : [];
     if (another !== undefined) return false;
-    if (kind === "command") return texts.holds(where) && where.length > 0;
-    return (kind === "file" || kind === "environment") && text.holds(where);
+    if (kind === "command") return strings.holds(where) && where.length > 0;
+    return (kind === "file" || kind === "environment") && nonEmptyString.holds(where);
   },
 };
 

@@ -1,5 +1,5 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
-import { type Given, type Rule, type Rules, checkOptions, textThat, timeout } from "../../base/options.ts";
+import { type Given, type Rule, type Rules, checkOptions, stringThat, timeout } from "../../base/options.ts";
 
 /** Returns the rule of an option that a signers file cannot contain. @param otherwise the remedy for a file */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
@@ -7,7 +7,7 @@ export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
   must: `${rule.must}, which only code can give (${otherwise})`,
 });
 
-export const httpUrl = textThat(
+export const httpUrl = stringThat(
   "an https URL",
   (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
 );

@@ -1,6 +1,14 @@
 import type { CryptoKey } from "jose";
 import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
-import { type Given, type Rules, boolean, checkArgument, checkOptions, oneOf, text } from "../../base/options.ts";
+import {
+  type Given,
+  type Rules,
+  boolean,
+  checkArgument,
+  checkOptions,
+  oneOf,
+  nonEmptyString,
+} from "../../base/options.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
@@ -96,7 +104,7 @@ export interface ServiceManager extends KeyManager {
   recordIssuer(issuer: string): Promise<void>;
 }
 
-const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: text, now: boolean };
+const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: nonEmptyString, now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
 /** Manages the keys in custody. @throws see {@link createKeyManager} */
@@ -135,7 +143,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     (type: "activate" | "retire" | "remove") =>
     async (kid: string, options: ForceOptions = {}): Promise<Change> => {
       const { force = false } = checkOptions(options, forceRules);
-      checkArgument("the kid", kid, text);
+      checkArgument("the kid", kid, nonEmptyString);
       return execute({ type, kid, force });
     };
 
@@ -245,7 +253,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     retire: earlyStep("retire"),
     remove: earlyStep("remove"),
     async revoke(kid) {
-      checkArgument("the kid", kid, text);
+      checkArgument("the kid", kid, nonEmptyString);
       await runDueSteps().catch(() => {});
       const active = inUse.records.find((record) => record.kid === kid && record.state === "active");
       const isAlone = active !== undefined && announcedKey(inUse.records, active.use) === undefined;

@@ -8,7 +8,7 @@ import {
   clock as clockRule,
   number,
   required,
-  text,
+  nonEmptyString,
   withMethods,
 } from "../../base/options.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
@@ -38,7 +38,7 @@ export interface SavedSetOptions {
 }
 
 const rules: Rules<SavedSetOptions> = {
-  issuer: required(text),
+  issuer: required(nonEmptyString),
   wrappingKeys: required(wrappingKeysRule),
   savedSet: required(withMethods("read", "write")),
   start: required(callback),

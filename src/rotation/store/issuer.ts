@@ -1,6 +1,6 @@
-import { textThat } from "../../base/options.ts";
+import { stringThat } from "../../base/options.ts";
 
-export const issuerRule = textThat(
+export const issuerRule = stringThat(
   "a string of 1 to 2,048 characters",
   (value) => value.length <= 2_048 && value.isWellFormed(),
 );

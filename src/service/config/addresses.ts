@@ -1,4 +1,4 @@
-import { type Rule, textThat } from "../../base/options.ts";
+import { type Rule, stringThat } from "../../base/options.ts";
 
 /** Returns the configured issuer. Default: the service's URL on this machine. */
 export function issuerOf(
@@ -18,7 +18,7 @@ export function urlHost(host: string): string {
 const maxPathBytes = 107;
 
 /** The rule for the path of a Unix socket. */
-export const socketPath: Rule<string> = textThat(
+export const socketPath: Rule<string> = stringThat(
   `a path of at most ${maxPathBytes} bytes; an abstract socket (@name) is open to every user`,
   (value) => !/^@|\0/.test(value) && new TextEncoder().encode(value).length <= maxPathBytes,
 );

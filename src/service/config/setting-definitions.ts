@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
+import { type Rule, boolean, oneOf, nonEmptyString, stringThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
 import { signerTypes } from "../../keys/backends.ts";
 import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
@@ -11,7 +11,7 @@ import { isDatabaseUrl } from "./database-url.ts";
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const path = textThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
+const path = stringThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
 
 function isAddressOrOff(value: string): boolean {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
@@ -89,7 +89,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
  */
 export const settingDefinitions = {
   host: withDefault(
-    textThat("an IP address, without brackets, or a host name", isListenHost),
+    stringThat("an IP address, without brackets, or a host name", isListenHost),
     "127.0.0.1",
     "<address>",
     "address to listen on. 0.0.0.0 and :: mean all addresses of the machine.",
@@ -99,7 +99,7 @@ export const settingDefinitions = {
     "share the port with other processes. All processes on the port must set it and serve the same issuer. Works on Linux and some BSDs.",
   ),
   admin: withDefault(
-    textThat('HOST:PORT or "off"', isAddressOrOff),
+    stringThat('HOST:PORT or "off"', isAddressOrOff),
     "127.0.0.1:9901",
     "<host:port>",
     'admin page address. The page shows keys, replicas and health; /livez, /readyz and /metrics are at the same address. "off" turns it off.',
@@ -132,18 +132,18 @@ export const settingDefinitions = {
   ),
 
   issuer: optional(
-    text,
+    nonEmptyString,
     "<url>",
     "issuer identifier of the provider. Default for serve: http://HOST:PORT, which only this machine can use. Default for other commands: the store's issuer.",
     { heading: "Issuer and store:", publish: true, store: true },
   ),
-  data: withDefault(text, "./.jwksd", "<folder>", "data folder. serve creates it at the first start.", {
+  data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. serve creates it at the first start.", {
     heading: "Issuer and store:",
     publish: true,
     store: true,
   }),
   store: optional(
-    textThat(
+    stringThat(
       `sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE, ${escapes}`,
       (value) => (value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value)),
     ),
@@ -158,7 +158,7 @@ export const settingDefinitions = {
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(
-    textThat(
+    stringThat(
       "1 to 255 printable characters",
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
@@ -168,15 +168,21 @@ export const settingDefinitions = {
   ),
 
   mountPrefix: optional(
-    text,
+    nonEmptyString,
     "<path>",
     "path between the issuer and the endpoints. With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
     { heading: "Documents:", publish: true },
   ),
-  jwksPath: withDefault(text, "/jwks", "<path>", "path of the JWK Set. It follows the issuer and --mount-prefix.", {
-    heading: "Documents:",
-    publish: true,
-  }),
+  jwksPath: withDefault(
+    nonEmptyString,
+    "/jwks",
+    "<path>",
+    "path of the JWK Set. It follows the issuer and --mount-prefix.",
+    {
+      heading: "Documents:",
+      publish: true,
+    },
+  ),
   metadata: optional(
     path,
     "<file>",

@@ -1,5 +1,5 @@
 import { TokenError } from "../../base/errors.ts";
-import { type Given, type Rules, texts, wholeNumber } from "../../base/options.ts";
+import { type Given, type Rules, strings, wholeNumber } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
 /** The tokens that may be signed through one socket. */
@@ -13,8 +13,8 @@ export interface SignPolicy {
 }
 
 export const policyRules: Rules<SignPolicy> = {
-  typ: texts,
-  audiences: texts,
+  typ: strings,
+  audiences: strings,
   maxLifetimeSeconds: wholeNumber(1, 1_000_000_000),
 };
 

@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
+import { type Rules, checkOptions, object, oneOf, nonEmptyString, stringThat, strings } from "../../base/options.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { type HostAndPort, hostAndPort, socketPath } from "../config/addresses.ts";
 import { readJsonObject } from "../config/json-file.ts";
@@ -38,14 +38,14 @@ type SocketMembers = SignPolicy & {
 };
 
 /** Other modes would admit every user of the machine, or have no effect on connecting. */
-const mode = textThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
+const mode = stringThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
 const rules: Rules<SocketMembers> = {
   ...policyRules,
-  tls: text,
+  tls: nonEmptyString,
   mode,
-  group: text,
+  group: nonEmptyString,
   protocol: oneOf(...protocols),
-  formerKeys: texts,
+  formerKeys: strings,
 };
 
 type SocketSettings = Pick<Settings, "signSocket" | "signConfig">;

@@ -10,8 +10,8 @@ import {
   type Rules,
   checkOptions,
   number,
-  text,
-  textThat,
+  nonEmptyString,
+  stringThat,
   timeout,
 } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
@@ -51,11 +51,11 @@ export interface SignClient {
 }
 
 const rules: Rules<SignClientOptions> = {
-  socket: text,
-  address: textThat("HOST:PORT", (value) => /^[^/@]+:\d+$/.test(value) && URL.canParse(`https://${value}`)),
-  cert: text,
-  key: text,
-  ca: text,
+  socket: nonEmptyString,
+  address: stringThat("HOST:PORT", (value) => /^[^/@]+:\d+$/.test(value) && URL.canParse(`https://${value}`)),
+  cert: nonEmptyString,
+  key: nonEmptyString,
+  ca: nonEmptyString,
   timeoutMs: timeout,
   maxConnections: number(1),
 };

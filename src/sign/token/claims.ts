@@ -1,5 +1,5 @@
 import { invalidClaims } from "../../base/errors.ts";
-import { type Rule, string, text } from "../../base/options.ts";
+import { type Rule, string, nonEmptyString } from "../../base/options.ts";
 import { checkClaimNames } from "./names.ts";
 
 const audience: Rule = {
@@ -7,7 +7,7 @@ const audience: Rule = {
   types: ["string", "array"],
   holds(value): value is unknown {
     const names: readonly unknown[] = Array.isArray(value) ? [...(value as unknown[])] : [value];
-    return names.length > 0 && names.every(text.holds);
+    return names.length > 0 && names.every(nonEmptyString.holds);
   },
 };
 
@@ -23,7 +23,7 @@ const seconds: Rule = {
  * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
  */
 const claimRules: readonly (readonly [name: string, rule: Rule])[] = Object.entries({
-  sub: text,
+  sub: nonEmptyString,
   aud: audience,
   exp: seconds,
   nbf: seconds,

@@ -10,7 +10,7 @@ import {
   clock,
   object,
   required,
-  text,
+  nonEmptyString,
   wholeNumber,
 } from "../../base/options.ts";
 import { checkPlain } from "./sign-options.ts";
@@ -49,8 +49,8 @@ export interface RequestObjectOptions extends ClientAssertionOptions {
 }
 
 const rules: Rules<ClientAssertionOptions> = {
-  clientId: required(text),
-  audience: required(text),
+  clientId: required(nonEmptyString),
+  audience: required(nonEmptyString),
   lifetimeSeconds: wholeNumber(1, 300),
   signal: anything,
   clock: { ...clock, must: "an object with a now method", holds: (value): value is object => hasNow(value) },

@@ -9,8 +9,8 @@ import {
   checkOptions,
   number,
   object,
-  textThat,
-  texts,
+  stringThat,
+  strings,
 } from "../../base/options.ts";
 import type { VerifiedClaims } from "../token/verify.ts";
 import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
@@ -57,13 +57,13 @@ export interface CheckedRequirements extends Omit<Requirements, "check"> {
 }
 
 /** A string that a challenge can contain. */
-const challengeText = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
+const challengeText = stringThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const words: Rule = {
   must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
   types: ["array"],
   holds: (value: unknown): value is unknown =>
-    texts.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),
+    strings.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),
 };
 
 const denialRules: Rules<Denial> = {
@@ -72,9 +72,9 @@ const denialRules: Rules<Denial> = {
     types: ["number"],
     holds: (value): value is 401 | 403 => value === 401 || value === 403,
   },
-  description: textThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
+  description: stringThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
   // Spaces alone would ask for nothing.
-  scope: textThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
+  scope: stringThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
 };
 
 const isScope = (value: unknown): value is string => challengeText.holds(value) && value.trim() !== "";

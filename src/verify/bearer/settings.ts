@@ -12,8 +12,8 @@ import {
   object,
   oneOf,
   required,
-  textThat,
-  texts,
+  stringThat,
+  strings,
   wholeNumber,
   withMethods,
 } from "../../base/options.ts";
@@ -26,7 +26,7 @@ import type { AudienceClaim, BearerOptions } from "./options.ts";
 import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
 
-const httpsUrl: Rule = textThat("an https URL without query and fragment", (value) => {
+const httpsUrl: Rule = stringThat("an https URL without query and fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;
   const { protocol, username, password } = new URL(value);
   return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
@@ -36,13 +36,13 @@ const bearerRules: Rules<BearerOptions> = {
   issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
   audience: required({ ...anything, must: "the name of this API in tokens" }),
   typ: oneOf("at+jwt", "JWT"),
-  scopeClaims: texts,
+  scopeClaims: strings,
   maxTokenBytes: wholeNumber(1, 2 ** 20),
   token: callback,
   requestId: callback,
-  algorithms: texts,
+  algorithms: strings,
   clockToleranceSeconds: clockTolerance,
-  requiredClaims: texts,
+  requiredClaims: strings,
   maxIssuers: number(1),
   resource: httpsUrl,
   metadata: {
@@ -54,7 +54,7 @@ const bearerRules: Rules<BearerOptions> = {
   baseUrl: httpsUrl,
   proofMaxAgeSeconds: number(1),
   replay: callback,
-  nonceSecret: textThat("a string of at least 32 characters", (value) => value.length >= 32),
+  nonceSecret: stringThat("a string of at least 32 characters", (value) => value.length >= 32),
   certificate: callback,
   state: withMethods("get", "set"),
   keySet: object,

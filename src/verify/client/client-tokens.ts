@@ -9,8 +9,8 @@ import {
   clockTolerance,
   number,
   required,
-  text,
-  texts,
+  nonEmptyString,
+  strings,
 } from "../../base/options.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
@@ -51,8 +51,8 @@ export interface ClientVerifierOptions {
 }
 
 const clientVerifierRules: Rules<ClientVerifierOptions> = {
-  issuer: required(text),
-  audiences: texts,
+  issuer: required(nonEmptyString),
+  audiences: strings,
   fetch: callback,
   maxKeySets: number(1),
   replay: callback,

@@ -14,8 +14,8 @@ import {
   checkOptions,
   clockTolerance,
   required,
-  text,
-  texts,
+  nonEmptyString,
+  strings,
 } from "../../base/options.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { isCryptoKey } from "../../keys/jwk/read.ts";
@@ -63,7 +63,7 @@ const encoder = new TextEncoder();
 const oneOrMoreTexts: Rule = {
   must: "a string, or an array of strings, none of them empty",
   types: ["string", "array"],
-  holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
+  holds: (value): value is unknown => nonEmptyString.holds(value) || (strings.holds(value) && value.length > 0),
 };
 const verifyRules: Rules<VerifyOptions> = {
   keys: required({
@@ -75,11 +75,11 @@ const verifyRules: Rules<VerifyOptions> = {
   algorithms: required({
     must: "an array of algorithms",
     types: ["array"],
-    holds: (value): value is unknown => texts.holds(value) && value.length > 0,
+    holds: (value): value is unknown => strings.holds(value) && value.length > 0,
   }),
-  typ: text,
+  typ: nonEmptyString,
   clockToleranceSeconds: clockTolerance,
-  requiredClaims: texts,
+  requiredClaims: strings,
   // Checked when the time is read.
   clock: anything,
 };

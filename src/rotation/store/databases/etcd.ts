@@ -7,7 +7,15 @@
 import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
 import { httpDate } from "../../../base/cache-control.ts";
 import { jsonOf, memberOf } from "../../../base/json.ts";
-import { type Optional, type Rule, callback, checkArgument, checkOptions, text, texts } from "../../../base/options.ts";
+import {
+  type Optional,
+  type Rule,
+  callback,
+  checkArgument,
+  checkOptions,
+  nonEmptyString,
+  strings,
+} from "../../../base/options.ts";
 import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -45,7 +53,7 @@ interface JsonResponse extends KeyRange {
 const membersRule: Rule = {
   must: "the URL of a member, or an array of them",
   types: ["string", "array"],
-  holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
+  holds: (value): value is unknown => nonEmptyString.holds(value) || (strings.holds(value) && value.length > 0),
 };
 
 /** Larger than any valid response: the document or the presence records, in base64. */

@@ -9,7 +9,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
-import { checkArgument, text } from "../../../base/options.ts";
+import { checkArgument, nonEmptyString } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
 import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import { poll } from "../poll.ts";
@@ -38,7 +38,7 @@ const maxLockRetries = 250;
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export function sqliteStore(path: string): OpenRegister {
-  checkArgument("the path", path, text);
+  checkArgument("the path", path, nonEmptyString);
   // Absolute, so that a later change of directory has no effect, and special SQLite names are ordinary files.
   const file = resolve(path);
   // Checked before creating a file that the runtime could not open.
