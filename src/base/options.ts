@@ -28,7 +28,7 @@ export const string: Rule<string> = {
 };
 
 export const nonEmptyString: Rule<string> = {
-  must: "a string that is not empty",
+  must: "a nonempty string",
   types: ["string"],
   holds: (value): value is string => string.holds(value) && value !== "",
 };
@@ -40,7 +40,7 @@ export const stringThat = (must: string, holds: (value: string) => boolean): Rul
 });
 
 export const strings: Rule<readonly string[]> = {
-  must: "an array of strings that are not empty",
+  must: "an array of nonempty strings",
   types: ["array"],
   holds: (value): value is string[] => Array.isArray(value) && value.every(nonEmptyString.holds),
 };
@@ -130,17 +130,17 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
       const known = Object.keys(rules);
       const meant = nearest(name, known);
       const hint = meant === undefined ? `; choose from ${known.join(", ")}` : `; did you mean "${meant}"?`;
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}${hint}`);
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${JSON.stringify(name)} ${what}${hint}`);
     }
     const rule: Rule = rules[name as keyof Options];
     if (value === null || value === undefined) continue;
     given[name] = value;
-    checkArgument(`${what} "${name}"`, value, rule);
+    checkArgument(`the "${name}" ${what}`, value, rule);
   }
   for (const name in rules) {
     const { isRequired, must }: Rule = rules[name];
     if (isRequired === true && given[name] === undefined)
-      throw invalidOption(`${what} "${name}" is missing; give ${must}`);
+      throw invalidOption(`the "${name}" ${what} is missing; give ${must}`);
   }
   return given as Given<Options>;
 }

@@ -24,13 +24,13 @@ export function discoveryDocument(
   checkMetadata(metadata, "metadata");
   // toJSON() could replace the whole document.
   if (typeof metadata["toJSON"] === "function")
-    throw invalidOption('option "metadata" must be plain data, without toJSON()');
+    throw invalidOption('the "metadata" option must be plain data, without toJSON()');
   const { issuer, jwksUri } = locate(place);
   const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
   try {
     return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;
   } catch {
-    throw invalidOption('option "metadata" cannot be written as JSON');
+    throw invalidOption('the "metadata" option cannot be written as JSON');
   }
 }
 

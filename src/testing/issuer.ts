@@ -94,7 +94,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
       "a test issuer does not start if NODE_ENV is production; set allowProduction to true if you need one there",
     );
   let issuer = given.issuer ?? "https://issuer.example";
-  if (!URL.canParse(issuer)) throw invalidOption('option "issuer" must be a URL');
+  if (!URL.canParse(issuer)) throw invalidOption('the "issuer" option must be a URL');
   const [preferred = "ES256"] = algorithms;
   let generationCount = 0;
   let isOffline = false;

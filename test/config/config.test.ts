@@ -151,26 +151,26 @@ const files: { readonly file: string; readonly code: string; readonly message?: 
   { file: `{ "vault": {} }`, code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "vaultTransit": { "token": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "pkcs11": { "pin": "${secret}" } }`, code: "ERR_OPTION_INVALID" },
-  { file: `{ "pkcs11": { "clock": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN", message: /option "clock"/ },
+  { file: `{ "pkcs11": { "clock": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN", message: /"clock" signer option/ },
   {
     file: `{ "awsKms": { "credentials": { "accessKeyId": "A", "secretAccessKey": "${secret}" } } }`,
 
     ...invalid,
-    message: /option "credentials" must be a function, .* environment variables \(AWS_PROFILE/,
+    message: /the "credentials" signer option must be a function, .* environment variables \(AWS_PROFILE/,
   },
   {
     file: `{ "azureKeyVault": { "credential": { "clientSecret": "${secret}" } } }`,
 
     ...invalid,
     message:
-      /option "credential" must be an object with the methods getToken.* environment variables \(AZURE_CLIENT_ID/,
+      /the "credential" signer option must be an object with the methods getToken.* environment variables \(AZURE_CLIENT_ID/,
   },
   { file: `{ "azureKeyVault": { "credential": "${secret}" } }`, ...invalid, message: /getToken/ },
-  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, ...invalid, message: /option "fetch" / },
+  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, ...invalid, message: /"fetch" signer option / },
   {
     file: `{ "googleKms": { "clock": { "now": "${secret}" } } }`,
     code: "ERR_OPTION_UNKNOWN",
-    message: /option "clock"/,
+    message: /"clock" signer option/,
   },
 ];
 

@@ -475,7 +475,7 @@ test("createIssuers refuses wrong options", async () => {
   for (const call of [() => get(named(1)), () => create(named(2)), runAllDueSteps])
     await assert.rejects(call, {
       code: "ERR_OPTION_INVALID",
-      message: /option "store" must return an object with the methods/,
+      message: /the "store" option must return an object with the methods/,
     });
 });
 

@@ -104,7 +104,7 @@ describe("wrong options are refused before a key is generated", () => {
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
     await assert.rejects(createServiceManager(options), {
       code: "ERR_OPTION_INVALID",
-      message: /"store" must be an object with the methods read, write/,
+      message: /"store" option must be an object with the methods read, write/,
     });
   });
 

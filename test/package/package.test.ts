@@ -278,10 +278,10 @@ test("a wrong call of jwksd/testing/adapters throws an explanation and registers
   await writeFile(join(project, "wrong-calls.mjs"), tiny + body.join("\n"));
   const lines = (await runNode("wrong-calls.mjs")).trim().split("\n");
   assert.deepEqual(
-    lines.map((line) => /^(\w+ takes a name and a function|there is no option "rounds")/.exec(line)?.[0]),
+    lines.map((line) => /^(\w+ takes a name and a function|there is no "rounds" option)/.exec(line)?.[0]),
     [
       ...[0, 1, 2].map(() => "checkSigner takes a name and a function"),
-      'there is no option "rounds"',
+      'there is no "rounds" option',
       ...[0, 1].map(() => "checkRegister takes a name and a function"),
     ],
   );

@@ -261,7 +261,11 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: not a PKCS#11 module /],
       [{ sessions: 0 }, invalid],
       [{ sessions: 1.5 }, invalid],
-      [{ sessions: "16" }, invalid, /"sessions" must be a whole number from 1 to 1000, not of type string$/],
+      [
+        { sessions: "16" },
+        invalid,
+        /"sessions" signer option must be a whole number from 1 to 1000, not of type string$/,
+      ],
       [{ timeoutMs: Number.NaN }, invalid],
       [{ timeoutMs: 2 ** 31 }, invalid],
       [{ environment: "VENDOR" }, invalid],

@@ -91,7 +91,7 @@ describe("a signing key refuses inputs that provider.sign would not sign:", () =
       [3601, 0, -1, 1.5, "60", null, undefined].map((lifetimeSeconds): [string, unknown, RegExp, object] => [
         `a lifetime of ${inspect(lifetimeSeconds)} for claims with ${Object.keys(claims).length} times`,
         inputOf(header, claims),
-        /^(lifetimeSeconds (must be|is 3601)|option "lifetimeSeconds" is missing)/,
+        /^(lifetimeSeconds (must be|is 3601)|the "lifetimeSeconds" option is missing)/,
         { lifetimeSeconds },
       ]),
     ),

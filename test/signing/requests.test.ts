@@ -238,17 +238,23 @@ describe("the service refuses to start with", () => {
   const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
     "an unknown member": [
       { "s.sock": { audience: ["a"] } },
-      /there is no member .* "audience"; did you mean "audiences"\?/,
+      /there is no "audience" member of .*; did you mean "audiences"\?/,
     ],
-    "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
+    "a policy of the wrong type": [
+      { "s.sock": { audiences: "a" } },
+      /"audiences" member of .* must be an array of nonempty strings/,
+    ],
     "a mode that admits every user": [
       { "s.sock": { mode: "0666" } },
-      /"mode" must be the string "0600" or "0660"(?: \[|$)/,
+      /"mode" member of .* must be the string "0600" or "0660"(?: \[|$)/,
     ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
     "a socket that is not an object": [{ "s.sock": true }, /must be an object/],
-    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes(?: \[|$)/],
+    "an unknown protocol": [
+      { "s.sock": { protocol: "grpc" } },
+      /"protocol" member of .* must be http or kubernetes(?: \[|$)/,
+    ],
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /typ is always JWT; remove typ/,

@@ -31,7 +31,7 @@ const stores: readonly (readonly [make: Make, required: RegExp])[] = [
   [libsqlStore, /a URL or a client of @libsql\/client/],
   [etcdStore, /the URL of a member/],
   [postgresStore, /a URL, a pool from the pg package/],
-  [sqliteStore, /a string/],
+  [sqliteStore, /a nonempty string/],
 ];
 
 const issuer = "https://op.example";
@@ -64,7 +64,11 @@ test("a store immediately refuses anything but its database and names what it re
     const database = { withSession() {}, idFromName() {}, get() {}, create() {}, findMany() {}, updateMany() {} };
     const client = { ...database, getConnection() {}, sendCommand() {}, batch() {} };
     const given = make === etcdStore ? "http://127.0.0.1:1" : client;
-    assert.match(await refusal(() => make(given as never, undefined as never)), /"issuer" is missing/, make.name);
+    assert.match(
+      await refusal(() => make(given as never, undefined as never)),
+      /"issuer" option is missing/,
+      make.name,
+    );
   }
 });
 

@@ -205,16 +205,16 @@ describe("invalid claims and headers are refused", () => {
 
 describe("an unknown option is refused, and the message names the right one", () => {
   const rows: readonly [options: object, message: RegExp][] = [
-    [{ expiresIn: 300 }, /^there is no option "expiresIn"; use "lifetimeSeconds", in whole seconds$/],
-    [{ audience: "api" }, /^there is no option "audience"; set the "aud" claim$/],
-    [{ aud: "api" }, /^there is no option "aud"; set the "aud" claim$/],
+    [{ expiresIn: 300 }, /^there is no "expiresIn" option; use "lifetimeSeconds", in whole seconds$/],
+    [{ audience: "api" }, /^there is no "audience" option; set the "aud" claim$/],
+    [{ aud: "api" }, /^there is no "aud" option; set the "aud" claim$/],
     [{ subject: "alice" }, /; set the "sub" claim$/],
     [{ notBefore: 5 }, /; set the "nbf" claim$/],
     [{ jwtid: "x" }, /; set the "jti" claim$/],
     [{ issuer }, /; the provider sets the "iss" claim$/],
     [{ algorithm: "RS256" }, /; the provider sets the "alg" header$/],
     [{ keyid: "b" }, /; the provider sets the "kid" header$/],
-    [{ headers: { cty: "x" } }, /^there is no option "headers"; did you mean "header"\?$/],
+    [{ headers: { cty: "x" } }, /^there is no "headers" option; did you mean "header"\?$/],
     [{ lifetime: 60 }, /; did you mean "lifetimeSeconds"\?$/],
     [{ noTimestamp: true }, /; choose from lifetimeSeconds, typ, header, signal$/],
     [{ expiresIn: undefined }, /"expiresIn"/],
@@ -254,7 +254,7 @@ for (const options of [undefined, null]) {
     await assert.rejects(signing, {
       name: "TokenError",
       code: "ERR_CLAIMS_INVALID",
-      message: /^option "lifetimeSeconds" is missing; /,
+      message: /^the "lifetimeSeconds" option is missing; /,
     });
   });
 }

@@ -611,7 +611,7 @@ describe("times outside the policy are refused, and the message names the claim"
     [{ exp: now + 10, nbf: now + 10 }, /^claim "nbf" must be before "exp"/],
     [{ nbf: now + 60 }, /^claim "nbf" must be before "exp"/, { lifetimeSeconds: 60 }],
     [{ exp: now + 900, iss: "https://other.example" }, /^claim "iss"/],
-    [{ iat: now }, /^option "lifetimeSeconds" is missing; /],
+    [{ iat: now }, /^the "lifetimeSeconds" option is missing; /],
     [{ iat: now }, /^lifetimeSeconds must be/, { lifetimeSeconds: 0 }],
     ...["exp", "iat", "nbf"].flatMap((name) =>
       [`${now + 60}`, null, Number.NaN, Infinity, new Date(), true, [now]].map((value): [object, RegExp] => [

@@ -109,7 +109,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
   async function registerOf(issuer: string): Promise<Register> {
     const register = await store(issuer);
-    if (!registerRule.holds(register)) throw invalidOption(`option "store" must return ${registerRule.must}`);
+    if (!registerRule.holds(register)) throw invalidOption(`the "store" option must return ${registerRule.must}`);
     return register;
   }
 

@@ -64,7 +64,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
     const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
     if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
     if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
-    const checked = checkOptions(given as SocketMembers, rules, `member of ${name}:`);
+    const checked = checkOptions(given as SocketMembers, rules, `member of ${name}`);
     sockets.push(socketOf("--sign-config", address, name, checked));
   }
   return sockets;

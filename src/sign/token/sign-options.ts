@@ -49,10 +49,10 @@ const replacements: Readonly<Record<string, string>> = {
 export function checkedOptions(claims: Claims, options: SignOptions | undefined) {
   const foreign = Object.keys(options ?? {}).find((name) => Object.hasOwn(replacements, name));
   if (foreign !== undefined)
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${foreign}"; ${replacements[foreign]}`);
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no "${foreign}" option; ${replacements[foreign]}`);
   const { typ = "JWT", header = {}, lifetimeSeconds, signal } = checkOptions<SignOptions>(options ?? {}, rules);
   for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
-  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
+  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a nonempty string");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalidClaims("signal must be an AbortSignal");
   return { typ, header, lifetimeSeconds, signal };

@@ -51,7 +51,7 @@ export function timesOf(
 /** Checks and returns a lifetime in seconds. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSeconds: number): number {
   if (lifetimeSeconds === undefined)
-    throw invalidClaims('option "lifetimeSeconds" is missing; set it to a whole number of seconds above 0');
+    throw invalidClaims('the "lifetimeSeconds" option is missing; set it to a whole number of seconds above 0');
   if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
     throw invalidClaims("lifetimeSeconds must be a whole number of seconds above 0");
   if (lifetimeSeconds > maxLifetimeSeconds)

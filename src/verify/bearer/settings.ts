@@ -88,7 +88,7 @@ const remedies: Readonly<Record<string, string>> = {
 export function resolveBearerOptions(options: BearerOptions) {
   for (const name of object.holds(options) ? Object.keys(options) : [])
     if (!Object.hasOwn(bearerRules, name) && Object.hasOwn(remedies, name))
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${name}"; ${remedies[name]}`);
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no "${name}" option; ${remedies[name]}`);
   const given = checkOptions(options, bearerRules);
   const { issuer, resource, dpop } = given;
   const byClaim = isAudienceClaim(given.audience) ? given.audience : undefined;
@@ -98,7 +98,7 @@ export function resolveBearerOptions(options: BearerOptions) {
   const issuers = isFunction ? [] : [issuer].flat();
   const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
   if (byClaim !== undefined && (typeof byClaim.claim !== "string" || byClaim.claim === "iss"))
-    throw invalidOption('option "audience" must have "claim", the name of a claim, and "values"');
+    throw invalidOption('the "audience" option must have "claim", the name of a claim, and "values"');
   if (given.token !== undefined && dpop !== undefined)
     throw invalidOption('"dpop" needs tokens in the Authorization header; remove "token"');
   checkVerifyOptions({

@@ -133,7 +133,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   /** Runs last, so that a refused token does not count as used. */
   async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
-      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a string that is not empty');
+      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a nonempty string');
     // A hash, because stores limit the number of entries, not the length of a jti.
     const key = await textHash(JSON.stringify([clientId, jti]));
     // The first moment at which the token is refused: times are compared in whole seconds.
