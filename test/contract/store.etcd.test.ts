@@ -222,7 +222,7 @@ test("a response that is not from etcd is neither an empty store nor a write", a
     body = given;
     for (const call of calls) {
       const { code, message } = (await call().then(
-        (value) => assert.fail(`${JSON.stringify(given)} is ${JSON.stringify(value)} to ${call}`),
+        (value) => assert.fail(`${JSON.stringify(given)} is ${JSON.stringify(value)} to ${call.name}`),
         (error: unknown) => error,
       )) as Error & { code?: string };
       const isWrite = call === write || call === put;

@@ -43,7 +43,7 @@ interface KeyRange {
 
 /** A response in JSON. */
 interface JsonResponse extends KeyRange {
-  readonly succeeded?: boolean;
+  readonly succeeded?: unknown;
   /** Number of keys in a range, regardless of the limit. */
   readonly count?: string;
   readonly responses?: readonly { readonly response_range?: KeyRange }[];
