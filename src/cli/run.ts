@@ -76,7 +76,7 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
   const isAllNeeded = needsAll(argv);
   const isNeeded = (name: string): boolean => isAllNeeded || argv.includes(name);
   const program = new Command("jwksd")
-    .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
+    .description("Publish and rotate the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
     // Otherwise, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()

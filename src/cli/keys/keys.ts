@@ -100,7 +100,7 @@ function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
     "Remove a key immediately and permanently, because its private key may have leaked.",
   );
-  const help = "the store's wrapping key is lost: encrypt new keys with the given wrapping key";
+  const help = "confirm that the store's wrapping key is lost; new keys are encrypted with the given one";
   return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true }, ...newKeySettings)
     .notes(`
 If the key was active, the announced key replaces it, or a new key if none is
