@@ -161,14 +161,14 @@ describe("messages do not quote responses", () => {
   }
 
   test("an issuer and its discovery document", async () => {
-    const issuer = "https://op.example/\u202e";
-    const document = "https://op.example/%E2%80%AE/.well-known/openid-configuration";
+    const issuer = "https://op.example/\u00fc";
+    const document = "https://op.example/%C3%BC/.well-known/openid-configuration";
     for (const [body, message] of [
       ["", `${document}: the body is not JSON`],
-      ["{}", `${document}: it is the document of another issuer, none and not "https://op.example/%E2%80%AE"`],
+      ["{}", `${document}: it is the document of another issuer, none and not "https://op.example/%C3%BC"`],
       [
         JSON.stringify({ issuer: "https://op.example/?secret\n" }),
-        `${document}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%E2%80%AE"`,
+        `${document}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%C3%BC"`,
       ],
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${document} is not a URL`],
       [
