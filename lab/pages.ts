@@ -79,13 +79,13 @@ your tokens. On ${date}, we ran these verifiers through ${histories(null).length
 ${table(head, rows)}
 
 - **Refetch**: time until the verifier fetches the set again while tokens arrive, with a \`max-age\` of an hour.
-- **Refusal of an unannounced key**: time for which the verifier refuses tokens of a key that was published without announcement. First in calm;
+- **Refusal of an unannounced key**: how long the verifier refuses tokens of a key that was published without announcement. First in calm;
   then at worst: just after the verifier fetched the set, or after a forged token. **No verifier refused a key that was announced for two hours or
   a day**, with a \`max-age\` of an hour.
-- **Trust in a removed key**: time for which the verifier accepts the key, with a \`max-age\` of 0; 5 minutes; 1 hour; 1 year, if these differ. The
-  key's tokens keep arriving, and no token names an unknown kid. A token of a key that the cached set lacks makes most verifiers refetch the set and
-  drop the removed key.
-- **Outage survived**: time for which the verifier accepts tokens while the set returns 503, counted from its next refetch.
+- **Trust in a removed key**: how long the verifier accepts the key, for a \`max-age\` of 0, 5 minutes, 1 hour and 1 year. One value means
+  that all four are equal. The key's tokens keep arriving, and no token names an unknown kid. A token of a key that the cached set lacks makes most
+  verifiers refetch the set and drop the removed key.
+- **Outage survived**: how long the verifier accepts tokens while the set returns 503, counted from its next refetch.
 - **Requests for 1,000 forged kids**: sent within 103 seconds, one at a time.
 
 Each page says how the verifier was set up, what its users should set, and which line of source decides. [All

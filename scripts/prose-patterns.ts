@@ -420,8 +420,10 @@ export const phrases: readonly Phrase[] = [
   },
   {
     name: "doc-fragment",
-    pattern: /\/\*\* (?:What|How|That|Who|Whose|Why|Which|Until|Since|As|By which|Of|For how|Where|When) /g,
-    advice: "function: a verb (Returns, Reports why); property: a noun phrase (Time at which ..., Path of ...)",
+    pattern:
+      /\/\*\* (?:What|How(?! (?:long|far|late) )|That|Who|Whose|Why|Which|Until|Since|As|By which|Of|For how|Where|When) /g,
+    advice:
+      "function: a verb (Returns, Reports why); property: a noun phrase (Time at which ..., Path of ...), or How long",
   },
   {
     name: "doc-same",

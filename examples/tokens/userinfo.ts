@@ -27,5 +27,5 @@ const { header, claims } = await verify(await response.text(), {
   algorithms: ["ES256"],
 });
 const subOfIdToken = "248289761001";
-if (claims.sub !== subOfIdToken) throw new Error("the response is about another user than the ID Token");
+if (claims.sub !== subOfIdToken) throw new Error("the response is about a different user from the ID Token");
 console.log(JSON.stringify({ header, claims }, null, 2));

@@ -158,7 +158,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the reply to a commit was lost, and the store cannot be read: the commit may be written, now or later",
+      when: "the reply to a commit was lost, and the store cannot be read: the commit may already have been written, or may still be",
       remedy: "read the store again: its revision and records show whether the commit was written",
       retryable: true,
     },

@@ -2,7 +2,7 @@ import { JwksdError, ServiceError } from "./errors.ts";
 
 const words: Readonly<Record<string, string>> = {
   EACCES: "permission is denied",
-  EDQUOT: "the quota of this user is used up",
+  EDQUOT: "this user's disk quota is exhausted",
   ENOSPC: "the disk is full",
   EROFS: "the file system is read-only",
 };

@@ -28,7 +28,7 @@ export const string: Rule<string> = {
 };
 
 export const nonEmptyString: Rule<string> = {
-  must: "a nonempty string",
+  must: "a non-empty string",
   types: ["string"],
   holds: (value): value is string => string.holds(value) && value !== "",
 };
@@ -40,7 +40,7 @@ export const stringThat = (must: string, holds: (value: string) => boolean): Rul
 });
 
 export const strings: Rule<readonly string[]> = {
-  must: "an array of nonempty strings",
+  must: "an array of non-empty strings",
   types: ["array"],
   holds: (value): value is string[] => Array.isArray(value) && value.every(nonEmptyString.holds),
 };

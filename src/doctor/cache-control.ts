@@ -2,7 +2,7 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** Time for which caches may serve a response, by its headers. */
+/** How long caches may serve a response, by its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
   /** The longer of `max-age` and `s-maxage`, or the time until `Expires`. Absent if there is no such header, or with `no-cache`. */

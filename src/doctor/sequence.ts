@@ -15,7 +15,7 @@ export interface State {
   /** Equal for sets with the same keys, in any order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** Time for which caches may serve this response. */
+  /** How long caches may serve this response. */
   readonly servedSeconds: number;
   /** Reason why the response has no set. */
   readonly problem: string | undefined;

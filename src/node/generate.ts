@@ -37,7 +37,10 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (code === "EEXIST" && syscall !== "mkdir") {
-      throw new ServiceError("ERR_FILE_EXISTS", `${path} already exists and is not overwritten; choose another name`);
+      throw new ServiceError(
+        "ERR_FILE_EXISTS",
+        `${path} already exists and will not be overwritten; choose another name`,
+      );
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {

@@ -35,7 +35,7 @@ export type ProviderEvent =
    * token; its signature was not verified.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
-  /** A signature failed for another reason than that its caller aborted it. */
+  /** A signature failed, and not because its caller aborted it. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
 /** Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean not given. */

@@ -271,7 +271,7 @@ describe("the status", () => {
     );
   });
 
-  test("is plain JSON without private halves", () => {
+  test("is plain JSON without private keys", () => {
     const text = JSON.stringify(statusOf(managed({ records: [active, next] })));
     assert.ok(!text.includes("wrapped now") && !text.includes("wrapped next"));
     const { replicas } = JSON.parse(text) as { replicas: unknown[] };

@@ -271,7 +271,7 @@ const tokens: readonly Row[] = [
     "OIDC Core 10.1.1",
     "an unknown kid",
     { kid: "ec-9" },
-    invalid("the kid of the token names no usable key of the provider"),
+    invalid("the token's kid does not match any usable key of the provider"),
   ),
   headerRow("7515 4.1.4", "no kid", { kid: undefined }, invalid("the token names no key: its header has no kid")),
   headerRow(

@@ -265,7 +265,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
     },
   );
 
-  test("NestJS: a handler that is not for HTTP is not called", async () => {
+  test("NestJS: a non-HTTP handler is not called", async () => {
     const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
@@ -523,6 +523,6 @@ describe("drop-in replacements for the keys of other middlewares", { concurrency
       );
     assert.equal(await subject(validToken(setup)), "alice");
     await assert.rejects(subject(validToken(setup, { exp: 1 })), { name: "TokenExpiredError" });
-    await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /names no usable key/ });
+    await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /does not match any usable key/ });
   });
 });

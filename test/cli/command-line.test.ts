@@ -177,7 +177,7 @@ function starting(t: TestContext) {
   return { calls, start, giveUp };
 }
 
-test("signals during startup take effect after it", async (t) => {
+test("signals received during startup are handled", async (t) => {
   const { calls, start } = starting(t);
   await send("SIGHUP", "SIGTERM");
   assert.deepEqual(calls, ["stop requested"]);

@@ -70,7 +70,7 @@ for (const kind of kinds) {
   });
 }
 
-test("assertions and request objects share their jtis", async () => {
+test("a jti used in an assertion cannot be reused in a request object", async () => {
   const { clientAssertion, requestObject } = verifier();
   assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion", { jti: "x" }), client)), "accepted");
   assert.equal(await verdict(requestObject(tokenOf("requestObject", { jti: "x" }), client)), "ERR_TOKEN_REPLAYED");
@@ -229,7 +229,7 @@ describe("the store in memory", () => {
     assert.equal(await verdict(clientAssertion(token(20), client)), "accepted");
   });
 
-  test("if it is full, it forgets the tokens that expire first, of the clients that have the most", () => {
+  test("when full, evicts the soonest-expiring tokens of the clients with the most tokens", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 12, clock });
     const use = (clientId: string, seconds: number): unknown => {

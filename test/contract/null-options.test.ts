@@ -225,7 +225,7 @@ test("the message for a wrong value names its type, unless another value of that
     [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" option must be .*, not of type number$/],
     [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not of type string$/],
     [() => createBearer({ issuer, audience: "a", algorithms: {} as never }), /, not of type object$/],
-    [() => createBearer({ issuer, audience: "a", algorithms: [""] }), /nonempty strings$/],
+    [() => createBearer({ issuer, audience: "a", algorithms: [""] }), /non-empty strings$/],
     [
       () => createBearer({ issuer, audience: "a", metadata: [] as never }),
       /an object that JSON can hold, not an array$/,

@@ -86,7 +86,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     await register.read();
   });
 
-  test("a primary that must wait for a replica, while there is none, confirms no reads", async (t) => {
+  test("a primary waiting for a missing replica does not confirm reads", async (t) => {
     const issuer = "https://cut-off.example";
     const register = mysqlStore(url(), { issuer, timeoutMs: 2_000 });
     t.after(() => register.close());

@@ -204,7 +204,7 @@ test(
     vault.add("b");
     const another = await run("keys", "destroy", "b", "--yes");
     assert.deepEqual([another.code, vault.keys.has("b")], [1, true]);
-    assert.match(another.stderr, /kid "b": its private half belongs to another public key \[ERR_KEY_MISMATCH\]/);
+    assert.match(another.stderr, /kid "b": its private key belongs to another public key \[ERR_KEY_MISMATCH\]/);
 
     await run("keys", "revoke", "a", "--yes");
     const { code, stdout, stderr } = await run("keys", "destroy", "a", "--json", "--yes");
@@ -283,7 +283,7 @@ for (const [name, uri, code] of [
   });
 }
 
-test("a refused signers file creates nothing either", { timeout }, async (t) => {
+test("nothing is created if the signers file is refused", { timeout }, async (t) => {
   const { folder, run } = await setUp(t);
   const file = join(folder, "here.json");
   await writeFile(file, JSON.stringify(named("here")));

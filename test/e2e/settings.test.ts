@@ -132,7 +132,7 @@ describe("a flag takes precedence over the environment, the environment over the
 });
 
 describe("an invalid value is refused with a message that names its source and the rule but not the value, which may be a secret", () => {
-  const notEmpty = "must be a nonempty string";
+  const notEmpty = "must be a non-empty string";
   const host = "must be an IP address, without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";
   const seconds = "must be a whole number from 0 to 1000000000";

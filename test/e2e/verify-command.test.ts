@@ -226,7 +226,7 @@ describe("jwksd verify refuses a wrong option before it fetches anything", { tim
   const rows: [flags: string[], says: RegExp][] = [
     [["--alg", "HS256"], /"HS256" is not an algorithm with a public key \[ERR_OPTION_INVALID\]/],
     [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
-    [["--typ", ""], /"typ" option must be a nonempty string \[ERR_OPTION_INVALID\]/],
+    [["--typ", ""], /"typ" option must be a non-empty string \[ERR_OPTION_INVALID\]/],
     [["--aud", ""], /"audience".*\[ERR_OPTION_INVALID\]/],
   ];
   for (const [flags, says] of rows) {

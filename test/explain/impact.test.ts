@@ -239,10 +239,10 @@ describe("the impact of a change on verifiers", () => {
 
   test("unchanged records have no impact", () => assert.deepEqual(impactOf([a, enc], [a, enc], policy, now), []));
 
-  test("rewrapping a private half breaks nothing, and the sentence does not contain it", () => {
+  test("rewrapping a private key breaks nothing, and the sentence does not contain it", () => {
     const after = [{ ...a, privateHalf: { jwe: "SECRET" } }, enc];
     assert.deepEqual(impactOf([a, enc], after, policy, now), [
-      'Signing key "a": only the way its private half is stored changes; nothing breaks.',
+      'Signing key "a": only the way its private key is stored changes; nothing breaks.',
     ]);
   });
 

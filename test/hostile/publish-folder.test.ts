@@ -100,7 +100,7 @@ describe("jwksd publish refuses a folder in which", () => {
   }
 });
 
-test("links with the names of drafts are not followed and are removed", async (t) => {
+test("symlinks named like drafts are removed, not followed", async (t) => {
   const paths = await prepare(t);
   const names = ["draft", "draft-x"];
   for (const name of names) await symlink(paths.secret, join(paths.folder, ".jwksd", name));

@@ -77,7 +77,7 @@ const lockedCryptoKey = await cryptoKeyOf(ecKey("a"), ["sign"], false);
 const publicCryptoKey = await cryptoKeyOf(publicA, ["verify"]);
 const keyObject = createPrivateKey({ key: { ...ecKey("a") }, format: "jwk" });
 
-describe("a key is read from any form with the same result", () => {
+describe("every key format gives the same result", () => {
   const privateMaterial = { publicJwk: publicA, privateKey: "crv,d,kty,x,y" };
   const publicMaterial = { publicJwk: publicA, privateKey: undefined };
   const rows: readonly (readonly [name: string, input: unknown, expected: object])[] = [

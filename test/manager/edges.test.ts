@@ -120,7 +120,7 @@ describe("a new key in a command", () => {
     "a kid that is not a string": (key) => ({ ...key, kid: 5 }),
     "an empty kid": (key) => ({ ...key, kid: "" }),
     "the kid of another wrapped key": (key) => ({ ...key, kid: "another" }),
-    "a damaged private half": (key) => ({ ...key, privateHalf: { jwe: "a.b.c.d.e" } }),
+    "a damaged private key": (key) => ({ ...key, privateHalf: { jwe: "a.b.c.d.e" } }),
     "an unknown use": (key) => ({ ...key, use: "foo" }),
     "an encryption key with a signature alg": (key) => ({ ...key, use: "enc" }),
   };
@@ -274,7 +274,7 @@ test("a key manager ignores listeners that throw or reject", async () => {
   assert.deepEqual(await unhandled(), []);
 });
 
-test("events as JSON contain the messages of errors and no private half", async () => {
+test("events as JSON contain the messages of errors and no private key", async () => {
   const world = new World();
   const replica = await world.start();
   await replica.manager.rotate();

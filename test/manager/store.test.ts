@@ -186,13 +186,13 @@ describe("with invalid records, the last valid ones stay in use and the failure 
   });
 });
 
-/** Returns a private half under a wrapping key that no process has. */
+/** Returns a private key under a wrapping key that no process has. */
 const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
   const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
   return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
 };
 
-describe("a private half that cannot be unwrapped", () => {
+describe("a private key that cannot be unwrapped", () => {
   const rows: readonly [
     name: string,
     halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"],
@@ -200,10 +200,10 @@ describe("a private half that cannot be unwrapped", () => {
     says: RegExp,
   ][] = [
     [
-      "another key's private half",
+      "another key's private key",
       ({ privateHalf }) => privateHalf,
       "ERR_WRAPPED_KEY",
-      /its private half belongs to kid/,
+      /its private key belongs to kid/,
     ],
     [
       "under a wrapping key that was not given",
@@ -422,7 +422,7 @@ test("another issuer's document under the same wrapping key is refused", async (
   await world.stop(replica);
 });
 
-describe("a public key that an attacker with the wrapping key replaced is detected, because it does not match the private half", () => {
+describe("a public key that an attacker with the wrapping key replaced is detected, because it does not match the private key", () => {
   for (const state of ["enc active", "sig active", "sig announced"]) {
     test(state, async () => {
       const { world, replica } = await victim();

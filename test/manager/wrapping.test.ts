@@ -171,7 +171,7 @@ describe("a wrapped key cannot replace another", () => {
       () => wrapping.unwrap("b", [forged, "", iv, ciphertext, tag].join(".")),
       "ERR_WRAPPED_KEY",
     );
-    assert.match(message, /^kid "b": its wrapped private half is damaged$/);
+    assert.match(message, /^kid "b": its wrapped private key is damaged$/);
   });
 });
 
@@ -207,7 +207,7 @@ describe("a damaged wrapped key is refused by its kid, without its content", () 
   for (const [name, text] of damages) {
     test(name, async () => {
       const message = await silentRefusal(() => wrapping.unwrap("a", text as string), "ERR_WRAPPED_KEY", text);
-      assert.equal(message, 'kid "a": its wrapped private half is damaged');
+      assert.equal(message, 'kid "a": its wrapped private key is damaged');
     });
   }
 
@@ -273,7 +273,7 @@ describe("a generated key is wrapped, and its kid is its thumbprint", () => {
   }
 });
 
-test("an imported key keeps its kid and its whole private half", async () => {
+test("an imported key keeps its kid and its whole private key", async () => {
   const privateJwk = { ...named("2026-11", ecKey("imported")), alg: "ES256", use: "sig" };
   const made = await wrapKey("sig", "ES256", privateJwk, wrapping, "2026-11");
   assert.equal(made.kid, "2026-11");

@@ -348,7 +348,7 @@ test("a new key is recorded with all of its members and its times", () => {
   });
 });
 
-test("a withdrawn encryption key keeps its private half for as long as caches serve it", () => {
+test("a withdrawn encryption key keeps its private key for as long as caches serve it", () => {
   const command = { type: "remove", kid: "eb" } as const;
   const { records } = applyCommand(frozen([active, encAnnounced]), command, { policy, now: start });
   assert.deepEqual(records[1], { ...encAnnounced, state: "retiring", retiredAt: start });

@@ -338,7 +338,7 @@ describe("a caller that aborts", () => {
     await next;
   });
 
-  test("while its operation is in flight, after it had waited: the calls behind it still get their turn", async (t) => {
+  test("after leaving the queue, while its operation is in flight, does not block the calls behind it", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const first = sign(message);

@@ -242,7 +242,7 @@ describe("the service refuses to start with", () => {
     ],
     "a policy of the wrong type": [
       { "s.sock": { audiences: "a" } },
-      /"audiences" member of .* must be an array of nonempty strings/,
+      /"audiences" member of .* must be an array of non-empty strings/,
     ],
     "a mode that admits every user": [
       { "s.sock": { mode: "0666" } },

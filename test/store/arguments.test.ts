@@ -31,7 +31,7 @@ const stores: readonly (readonly [make: Make, required: RegExp])[] = [
   [libsqlStore, /a URL or a client of @libsql\/client/],
   [etcdStore, /the URL of a member/],
   [postgresStore, /a URL, a pool from the pg package/],
-  [sqliteStore, /a nonempty string/],
+  [sqliteStore, /a non-empty string/],
 ];
 
 const issuer = "https://op.example";

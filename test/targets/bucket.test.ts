@@ -77,7 +77,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.equal(text(), "newest");
   });
 
-  test("does not read an endless object to its end and does not take it for its own", async (t) => {
+  test("stops reading an endless object and does not mistake it for its own", async (t) => {
     const server = await endless(t, { ETag: '"endless"', "Content-Type": "application/json" });
     const endpoint = `http://127.0.0.1:${server.port}`;
     const target = bucketTarget({ bucket: "bucket", prefix: "" }, ["jwks"], { endpoint });

@@ -7,7 +7,7 @@ interface Context {
   readonly doctor: string;
   /** Whether that command is running, so that its findings are next to the advice. */
   readonly isDoctor?: true;
-  /** Time for which caches may keep the set, if its response is known. */
+  /** How long caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;
 }
 

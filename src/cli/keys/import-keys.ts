@@ -78,7 +78,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
-        "a whole set can be imported only into a store without keys; select one key with --kid",
+        "a whole set can only be imported into an empty store; to import one key, add --kid",
       );
     }
     const found = external

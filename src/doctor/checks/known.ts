@@ -3,7 +3,7 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
 /**
- * Sources of published private halves, by RFC 7638 thumbprint. There are too many CVE-2008-0166 keys for this list; `--blocklist` accepts the
+ * Sources of published private keys, by RFC 7638 thumbprint. There are too many CVE-2008-0166 keys for this list; `--blocklist` accepts the
  * lists from Debian's `openssl-blacklist` package.
  */
 const known: Readonly<Record<string, string>> = {
@@ -38,7 +38,7 @@ const known: Readonly<Record<string, string>> = {
   r1LkbBo3925Rb2ZFFrKyU3MVex9T2817Kx0vbi6i_Kc: "oidc-provider's development keystore",
 };
 
-/** Checks that the private half of a key is not public. */
+/** Checks that the private key is not public. */
 export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Promise<Note[]> {
   const { name, thumbprint } = key;
   if (thumbprint === undefined) return [];

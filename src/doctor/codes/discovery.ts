@@ -96,10 +96,10 @@ export const discovery = {
   },
   DISCOVERY_JWKS_URI_SITE: {
     severity: "advice",
-    title: "`jwks_uri` is on another site than the issuer",
+    title: "`jwks_uri` is on a different site from the issuer",
     why: "That is allowed, but the operator of the other site controls the logins of this one.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Serve the JWK Set under the host of the issuer, unless the other site is as well guarded.",
+    remedy: "Serve the JWK Set from the issuer's host, unless the other site is equally well protected.",
   },
   DISCOVERY_ALG_WITHOUT_KEY: {
     severity: "advice",

@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** The endpoint, with its TLS. */
+/** Findings about the endpoint, including TLS. */
 export const endpoint = {
   HTTP_STATUS: {
     severity: "broken",
@@ -118,7 +118,7 @@ export const endpoint = {
   HTTP_HEAD: {
     severity: "advice",
     title: "HEAD does not return what GET returns",
-    why: "Monitors and caches that revalidate with HEAD see another state than verifiers.",
+    why: "Monitors and caches that revalidate with HEAD see a different state from verifiers.",
     rule: "RFC 9110 section 9.3.2",
     remedy: "Return the status and headers of GET for HEAD.",
   },

@@ -145,7 +145,7 @@ export const key = {
   },
   JWKS_KEY_KNOWN: {
     severity: "broken",
-    title: "The private half of a key is publicly known",
+    title: "The private key is publicly known",
     why: "The key comes from a specification, a sample, a development default or a broken generator, or is on the blocklist.",
     rule: "RFC 8725 section 3.5",
     remedy: "Treat the key as compromised: generate a new one with `jwksd keygen`, and remove this one.",

@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** Changes over time. */
+/** Findings about changes over time. */
 export const watch = {
   WATCH_NODES_DISAGREE: {
     severity: "broken",

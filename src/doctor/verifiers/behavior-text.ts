@@ -8,7 +8,7 @@ type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
 
-/** Returns the shortest measured `max-age` that is not below this one. With a shorter one, verifiers do not trust a key for longer. */
+/** Rounds up to the next measured `max-age`. A shorter one never makes a verifier trust a key for longer. */
 const triedFor = (seconds: number): MaxAge => maxAges.find((tried) => tried >= seconds) ?? 31_536_000;
 
 const longest = (times: readonly (number | null)[]): number | null =>

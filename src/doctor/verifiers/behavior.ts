@@ -9,7 +9,7 @@ export interface Behavior {
   readonly pollSeconds: number | null;
   /** Whether it refetches the set when a token names an unknown kid. */
   readonly refetchesUnknownKid: boolean;
-  /** Time for which it refuses the tokens of a key that signs as soon as it is published. */
+  /** How long it refuses the tokens of a key that signs as soon as it is published. */
   readonly refusesNewKey: {
     /** If it has just fetched the set. */
     readonly afterFetch: number | null;
@@ -18,11 +18,11 @@ export interface Behavior {
     /** If a forged kid has just caused a refetch in vain. */
     readonly afterForgedKid: number | null;
   };
-  /** Time for which it trusts a removed key while no token names an unknown kid, by the `max-age` of the set. */
+  /** How long it trusts a removed key while no token names an unknown kid, by the `max-age` of the set. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
-  /** Time for which it trusts a key that was replaced immediately, while tokens of the new key arrive. */
+  /** How long it trusts a key that was replaced immediately, while tokens of the new key arrive. */
   readonly trustsRevokedKey: number | null;
-  /** Time for which it accepts tokens during an outage of a day that begins just before a refetch. `null`: the whole outage. */
+  /** How long it accepts tokens during an outage of a day that begins just before a refetch. `null`: the whole outage. */
   readonly livesThrough: number | null;
   /** Number of requests that 1,000 tokens with forged kids cause within 103 seconds. */
   readonly floodRequests: number;

@@ -84,7 +84,7 @@ export interface KeyService<Key, Client> {
 
 const pauseMs = 250;
 
-/** Creates a backend over a key service. */
+/** Creates a key backend for a key service. */
 export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
   { timeoutMs = 5000 }: Given<KeyServiceOptions>,

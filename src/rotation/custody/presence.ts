@@ -34,7 +34,7 @@ export interface Processes {
   readonly unread: number;
 }
 
-/** Most records that are read. More would block the process that lists them, which is one of the listed processes. */
+/** Maximum number of records to read. Reading more would block the calling process, which is on the list itself. */
 const maxRead = 500;
 const maxLength = 4_096;
 

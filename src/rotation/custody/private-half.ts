@@ -5,7 +5,7 @@ import { type LiveRecord, jweOf } from "../rules/records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /**
- * Returns the private half of a live record, checked against its public half.
+ * Returns the private key of a live record, checked against its public key.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
@@ -20,4 +20,4 @@ export async function privateJwkOf(record: LiveRecord, wrapping: Pick<Wrapping, 
 }
 
 export const mismatch = (name: string): KeyMaterialError =>
-  keyError("ERR_KEY_MISMATCH", name, "its private half belongs to another public key");
+  keyError("ERR_KEY_MISMATCH", name, "its private key belongs to another public key");

@@ -17,7 +17,7 @@ export interface Wrapping {
    * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
    */
   unwrap(kid: string, jwe: string): Promise<JWK>;
-  /** Reports whether the JWE has the wrapping key and issuer that {@link wrap} would use now. A damaged JWE does not. */
+  /** Reports whether the JWE has the wrapping key and issuer that {@link wrap} would use now. `false` for a damaged JWE. */
   isCurrent(jwe: string): boolean;
 }
 
@@ -56,7 +56,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         const other = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
         throw new StoreError(
           "ERR_WRAPPED_KEY",
-          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half belongs to ${other}; set the issuer for which it was created, or use another store`,
+          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private key belongs to ${other}; set the issuer for which it was created, or use another store`,
         );
       }
       try {
@@ -156,7 +156,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 }
 
 /**
- * Returns the wrapping key with an id.
+ * Returns the wrapping key with this id.
  *
  * @param what start of the message: "the store's MAC was made"
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
@@ -176,5 +176,5 @@ function invalid(message: string): ConfigError {
 }
 
 function damaged(kid: string): StoreError {
-  return new StoreError("ERR_WRAPPED_KEY", `kid ${JSON.stringify(kid)}: its wrapped private half is damaged`);
+  return new StoreError("ERR_WRAPPED_KEY", `kid ${JSON.stringify(kid)}: its wrapped private key is damaged`);
 }

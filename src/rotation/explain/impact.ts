@@ -78,7 +78,7 @@ function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined 
   }
   return JSON.stringify(record.privateHalf) === JSON.stringify(old.privateHalf)
     ? undefined
-    : `${nameOf(record)}: only the way its private half is stored changes; nothing breaks.`;
+    : `${nameOf(record)}: only the way its private key is stored changes; nothing breaks.`;
 }
 
 function activated(record: LiveRecord, { after, policy, now }: Context): string {

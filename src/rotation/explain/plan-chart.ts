@@ -5,7 +5,7 @@ import { type RotationPlan, planKeyName } from "./plan.ts";
 
 /** Width of the key names, left of their bars. */
 const labelWidth = 210;
-/** Smallest distance between two moments, which fits a moment's number and date and the time to the next one. */
+/** Minimum distance between two moments: room for a moment's number and date, and for the duration to the next. */
 const leastStretch = 84;
 const tail = 40;
 const leastWidth = 1000;

@@ -9,7 +9,7 @@ export interface PlanScale {
   readonly moments: readonly number[];
   /** Label of each moment in UTC: its date, or its time of day if the previous moment has the same date. */
   readonly labels: readonly string[];
-  /** Returns the position of a time. Times beyond an edge are at that edge. */
+  /** Returns the position of a time. Times outside the range are clamped to its edges. */
   readonly x: (time: number) => number;
   /** Returns the number of a moment with future steps, starting at 1; `undefined` for other moments. */
   readonly numberOf: (time: number) => number | undefined;
@@ -85,7 +85,10 @@ export function shortened(text: string, length: number): string {
   return `${text.slice(0, length - 1 - end)}…${text.slice(text.length - end)}`;
 }
 
-/** Returns all moments of a picture. It begins with the oldest current waiting period; if there is none, with the active keys. */
+/**
+ * Returns every point in time to mark on the chart. The first is the start of the oldest current waiting period or, if there is none, of the
+ * active keys.
+ */
 function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
   const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);
   const waiting = current.filter(({ state }) => state !== "active");

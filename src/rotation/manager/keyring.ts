@@ -38,7 +38,7 @@ export type KeyringOptions = Pick<
   "createSigner" | "openSigner" | "destroySigner" | "requireStore"
 >;
 
-/** Error of a change that would have activated a key that cannot sign. Nothing was changed. */
+/** Thrown if a change would activate a key that cannot sign. Nothing was changed. */
 export class CannotSign extends Error {
   readonly kid: string;
 

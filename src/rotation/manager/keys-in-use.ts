@@ -19,7 +19,7 @@ import type { Keyring } from "./keyring.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { PublicRecord } from "./types.ts";
 
-/** Time for which removed keys stay published while others are opened. */
+/** How long removed keys stay published while others are opened. */
 const soonMs = 1_000;
 /** Time in which a subscriber must accept the keys. */
 const updateMs = 10_000;

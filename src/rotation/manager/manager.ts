@@ -96,7 +96,7 @@ export interface ServiceManager extends KeyManager {
   readonly document: StoreDocument;
   /** Whether all subscribers have accepted the latest keys that this process knows; for a target, whether the store has recorded that, too. */
   readonly isPublished: boolean;
-  /** Time by which the store's clock is ahead of this machine's, in milliseconds. */
+  /** How far the store's clock is ahead of this machine's, in milliseconds. */
   readonly clockAheadMs: number;
   /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
   processes(): Promise<Processes>;

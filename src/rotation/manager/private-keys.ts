@@ -32,11 +32,11 @@ import {
   uriOf,
 } from "../rules/records.ts";
 
-/** The open private halves, by kid. */
+/** The open private keys, by kid. */
 export interface OpenKeys {
   /** Signers of active and announced keys. No signature begins with a retiring key. */
   readonly signers: ReadonlyMap<string, Signer>;
-  /** Private halves of live encryption keys. */
+  /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
   /** Errors of keys that could not be opened. */
   readonly unavailable: ReadonlyMap<string, unknown>;
@@ -103,7 +103,7 @@ interface OpenerOptions {
   readonly close: (signer: Signer) => void;
 }
 
-/** Opens private halves and keeps them open. */
+/** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
    * Opens the keys that are not open yet. If a key cannot be opened, the others are opened and published all the same, so that a key that
@@ -227,7 +227,7 @@ export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys):
 /** Algorithms of the keys that jwksd generates. */
 export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
 
-/** Generates a key in this process and wraps its private half. Its kid is its RFC 7638 thumbprint. */
+/** Generates a key in this process and wraps its private key. Its kid is its RFC 7638 thumbprint. */
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
   const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
   const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
@@ -238,7 +238,7 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
 /**
  * Wraps an existing private JWK. Its default kid is its RFC 7638 thumbprint.
  *
- * @throws KeyMaterialError for every key that a provider would refuse, because a kid that was recorded is never free again
+ * @throws KeyMaterialError for every key that a provider would refuse, because a recorded kid can never be reused
  */
 export async function wrapKey(
   use: KeyUse,

@@ -25,7 +25,7 @@ const maxAttempts = 20;
 const maxPauseMs = 1_000;
 /** Time limit of a call. */
 const storeMs = 10_000;
-/** Time for which an ending process waits for the removal of its presence record; if that fails, the process is listed until it would be stale. */
+/** How long an ending process waits for the removal of its presence record; if that fails, the process is listed until it would be stale. */
 const forgetMs = 2_000;
 
 /** The share of a register from which on operators are warned. */
@@ -33,7 +33,7 @@ const warnedShare = 0.7;
 /** Bytes that only revocations may use. */
 const reservedBytes = 4_096;
 
-/** The members that a commit changes; without any, nothing is written. */
+/** The members that a commit changes. If it is empty, nothing is written. */
 export type Decision = DocumentChange;
 
 /** Decides on a change from a read. Runs again if another commit came first. */
@@ -97,7 +97,7 @@ export interface StoreAccess {
   /**
    * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
    *
-   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may be written, now or later; a read shows it
+   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may already have been written, or may still be; a read shows it
    * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
    */
   change(decide: Decide): Promise<Changed>;

@@ -10,7 +10,7 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 
-/** A record without its private half, which may therefore be logged. */
+/** A record without its private key, which may therefore be logged. */
 export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
 
 /** The size of a stored document. */
@@ -157,7 +157,7 @@ export interface KeyManager extends ManagedKeys {
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process may sign and publishes a read that is younger than `maxStaleSeconds`. */
+  /** Whether this process may sign, and read the keys that it publishes less than `maxStaleSeconds` ago. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.
@@ -173,7 +173,7 @@ export interface KeyManager extends ManagedKeys {
   /** Removes a retiring or announced key permanently. @throws StateError see `activate` */
   remove(kid: string, options?: ForceOptions): Promise<Change>;
   /**
-   * Removes a key immediately and permanently, because its private half may have leaked. The announced key, or a new one, replaces an active
+   * Removes a key immediately and permanently, because its private key may have leaked. The announced key, or a new one, replaces an active
    * key.
    *
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`

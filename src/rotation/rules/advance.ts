@@ -38,7 +38,7 @@ export interface At {
 /** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** Time for which other processes leave the next key to the process that generates it, in milliseconds. */
+/** How long other processes leave the next key to the process that generates it, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
@@ -183,7 +183,13 @@ export function restartWaits(change: Change, { policy, now }: At, isClockUnsure 
     const since = waitOf(record, policy)?.since ?? now;
     const again = withWaitSince(record, now);
     if (since > now + policy.clockSkewSeconds * 1000) {
-      return replace(change, again, now, "restarted", "its waiting period began in the future, by a wrong clock");
+      return replace(
+        change,
+        again,
+        now,
+        "restarted",
+        "its waiting period starts in the future, because a clock was wrong",
+      );
     }
     const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
     if (!isMissed || record.restarted === true) return change;

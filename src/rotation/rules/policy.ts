@@ -5,21 +5,21 @@ import type { KeyUse } from "./records.ts";
 
 /** The settings of a rotation. */
 export interface RotationPolicyOptions {
-  /** Time for which a key is active, in days; at most 36,500. Default: 90. */
+  /** How long a key is active, in days; at most 36,500. Default: 90. */
   readonly rotateEveryDays?: Optional<number>;
-  /** Time for which a key is published before it signs, in seconds. Default: 86,400 (a day). */
+  /** How long a key is published before it signs, in seconds. Default: 86,400 (a day). */
   readonly announceForSeconds?: Optional<number>;
   /** Longest lifetime of any token that the keys sign, in seconds. Default: 3,600. */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
   /** Largest difference between the clocks of processes, the store and verifiers, in seconds; at least 1, because reading the store's clock takes time. Default: 300. */
   readonly clockSkewSeconds?: Optional<number>;
   /**
-   * Time for which caches may keep a set beyond what Cache-Control allows, in seconds. Behind a cache that sends no `Age`, such as nginx, the
+   * How long caches may keep a set beyond what Cache-Control allows, in seconds. Behind a cache that sends no `Age`, such as nginx, the
    * next cache starts from zero. Default: 7,200.
    */
   readonly cacheSlackSeconds?: Optional<number>;
   /**
-   * Time for which a process uses what it has read from the store, in seconds. A process that cannot reach the store for that long stops
+   * How long a process uses what it has read from the store, in seconds. A process that cannot reach the store for that long stops
    * signing and is not ready. Every waiting period includes this time, because a process may be unaware of a step for that long. Default: 3,600.
    */
   readonly maxStaleSeconds?: Optional<number>;
@@ -33,7 +33,7 @@ const rotation = cacheDirectives(cacheControl.rotation);
 
 /** The `max-age` of a set, in seconds, by the origin's cache mode. */
 export const maxAgeSeconds = { long: long.maxAge ?? 0, rotation: rotation.maxAge ?? 0 };
-/** Time for which a cache may serve a set, in seconds, by mode: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
+/** How long a cache may serve a set, in seconds, by mode: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
 export const cachedForSeconds = {
   long: maxAgeSeconds.long + long.whileRevalidated,
   rotation: maxAgeSeconds.rotation + rotation.whileRevalidated,

@@ -141,7 +141,7 @@ export function mapLive(
   return changed.some((record, index) => record !== records[index]) ? changed : records;
 }
 
-/** A key whose private half is in an HSM or key service. */
+/** A key pair whose private key is in an HSM or key service. */
 export type ExternalKey = Pick<KeyRecord, "kid" | "thumbprint"> & { readonly uri: string };
 
 /** Returns the external keys that were removed or revoked in these events: they may still be in their HSM or key service. */

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 
 const everyMs = 60_000;
 
-/** Saves a value now, and again every minute while it is confirmed. */
+/** Saves a value now, and again every minute for as long as it is known to be the latest. */
 export interface Saver<Value> {
   save(value: Value): void;
   /** Resolves when everything that was to be saved has been written, or could not be. */

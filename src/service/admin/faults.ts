@@ -22,7 +22,7 @@ export interface Fault extends Remedy {
   readonly since?: number | undefined;
 }
 
-/** Delay after which something late is a fault. */
+/** How late something may be before it is reported as a fault. */
 const graceMs = 60_000;
 
 /**
@@ -189,7 +189,7 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
   return faultOf("STEP_OVERDUE", text, remedy, { kid, since });
 }
 
-/** Returns a fault for each step whose waiting period has not begun. In every rotation, this is so for a moment. */
+/** Returns a fault for each step whose waiting period should have begun by now. A short delay is normal in every rotation. */
 function waiting(view: StoreView): Fault[] {
   const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
   return late.map(({ text, kid, since }) =>

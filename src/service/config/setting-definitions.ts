@@ -234,7 +234,7 @@ export const settingDefinitions = {
   rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. Then the next key signs."),
   announceForSeconds: duration(
     "announceForSeconds",
-    "propagation period. Time for which a key is published before it signs.",
+    "propagation period. How long a key is published before it signs.",
   ),
   maxTokenLifetimeSeconds: duration(
     "maxTokenLifetimeSeconds",
@@ -246,7 +246,7 @@ export const settingDefinitions = {
   ),
   cacheSlackSeconds: duration(
     "cacheSlackSeconds",
-    "extra time in caches. Time for which caches may keep a document longer than Cache-Control allows.",
+    "extra time in caches. How long caches may keep a document longer than Cache-Control allows.",
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",

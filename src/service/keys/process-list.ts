@@ -7,7 +7,7 @@ import type { ServiceManager } from "../../rotation/manager/manager.ts";
 const limits = {
   /** Age up to which the list is used. */
   oldMs: 2_000,
-  /** Time for which a caller waits for a new one. */
+  /** How long a caller waits for a new one. */
   waitMs: 250,
 } as const;
 

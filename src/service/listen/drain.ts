@@ -7,7 +7,7 @@ import type { Gate, Handler } from "./gate.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** Time for which idle connections stay open for requests already sent. */
+  /** How long idle connections stay open for requests already sent. */
   idleMs: 250,
   pollMs: 10,
   /** Time without a new connection after which the port is closed; see {@link noNewConnections}. */

@@ -13,7 +13,7 @@ interface KubernetesOptions {
   readonly clock: Clock;
 }
 
-/** Time for which the API server may cache the keys. The same as for caches in rotation mode, so that a revoked key disappears soon. */
+/** How long the API server may cache the keys. The same as for caches in rotation mode, so that a revoked key disappears soon. */
 const refreshSeconds = 300;
 
 /**

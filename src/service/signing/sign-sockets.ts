@@ -41,9 +41,9 @@ interface Common {
 }
 
 /**
- * Opens the sockets where other programs get tokens signed.
+ * Opens the sockets through which other programs get tokens signed.
  *
- * @returns a function that stops accepting and responds to the requests in flight
+ * @returns a function that stops accepting connections and finishes the requests in flight
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`

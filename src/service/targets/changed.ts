@@ -3,7 +3,7 @@ import { jsonOf } from "../../base/json.ts";
 import { quoted } from "../../base/printable.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
-/** A file of a target, as read there. */
+/** A file as read back from a target. */
 export interface TargetFile {
   readonly body: Uint8Array;
   readonly etag?: string | undefined;

@@ -41,7 +41,7 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
   );
 }
 
-/** Returns the longest time for which a cache may serve the response, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
+/** Returns the longest time that a cache may serve the response, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
 function keptFor(cacheControl: string): number {
   const { noStore, noCache, maxAge = Infinity, whileRevalidated } = cacheDirectives(cacheControl);
   return noStore || noCache ? 0 : maxAge + whileRevalidated;

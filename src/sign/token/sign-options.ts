@@ -52,7 +52,7 @@ export function checkedOptions(claims: Claims, options: SignOptions | undefined)
     throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no "${foreign}" option; ${replacements[foreign]}`);
   const { typ = "JWT", header = {}, lifetimeSeconds, signal } = checkOptions<SignOptions>(options ?? {}, rules);
   for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
-  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a nonempty string");
+  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a non-empty string");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalidClaims("signal must be an AbortSignal");
   return { typ, header, lifetimeSeconds, signal };

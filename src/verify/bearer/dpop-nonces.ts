@@ -2,7 +2,7 @@ import type { CryptoKey } from "jose";
 import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
-/** Time for which one nonce is current, in milliseconds. It is then accepted for as long again. */
+/** How long one nonce is current, in milliseconds. It is then accepted for as long again. */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 

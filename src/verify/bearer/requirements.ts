@@ -123,7 +123,7 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
 /** The settings of a guard that limit the time of a sign-in. */
 interface SignInLimits {
   readonly clock: Clock;
-  /** Greatest time by which a sign-in may be ahead, in seconds. */
+  /** How far a sign-in may be ahead, in seconds. */
   readonly aheadSeconds: number;
   readonly verification: { readonly clockToleranceSeconds: number };
 }

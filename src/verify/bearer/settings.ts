@@ -121,7 +121,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** Maximum time by which a proof and a sign-in may be ahead of the clock, in seconds. */
+    /** How far a proof and a sign-in may be ahead of the clock, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
       audience: withBothSpellings(audience, resource),

@@ -140,7 +140,7 @@ async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>
 /** Refuses a token whose key is invalid, which is found out only when the key is imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN` */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
-  throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
+  throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
 }
 
 function untrusted(hint: string): never {

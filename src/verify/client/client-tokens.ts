@@ -40,7 +40,7 @@ export interface ClientVerifierOptions {
   readonly maxKeySets?: Optional<number>;
   /** Remembers used tokens; replicas must share one store. Default: this process's memory, at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** Longest time by which `exp` may be ahead, or after `nbf` in a request object, in seconds. Default: 3600. */
+  /** How far `exp` may be ahead, or after `nbf` in a request object, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
@@ -133,7 +133,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   /** Runs last, so that a refused token does not count as used. */
   async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
-      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a nonempty string');
+      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
     // A hash, because stores limit the number of entries, not the length of a jti.
     const key = await textHash(JSON.stringify([clientId, jti]));
     // The first moment at which the token is refused: times are compared in whole seconds.

@@ -8,7 +8,7 @@ import type { KeySetEvent } from "./options.ts";
 import type { FetchedSet } from "./source.ts";
 
 export interface FetchesOptions extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
-  /** Longest time for which a caller waits although it can do without the result, in milliseconds. */
+  /** Longest time that a caller waits although it can do without the result, in milliseconds. */
   readonly maxWaitMs: number;
   readonly load: (bypassCaches: boolean) => Promise<FetchedSet>;
   /** Stores a fetched set. */

@@ -15,11 +15,11 @@ export interface KeyHeader {
   readonly alg?: string | undefined;
 }
 
-/** The parts of one key set. */
+/** State and limits shared by the functions of one key set. */
 export interface KeySetContext {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Longest time for which a call waits for a response while the old keys may be used, in milliseconds. */
+  /** Longest time that a call waits for a response while the old keys may be used, in milliseconds. */
   readonly maxWaitMs: number;
   readonly keeper: SetKeeper;
   readonly fetches: Fetches;
@@ -136,7 +136,7 @@ function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchEr
 
 function unknownKid({ emit }: KeySetContext): TokenError {
   emit({ type: "unknown-kid" });
-  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
+  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
 }
 
 /** @param cause the last failure, if that is the reason */

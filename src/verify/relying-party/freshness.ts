@@ -14,11 +14,11 @@ export interface CachingHeaders {
 
 /** Bounds for what servers send, in seconds. */
 export interface FreshnessBounds {
-  /** Shortest time for which a response is fresh, whatever its headers say. */
+  /** Shortest time that a response is fresh, whatever its headers say. */
   readonly minFreshSeconds: number;
   /** Cap of `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
-  /** Time for which a response without `max-age` and `Expires` is fresh. */
+  /** How long a response without `max-age` and `Expires` is fresh. */
   readonly defaultFreshSeconds: number;
   /** Cap of `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;

@@ -49,19 +49,19 @@ export interface RemoteKeySetOptions {
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
   /**
-   * Shortest time for which a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
+   * Shortest time that a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
    * `no-cache`, such as Keycloak, and a revoked key is trusted for as long. Default: 5.
    */
   readonly minFreshSeconds?: Optional<number>;
-  /** Longest time for which a set is fresh, in seconds. Default: 86400. */
+  /** Longest time that a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
-   * Time for which a set that is no longer fresh is used while its server is down, in seconds. The server's `stale-while-revalidate` may be
+   * How long a set that is no longer fresh is used while its server is down, in seconds. The server's `stale-while-revalidate` may be
    * longer, so 0 means only that. Its `must-revalidate`, `no-cache` and `no-store` forbid this use, and `stale-if-error` may shorten it.
    * Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
-  /** Longest time for which a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
+  /** Longest time that a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: Optional<number>;
   /** Receives each fetch, change, failure and refused token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;

@@ -21,7 +21,7 @@ export interface FetchedSet {
   readonly status: 200 | 304;
   /** Size of the decompressed body. */
   readonly bytes: number;
-  /** Time for which caches on the way kept the response. */
+  /** How long caches on the way kept the response. */
   readonly ageSeconds: number;
 }
 

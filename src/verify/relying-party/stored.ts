@@ -28,7 +28,7 @@ export interface KeySetState {
 /** A stored response and its keys. */
 export interface StoredSet extends KeySetState {
   readonly keys: VerificationKeys;
-  /** Hash of each kid and its key, by kid. Keys of earlier sets are remembered, and their servers choose how long they are. */
+  /** Hash of each kid and its key, by kid. Hashed because keys of earlier sets are remembered, and a server can send kids and keys of any length. */
   readonly hashes: ReadonlyMap<string, string>;
 }
 

@@ -6,7 +6,7 @@ export interface Driver {
   /** Name of the database for messages, without user and password. */
   readonly name: string;
   /**
-   * Runs one statement; without values, any number of them.
+   * Runs one statement. If there are no values, the text may contain several.
    *
    * @throws NotSent if it was certainly not run; otherwise the package's error
    */

@@ -17,7 +17,7 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** Most connections: a few for calls, and one for notifications. */
+/** Maximum number of connections: a few for calls, and one for notifications. */
 const max = 10;
 
 /**

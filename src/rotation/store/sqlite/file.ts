@@ -16,7 +16,7 @@ PRAGMA application_id = ${applicationId}`;
 
 /**
  * Begins a write. With `EXTRA`, it survives a power loss, because the folder is also synced after the journal was deleted from it. Deleted
- * data, such as the private half of a removed key, is overwritten.
+ * data, such as the private key of a removed key, is overwritten.
  */
 const begin = "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; BEGIN IMMEDIATE";
 

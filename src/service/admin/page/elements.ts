@@ -16,7 +16,7 @@ export function relative(at: number, now: number): Html {
 export const scrolled = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="group" aria-label="${name}">${content}</div>`;
 
-/** Renders text with a button that copies it. The button appears only with the script. */
+/** Renders text with a button that copies it. The button is hidden unless the script runs. */
 export function copyable(id: string, label: string, content: Html): Html {
   return html`<div class="copyable">
     <pre id="${id}" tabindex="0" role="region" aria-label="${label}">${content}</pre>
