@@ -108,7 +108,7 @@ describe("the package contains what pages and help texts name", () => {
 
   test("the folder that help names for the guides", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
-    const [, folder = "no folder"] = /guides\s+of\s+docs\/\s+are\s+in\s+(\S+)/.exec(help) ?? [];
+    const [, folder = "no folder"] = /guides\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);
   });
 });
