@@ -83,7 +83,7 @@ ${table(head, rows)}
   then at worst: just after the verifier fetched the set, or after a forged token. **No verifier refused a key that was announced for two hours or
   a day**, with a \`max-age\` of an hour.
 - **Trust in a removed key**: how long the verifier accepts the key, for a \`max-age\` of 0, 5 minutes, 1 hour and 1 year. One value means
-  that all four are equal. The key's tokens keep arriving, and no token names an unknown kid. A token of a key that the cached set lacks makes most
+  that all four are equal. The key's tokens keep arriving, and no token names an unknown kid. A token signed with a key that the cached set lacks makes most
   verifiers refetch the set and drop the removed key.
 - **Outage survived**: how long the verifier accepts tokens while the set returns 503, counted from its next refetch.
 - **Requests for 1,000 forged kids**: sent within 103 seconds, one at a time.

@@ -96,7 +96,7 @@ export interface Look {
 export interface SeenToken {
   /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;
-  /** `kid` of its header. */
+  /** The `kid` in its header. */
   readonly kid: string;
   /** Its `iat` claim, in epoch milliseconds. */
   readonly issuedAt?: number | undefined;

@@ -27,7 +27,7 @@ export interface ProviderSetup extends Keysets {
   readonly site: Site;
   /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
   readonly keys: ManagedKeys | undefined;
-  /** Reads keys on demand; `undefined` if they were read and change on their own. */
+  /** Reads keys on demand; `undefined` if they have already been read and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
   /** Longest token lifetime if there is no source, in seconds. Default: no limit. */

@@ -62,7 +62,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
 
   /** URLs of guides. Searches must find a guide first, unless they are the whole name of something else. */
   const guide =
-    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|emergencies|alerts|publish|workload-identity|replicas|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
+    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|emergencies|alerts|publish|workload-identity|replicas|backups|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
   const searches: Readonly<Record<string, RegExp>> = {
     rotate: guide,
     "rotate now": guide,

@@ -290,7 +290,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
       assert.equal(code, 0, stderr);
       assert.match(stderr, /serve with other wrapping keys/);
       // The first revocation computes the store's MAC again.
-      const told = stderr.match(/not verified: .*revoke every key that jwksd keys lists/g) ?? [];
+      const told = stderr.match(/not verified: .*run jwksd keys, and revoke every key that it lists/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
     }
     assert.deepEqual(

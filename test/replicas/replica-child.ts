@@ -48,7 +48,8 @@ export type Message =
     };
 
 const short: readonly Edit[] = [
-  ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
+  ["rotation/rules/policy.ts", "long: maxAgeSeconds.long + long.whileRevalidated", "long: 0.05"],
+  ["rotation/rules/policy.ts", "rotation: maxAgeSeconds.rotation + rotation.whileRevalidated", "rotation: 0.02"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault, all connections are opened again, and each of them is a server process.
   ["rotation/store/postgres/pool.ts", "const max = 10", "const max = 3"],

@@ -5,7 +5,7 @@ interface Context {
   readonly issuer: string;
   /** The command that checks the provider. */
   readonly doctor: string;
-  /** Whether that command is running, so that its findings are next to the advice. */
+  /** Set if the doctor itself is running: its findings are then printed next to the advice. */
   readonly isDoctor?: true;
   /** How long caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;

@@ -37,5 +37,8 @@ function faultIn({ failure, status = 200, body }: Exchange, isDiscovery: boolean
   const text = new TextDecoder().decode(body);
   const value = jsonOf(text);
   if (value === undefined) return ["ERR_FETCH_BODY", bodyText(text)] as const;
-  return ["ERR_FETCH_BODY", isDiscovery && isObject(value) ? "it has no jwks_uri that is a URL" : undefined] as const;
+  return [
+    "ERR_FETCH_BODY",
+    isDiscovery && isObject(value) ? "its jwks_uri is missing or is not a URL" : undefined,
+  ] as const;
 }

@@ -139,9 +139,10 @@ async function commit(
 }
 
 /**
- * Throws an error about wrapping keys with its remedy. After a change, a `serve` with other wrapping keys could not read the store.
+ * Rethrows an error. Adds the remedy if it is about wrapping keys: a `serve` with other wrapping keys than this command could not read the
+ * store after the change.
  *
- * @throws the same error if it is about anything else
+ * @throws any other error unchanged
  */
 function rethrowWithRemedy(error: unknown): never {
   if (!(error instanceof StoreError)) throw error;

@@ -143,7 +143,10 @@ function acceptLostKey(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
   return (problem) => {
     if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
     if (flags.lostWrappingKey === true) {
-      printNotice(io, `the store is not verified: ${errorText(problem)}; revoke every key that jwksd keys lists`);
+      printNotice(
+        io,
+        `the store is not verified: ${errorText(problem)}; run jwksd keys, and revoke every key that it lists`,
+      );
       return true;
     }
     throw new StoreError(problem.code, `nothing was changed: ${problem.message}`, { cause: problem });

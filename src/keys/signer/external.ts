@@ -58,6 +58,6 @@ export function notP256(name: string, type = "of another type"): KeyMaterialErro
 }
 
 /** Returns the error for a P-256 key that cannot sign. @param purpose the purpose in its backend's terms */
-export function wrongPurpose(name: string, purpose = "of another purpose"): KeyMaterialError {
-  return keyError("ERR_KEY_PURPOSE", name, `this key is not for signatures with ES256 (${purpose})`);
+export function wrongPurpose(name: string, purpose = "it has another purpose"): KeyMaterialError {
+  return keyError("ERR_KEY_PURPOSE", name, `this key is not for ES256 signatures (${purpose})`);
 }

@@ -180,7 +180,10 @@ function keyMetrics({ records, policy }: StoreDocument): Metric[] {
       }),
     ),
     gauge(
-      ["jwksd_key_timestamp_seconds", "Time at which a live key entered a state, or a read saw that."],
+      [
+        "jwksd_key_timestamp_seconds",
+        "Time at which a live key entered a state, or at which a read first saw it in that state.",
+      ],
       live.flatMap((record) =>
         Object.entries(times).flatMap(([event, time]) => seconds(record[time], { kid: record.kid, event })),
       ),

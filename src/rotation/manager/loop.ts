@@ -112,8 +112,8 @@ export interface DemandOptions {
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
 
 /**
- * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests. A later request finds
- * nothing of an earlier one except what was read: no timer, no queue and, in workerd, no promise.
+ * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests. Nothing
+ * carries over from one request to a later one except what was read: no timer, no queue and, in workerd, no promise.
  */
 export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;

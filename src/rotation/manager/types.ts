@@ -58,7 +58,7 @@ export type ManagerEvent =
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
   | { readonly type: "activation-blocked"; readonly kid: string; readonly error: JwksdError }
-  /** This process cannot open the active key. It does not sign, and still publishes the key. */
+  /** This process cannot open the active key. It does not sign, but still publishes the key. */
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
    * A key was generated in its HSM or key service, but nothing uses it: another process was faster, or the key could not be recorded. The key
@@ -157,7 +157,7 @@ export interface KeyManager extends ManagedKeys {
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process may sign, and read the keys that it publishes less than `maxStaleSeconds` ago. */
+  /** Whether this process may sign, and last read the keys that it publishes within the past `maxStaleSeconds`. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.

@@ -122,7 +122,8 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   if (!isLive(key) || key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
-  if (next === undefined) throw refused(key, "cannot retire before another key is announced; rotate announces one");
+  if (next === undefined)
+    throw refused(key, "cannot retire before another key is announced; run jwksd rotate to announce one");
   return activate(change, next, force, at);
 }
 

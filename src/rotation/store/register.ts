@@ -17,7 +17,7 @@ export interface WriteOptions extends StoreCall {
   readonly due?: number | undefined;
 }
 
-/** An issuer whose next step is due. Anyone who can write to the store can write an issuer. */
+/** An issuer whose next step is due. Do not trust the name: anyone who can write to the store can add one. */
 export interface DueIssuer {
   readonly issuer: string;
   /** Time since which its step is due, in epoch milliseconds. */

@@ -8,7 +8,7 @@ import type { StaticDocument } from "./documents.ts";
 const timeoutMs = 10_000;
 
 /**
- * Reads documents as relying parties do, but past caches, and compares them byte for byte. Also refuses a Cache-Control that would let caches
+ * Reads documents as relying parties do, but bypasses caches, and compares them byte for byte. Also refuses a Cache-Control that would let caches
  * keep them longer than a rotation waits.
  *
  * @param base the documents' base URL, with a trailing slash

@@ -35,7 +35,7 @@ export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 /** Reports whether the disk failed. If it failed at the end of a write, the write may be in the file. */
 export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
-/** Returns why nothing can be written next to a file, if the system says so. SQLite reports little more than a failure. */
+/** Returns the reason why nothing can be written next to a file, if the system gives one. SQLite reports only that the write failed. */
 function obstacle(path: string): string | undefined {
   for (const place of [dirname(path), path]) {
     try {
