@@ -594,7 +594,7 @@ describe("--token", () => {
     const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token], { COLUMNS: "500" });
     assert.match(
       stdout,
-      /^FAIL {2}jwks {7}http\S+openid-configuration \(the discovery document\): it has no jwks_uri/m,
+      /^FAIL {2}jwks {7}http\S+openid-configuration \(the discovery document\): its jwks_uri is missing/m,
     );
     const file = await runCli(t, ["doctor", await fileOf(t, "no set"), "--token", token], { COLUMNS: "500" });
     assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is text of 6 characters \[ERR_FETCH_BODY\]$/m);
