@@ -33,9 +33,10 @@ export function findingsIn(file: string, text: string): Finding[] {
   const findings: Finding[] = [];
   const lines = text.split("\n");
   for (const [index, line] of lines.entries()) {
+    if (isAccepted(file, line)) continue;
     const next = lines[index + 1] ?? "";
     for (const { pattern, before, advice } of phrases) {
-      if (before?.test(next) === false || isAccepted(file, line)) continue;
+      if (before?.test(next) === false) continue;
       for (const [phrase] of line.matchAll(pattern)) {
         findings.push({ file, line: index + 1, phrase: phrase.trim(), advice });
       }

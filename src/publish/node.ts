@@ -12,6 +12,16 @@ export interface NodeRequest {
   readonly headers: { readonly "if-none-match"?: string | undefined };
 }
 
+/** Returns the values of all lines of a header. Node's `headers` joins or drops repeated lines. @param name in lower case */
+export function headerLines(name: string, rawHeaders: readonly string[] = []): string[] {
+  const values: string[] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const [found = "", value = ""] = [rawHeaders[i], rawHeaders[i + 1]];
+    if (found.length === name.length && found.toLowerCase() === name) values.push(value);
+  }
+  return values;
+}
+
 /** The part of `http.ServerResponse` that jwksd uses. */
 export interface NodeResponse {
   readonly headersSent: boolean;

@@ -15,7 +15,7 @@ import {
 import { outlivesRequests } from "../../base/runtime.ts";
 import { createProvider } from "../../provider/provider.ts";
 import { toResponse } from "../../publish/fetch.ts";
-import { writeReply } from "../../publish/node.ts";
+import { headerLines, writeReply } from "../../publish/node.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { readRegister } from "../custody/reading.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
@@ -283,15 +283,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
 /** Reports whether a proxy may have used a different host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section 8.3.1 */
-function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders: readonly string[] = []): boolean {
-  let named = authority?.toString();
-  let hosts = 0;
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.length !== 4 || rawHeaders[i]?.toLowerCase() !== "host") continue;
-    hosts += 1;
-    if (hosts > 1 || rawHeaders[i + 1] !== (named ??= rawHeaders[i + 1])) return true;
-  }
-  return false;
+function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders?: readonly string[]): boolean {
+  const hosts = headerLines("host", rawHeaders);
+  return hosts.length > 1 || (authority !== undefined && hosts.some((host) => host !== authority.toString()));
 }
 
 const late = (): StoreError =>

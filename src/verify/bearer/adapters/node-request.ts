@@ -1,3 +1,4 @@
+import { headerLines } from "../../../publish/node.ts";
 import type { GuardedRequest } from "../authorization.ts";
 
 /** The part of a request that a guard uses, in `node:http`, Express and connect. */
@@ -17,7 +18,7 @@ export function nodeRequest(
   target = request.originalUrl ?? request.url ?? "/",
 ): GuardedRequest {
   const { method = "GET", headers } = request;
-  const authorization = authorizationLines(request);
+  const authorization = headerLines("authorization", request.rawHeaders);
   return {
     method,
     target,
@@ -30,13 +31,3 @@ export function nodeRequest(
 
 const joined = (field: string | string[] | undefined): string | undefined =>
   Array.isArray(field) ? field.join(", ") : field;
-
-/** Returns all `Authorization` header lines. Node's `headers` contains only the first one. */
-function authorizationLines({ rawHeaders = [] }: NodeGuardedRequest): string[] {
-  const lines: string[] = [];
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const [name = "", value = ""] = [rawHeaders[i], rawHeaders[i + 1]];
-    if (name.length === 13 && name.toLowerCase() === "authorization") lines.push(value);
-  }
-  return lines;
-}
