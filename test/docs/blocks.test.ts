@@ -61,7 +61,8 @@ on_https() {
     shift 2
   done
   XDG_DATA_HOME=$PWD HOME=$PWD caddy run --config Caddyfile >caddy.log 2>&1 &
-  until_done cp caddy/pki/authorities/local/root.crt ca.pem
+  # A copy could be taken while the file is being written.
+  until_done openssl x509 -in caddy/pki/authorities/local/root.crt -out ca.pem
   export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
 }
 # Prints the JSON block on page $1 that contains $2.

@@ -27,6 +27,9 @@ export async function sections(page: string): Promise<ReadonlyMap<string, readon
   );
 }
 
+/** A block that waits for something that never happens is stopped after this, and its output is shown. */
+const limitMs = 300_000;
+
 export interface Stage {
   /** Folders with programs, which precede the system's on PATH. */
   readonly programs: readonly string[];
@@ -66,11 +69,14 @@ export async function runBlocks(
   // SIGTERM does not end unshare. The processes in its namespace end with it.
   const running = promisify(execFile)(command, [...args, "bash", "-eux", "-o", "pipefail", script], {
     killSignal: "SIGKILL",
+    timeout: limitMs,
     env: { ...withoutSettings(process.env), ROOT: root, CLONE: clone, STATE: state, PATH: path, ...env },
   });
   t.signal.addEventListener("abort", () => running.child.kill("SIGKILL"));
-  const { stdout } = await running.catch((error: { readonly stdout: string; readonly stderr: string }) =>
-    assert.fail(`a block failed\n${error.stdout.slice(-1_000)}\n${error.stderr.slice(-1_000)}`),
+  const { stdout } = await running.catch((error: { killed: boolean; stdout: string; stderr: string }) =>
+    assert.fail(
+      `a block ${error.killed ? "takes too long" : "failed"}\n${error.stdout.slice(-1_000)}\n${error.stderr.slice(-1_000)}`,
+    ),
   );
   return { stdout, state };
 }
