@@ -1,0 +1,25 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { test } from "node:test";
+
+const root = resolve(import.meta.dirname, "../..");
+
+/** Returns the rows of a page's tables as cells, without the headings. */
+function rowsOf(text: string): string[][] {
+  const rows = text.matchAll(/^\| (.*) \|$/gm).map(([, row = ""]) => row.split(" | "));
+  return [...rows].filter(([, , last]) => last !== "test");
+}
+
+test("each row of docs/threats.md names a test that exists", async () => {
+  const rows = rowsOf(await readFile(join(root, "docs/threats.md"), "utf8"));
+  const missing: string[] = [];
+  for (const [, , cell = ""] of rows) {
+    const [, file = "", title = ""] = /^`([\w/.-]+\.test\.ts)`: (.+)$/.exec(cell) ?? [];
+    const code = await readFile(join(root, "test", file), "utf8").catch(() => "");
+    const titles = code.matchAll(/\b(?:test|describe)\(\s*["`](.*)["`],/g).map(([, found = ""]) => found);
+    if (title === "" || !titles.some((found) => found.endsWith(title))) missing.push(cell);
+  }
+  assert.deepEqual(missing, []);
+  assert.ok(rows.length > 0);
+});
