@@ -7,8 +7,8 @@ import { sealed, unsealed, verifySeal } from "./mac.ts";
 import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./wrapping.ts";
 
 /**
- * Access to a store that trusts only what the MAC covers: opening a stored document verifies its MAC, sealing one computes it. Wraps and
- * unwraps its private keys.
+ * Opens stored documents, which verifies the MAC, and seals them, which computes it. Also wraps and unwraps the private
+ * keys. Nothing that the MAC does not cover is trusted.
  */
 export interface Custody extends Wrapping {
   readonly register: Register;
@@ -37,8 +37,9 @@ export interface CustodyOptions {
   readonly keys: WrappingKeys;
   readonly issuerCheck: IssuerCheck;
   /**
-   * Whether commits move the store to the first wrapping key. Default: `false`; they keep its current key, so that all processes can read the
-   * store while they get a new key one by one.
+   * Whether commits move the store to the first wrapping key. If `false`, commits keep the store's current key, so a
+   * new key can be rolled out to one process after another while all of them can still read the store. Default:
+   * `false`.
    */
   readonly movesToFirst?: boolean | undefined;
   /** Reports whether to accept a document that is not authentic. Default: never. */
@@ -98,7 +99,10 @@ export function createCustody({
     return wrapped ?? (wanted.isChosen ? wanted : owner);
   }
 
-  /** Returns the owner to whom the private keys are bound, as proved by unwrapping one; `undefined` if none can be unwrapped. */
+  /**
+   * Returns the owner to which the private keys are bound, proved by unwrapping one of them; `undefined` if none can be
+   * unwrapped.
+   */
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {
       const jwe = jweOf(record);

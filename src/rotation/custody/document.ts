@@ -11,9 +11,9 @@ export interface StoredEvent extends KeyEvent {
   readonly number: number;
 }
 
-/** Everything that a store contains for one issuer: plain JSON, which the register stores with a MAC. */
+/** Everything that a store contains for one issuer. Plain JSON; the register stores it with a MAC. */
 export interface StoreDocument {
-  /** Version of the format. jwksd reads the formats that it knows, and preserves unknown members. */
+  /** Version of the format. jwksd refuses unknown formats but preserves unknown members. */
   readonly format: 1;
   /** Number of commits. */
   readonly revision: number;
@@ -29,7 +29,7 @@ export interface StoreDocument {
 }
 
 const maxEventsBytes = 16_384;
-/** Largest size of the MAC before a document. */
+/** Maximum size of the MAC that precedes a document, in bytes. */
 const sealBytes = 512;
 const maxCommits = 32;
 
@@ -45,9 +45,9 @@ export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocume
 }
 
 /**
- * Returns the document after a commit. Records the revision on each record whose state begins with it.
+ * Returns the document after a commit. Adds the revision to each record whose state begins with this commit.
  *
- * @param maxBytes capacity of the register: old events are dropped so that they never make a commit fail
+ * @param maxBytes capacity of the register; old events are dropped, so they never make a commit fail
  */
 export function nextDocument(
   before: StoreDocument,
@@ -119,7 +119,7 @@ export function parseDocument(text: string): StoreDocument {
   }
 }
 
-/** Reports whether an event or a target can be printed: it has strings and a time. */
+/** Reports whether an event or a target can be printed: its text members are strings and its time is valid. */
 function isPrintable(entry: StoredEvent | TargetRecord): boolean {
   const strings: readonly unknown[] =
     "name" in entry ? [entry.name] : [entry.type, entry.reason, entry.kid ?? "", entry.use ?? ""];

@@ -9,14 +9,17 @@ export interface Owner {
 }
 
 /**
- * Returns the owner for whom a store's keys are used and committed from now on. `found` is their owner according to the MAC; `undefined` for a
- * store without keys.
+ * Returns the owner for which a store's keys are used and committed from now on. `found` is their owner according to
+ * the MAC; `undefined` for a store without keys.
  *
  * @throws StoreError `ERR_STORE_ISSUER` if the keys belong to another issuer
  */
 export type IssuerCheck = (found: Owner | undefined) => Owner;
 
-/** Binding of private keys while no issuer is chosen: the URL that replaces it changes with host and port. */
+/**
+ * Issuer to which private keys are bound while no issuer is chosen. The URL that serves as the issuer in the meantime
+ * is not suitable, because it changes with host and port.
+ */
 const noIssuer = "http://localhost";
 
 /** Returns the issuer to which the owner's private keys are bound. */
@@ -24,13 +27,16 @@ export function bindingOf({ issuer, isChosen }: Owner): string {
   return isChosen ? issuer : noIssuer;
 }
 
-/** Returns the owner of private keys with this binding. If no issuer was chosen, the binding does not say where the keys are served. */
+/**
+ * Returns the owner of private keys with this binding. Takes the URL from `wanted` if no issuer was chosen, because the
+ * binding then does not contain it.
+ */
 export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
   if (issuer !== noIssuer) return { issuer, isChosen: true };
   return wanted.isChosen ? { issuer, isChosen: false } : wanted;
 }
 
-/** Creates the check of a service: a store for which no issuer was chosen gets the service's issuer. */
+/** Creates the check for a service. A store for which no issuer was chosen gets the service's issuer. */
 export function servedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen && found.isChosen) throw wrongIssuer(found, `no issuer is set; run ${command(found.issuer)}`);
@@ -41,8 +47,8 @@ export function servedBy(wanted: Owner): IssuerCheck {
 }
 
 /**
- * Creates the check of a program, which adopts no keys: an attacker could copy those without an issuer into the rows of several issuers, and each
- * of them would publish the same key.
+ * Creates the check for a program. It never adopts keys without an issuer, because an attacker could copy them into the
+ * rows of several issuers, which would then all publish the same key.
  */
 export function ownedBy(issuer: string): IssuerCheck {
   const wanted = { issuer, isChosen: true };
@@ -52,7 +58,7 @@ export function ownedBy(issuer: string): IssuerCheck {
   };
 }
 
-/** Creates the check of a command: without an issuer, it acts for the store's issuer. */
+/** Creates the check for a command. Without an issuer, the command acts for the store's issuer. */
 export function commandedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen || found.issuer === wanted.issuer) return found;
@@ -60,7 +66,7 @@ export function commandedBy(wanted: Owner): IssuerCheck {
   };
 }
 
-/** Creates the check of the command that moves a store to another issuer, if an issuer is set. */
+/** Creates the check for the command that moves a store to another issuer, if an issuer is set. */
 export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }

@@ -6,8 +6,8 @@ import { type WrappingKey, type WrappingKeys, jweHeader, keyNamed } from "./wrap
 const typ = "jwksd-store";
 
 /**
- * Returns a stored document: a MAC, a line feed, and the document as JSON. The MAC is a JWS (`HS256`) with detached payload, under a key
- * derived from the wrapping key. It covers every byte of the document.
+ * Returns the string to store: a MAC, a line feed, and the document as JSON. The MAC is a JWS (`HS256`) with a detached
+ * payload, computed with a key that is derived from the wrapping key. It covers every byte of the document.
  *
  * @see RFC 7515 appendix F; RFC 7797; RFC 5869
  */
@@ -18,7 +18,7 @@ export async function sealed({ id, macKey }: WrappingKey, document: string): Pro
   return `${header}..${signature}\n${document}`;
 }
 
-/** Returns the JSON of a stored document, without verification. */
+/** Returns the JSON part of a stored document without verifying the MAC. */
 export function unsealed(text: string): string {
   return text.slice(text.indexOf("\n") + 1);
 }
@@ -26,7 +26,7 @@ export function unsealed(text: string): string {
 /**
  * Verifies the MAC of a stored document.
  *
- * @returns the id of the MAC's wrapping key
+ * @returns the id of the wrapping key behind the MAC
  * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING`
  */
 export async function verifySeal(keys: WrappingKeys, text: string): Promise<string> {

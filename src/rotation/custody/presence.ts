@@ -4,17 +4,17 @@ import { longestStale } from "../rules/waits.ts";
 import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
 
-/** A process's entry in the store. Anyone who can write to the store can write one, so it decides nothing. */
+/** A process's entry in the store. Nothing is decided by it, because anyone who can write to the store can forge one. */
 export interface PresenceRecord {
-  /** Id of the process, which changes with each start. */
+  /** Id of the process; a new one on each start. */
   readonly id: string;
-  /** Name of the process, for people. */
+  /** Human-readable name of the process. */
   readonly name: string;
   /** The process's jwksd version, if it reports it. */
   readonly version?: string | undefined;
   /** Latest revision that it publishes everywhere; 0 before the first. */
   readonly revision: number;
-  /** Id of that revision's commit: a restored store reuses revision numbers. */
+  /** Id of that revision's commit. The number alone is ambiguous, because a restored store reuses revision numbers. */
   readonly commit?: string | undefined;
   /** Kid of the key that it signs with; missing if it does not sign. */
   readonly kid?: string | undefined;
@@ -28,13 +28,13 @@ export interface PresenceRecord {
 
 /** The processes of a store, according to its presence records. */
 export interface Processes {
-  /** Processes that may serve or sign now, the longest silent first. */
+  /** Processes that may serve or sign now. The one with the oldest record comes first. */
   readonly processes: readonly PresenceRecord[];
   /** Number of presence records that were not read, because there are too many or because they are invalid. */
   readonly unread: number;
 }
 
-/** Maximum number of records to read. Reading more would block the calling process, which is on the list itself. */
+/** Maximum number of records to read. Reading more would block the calling process. */
 const maxRead = 500;
 const maxLength = 4_096;
 
@@ -66,7 +66,10 @@ function isPresenceRecord(parsed: Partial<PresenceRecord> | null | undefined): p
   );
 }
 
-/** Returns the processes that may serve or sign now: one whose record is `maxStaleSeconds` old, by the longest policy, does neither. */
+/**
+ * Returns the processes that may serve or sign now. A process does neither once its record is as old as the longest
+ * `maxStaleSeconds` of any policy that may still apply.
+ */
 export function livePresence(
   list: PresenceList,
   now: number,
@@ -81,8 +84,8 @@ export function livePresence(
 }
 
 /**
- * Returns how many revisions a process is behind the store; `undefined` if the store no longer has what the process publishes, because an
- * older backup was restored. That process refuses the store.
+ * Returns how many revisions a process is behind the store; `undefined` if the store no longer has the revision that
+ * the process publishes, because an older backup was restored. That process refuses the store.
  */
 export function revisionsBehind(
   { revision, commit }: PresenceRecord,

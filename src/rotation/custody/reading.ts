@@ -20,7 +20,10 @@ export async function readRegister(register: Register, known?: string, options?:
   }
 }
 
-/** Returns the error of a failed call: an error of the driver, for example because a reply was lost, becomes a `StoreError`. */
+/**
+ * Returns the error to throw for a failed call. Wraps a driver's error, for example for a lost reply, in a
+ * `StoreError`.
+ */
 export function storeFailure(
   operation: string,
   thrown: unknown,
@@ -31,7 +34,7 @@ export function storeFailure(
   return new StoreError(code, message, { cause: thrown });
 }
 
-/** Describes what is wrong with a result. A time that is not a number would make every wake-up due. */
+/** Describes what is wrong with a result. The time is checked too, because with NaN every wake-up would be due. */
 function faultOf(
   { version, text, now }: Reading,
   known: string | undefined,

@@ -4,8 +4,8 @@ import type { Custody } from "./custody.ts";
 import { privateJwkOf } from "./private-half.ts";
 
 /**
- * Moves all private keys to the next commit's wrapping key and issuer, and makes that commit renew the MAC. Compares the two halves of every
- * key.
+ * Moves all private keys to the next commit's wrapping key and issuer, and makes that commit renew the MAC. Checks that
+ * the private and the public half of every key match.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`

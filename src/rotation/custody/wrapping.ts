@@ -23,18 +23,19 @@ export interface Wrapping {
 
 /** A wrapping key, and the MAC key derived from it. */
 export interface WrappingKey {
-  /** RFC 7638 thumbprint of the key, which reveals nothing about 32 random bytes. */
+  /** RFC 7638 thumbprint of the key. It reveals nothing about the key, which is 32 random bytes. */
   readonly id: string;
   readonly bytes: Uint8Array;
   readonly macKey: CryptoKey;
 }
 
-/** One or more wrapping keys: the first one wraps and makes the MAC; all of them unwrap and verify. */
+/** One or more wrapping keys. The first one wraps private keys and computes the MAC; all of them can unwrap and verify. */
 export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 
 /**
- * Creates the wrapping of private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption authenticates, names the
- * wrapping key (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the private key's kid (`sub`), so one wrapped key cannot replace another.
+ * Creates the object that wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption
+ * authenticates, names the wrapping key (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the private key's kid
+ * (`sub`), so one wrapped key cannot replace another.
  *
  * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
  */
@@ -92,7 +93,7 @@ export function newWrappingKey(): string {
   return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
-/** Command that generates a wrapping key, in all messages and pages: both programs are available on every system. */
+/** Command that generates a wrapping key, as shown in messages and docs. Both programs are available on every system. */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
 const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; for a new store, generate one with: ${recipe}; for an existing store, use its key`;
@@ -158,7 +159,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 /**
  * Returns the wrapping key with this id.
  *
- * @param what start of the message: "the store's MAC was made"
+ * @param what how the message starts: "the store's MAC was made"
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
  */
 export function keyNamed(id: unknown, keys: WrappingKeys, what: string): WrappingKey {

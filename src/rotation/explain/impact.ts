@@ -13,7 +13,7 @@ interface Context {
 }
 
 /**
- * Explains what a change of the records means for verifiers and relying parties, in a sentence or two per changed key.
+ * Explains how a change to the records affects verifiers and relying parties, in a sentence or two per changed key.
  *
  * @param now time of the change, in epoch milliseconds
  */
@@ -30,7 +30,7 @@ export function impactOf(
   return [...effects, ...modeEffect(context)];
 }
 
-/** Explains what past forced steps and revocations still mean for verifiers. */
+/** Explains how earlier forced steps and revocations still affect verifiers. */
 export function aftermath(records: readonly KeyRecord[], given: RotationPolicy, now: number): string[] {
   const policy = longestStale(records, given);
   return records.flatMap((record) => {
@@ -70,7 +70,10 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   }
 }
 
-/** Explains a change of a key that keeps its state. What processes record, such as the start of a waiting period, affects no verifier. */
+/**
+ * Explains a change to a key that keeps its state. Returns nothing for bookkeeping, such as the start of a waiting
+ * period, because it affects no verifier.
+ */
 function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined {
   const { publishedAt = record.publishedAt, replacedAt = record.replacedAt } = old;
   if (publishedAt !== record.publishedAt || replacedAt !== record.replacedAt) {
@@ -139,7 +142,7 @@ function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): 
   );
 }
 
-/** Explains a change of the rotation mode. It protects the next step, so operators want to know when it begins. */
+/** Explains a change of the rotation mode. Operators want to know when it begins, because it protects the next step. */
 function modeEffect({ before, after, now }: Context): string[] {
   const isOn = isRotating(after);
   if (isRotating(before) === isOn) return [];
@@ -150,7 +153,10 @@ function modeEffect({ before, after, now }: Context): string[] {
   return [`The rotation mode turns ${mode} at ${timeText(now)}: from then on, caches ${rule}.`];
 }
 
-/** Returns the time until which tokens or encrypted data need a key that is being removed; `undefined` if nothing ever needed it. */
+/**
+ * Returns the time until which verifying tokens or decrypting data requires a key that is being removed; `undefined` if
+ * the key was never used.
+ */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "announced" && old.use === "sig") return undefined;
   // Relying parties may have encrypted to a published encryption key until now.
@@ -162,7 +168,10 @@ function unknownUntil(record: LiveRecord, { maxStaleSeconds, cacheSlackSeconds }
   return publishedSince(record) + (maxStaleSeconds + cachedForSeconds.long + cacheSlackSeconds) * 1000;
 }
 
-/** Returns the time since which processes publish an active key; for a forced key, the time at which it became active. */
+/**
+ * Returns the time at which processes began to publish an active key; for a forced key, the time at which it became
+ * active.
+ */
 function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: LiveRecord): number {
   return publishedAt ?? activatedAt;
 }
@@ -172,7 +181,10 @@ function isFirst({ kid, use }: LiveRecord, records: readonly KeyRecord[]): boole
   return records.find((record) => record.use === use)?.kid === kid;
 }
 
-/** Describes the time until which a key signed; empty for a key that was imported as retiring, whose time is unknown. */
+/**
+ * Describes when a key stopped signing. Returns an empty string for a key that was imported as retiring, because the
+ * time is unknown.
+ */
 function whenSigned({ activatedAt, retiredAt }: Partial<LiveRecord> = {}): string {
   return retiredAt === undefined || activatedAt === retiredAt ? "" : ` until ${timeText(retiredAt)}`;
 }

@@ -3,16 +3,19 @@ import type { KeyState } from "../rules/records.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 import { type RotationPlan, planKeyName } from "./plan.ts";
 
-/** Width of the key names, left of their bars. */
+/** Width of the column with the key names, to the left of the bars. */
 const labelWidth = 210;
-/** Minimum distance between two moments: room for a moment's number and date, and for the duration to the next. */
+/**
+ * Minimum distance between two moments, which leaves room for a moment's number and date and for the duration to the
+ * next.
+ */
 const leastStretch = 84;
 const tail = 40;
 const leastWidth = 1000;
 const rowHeight = 34;
 const barHeight = 20;
 
-/** Height of the axis below the last bar. */
+/** Height of the axis, which is drawn below the last bar. */
 export const axisHeight = 58;
 
 /** CSS of a chart. */

@@ -1,17 +1,18 @@
 import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
 
 /**
- * Time axis of a picture. A rotation of one hour must be as visible as 90 days without a change, so the axis is not to scale: the distance
- * between two moments grows with the logarithm of the time between them, which the picture shows.
+ * Time axis of a picture. The axis is not to scale, because a rotation of one hour must be as visible as 90 days
+ * without a change. The distance between two moments grows with the logarithm of the time between them, and the picture
+ * states that time.
  */
 export interface PlanScale {
-  /** Every change, now, and both edges, in epoch milliseconds, in ascending order. */
+  /** Times of all changes, of both edges and of now, in epoch milliseconds, in ascending order. */
   readonly moments: readonly number[];
   /** Label of each moment in UTC: its date, or its time of day if the previous moment has the same date. */
   readonly labels: readonly string[];
   /** Returns the position of a time. Times outside the range are clamped to its edges. */
   readonly x: (time: number) => number;
-  /** Returns the number of a moment with future steps, starting at 1; `undefined` for other moments. */
+  /** Returns a moment's number in the picture, starting at 1; `undefined` for a moment without future steps. */
   readonly numberOf: (time: number) => number | undefined;
 }
 
@@ -56,7 +57,7 @@ export function planScale(
   };
 }
 
-/** Verb for each step, which the name of its key follows. */
+/** Verb for each step; the key's name follows it. */
 export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   announced: "announce",
   activated: "activate",
@@ -69,7 +70,7 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   policy: "change the policy of",
 };
 
-/** Groups the steps of a plan by moment, with the moment's number in the picture. */
+/** Groups the steps of a plan by moment and adds each moment's number in the picture. */
 export function numberedSteps(plan: RotationPlan) {
   const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
   const titled = plan.steps.map((step) =>
@@ -78,7 +79,7 @@ export function numberedSteps(plan: RotationPlan) {
   return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
 }
 
-/** Shortens a string to at most `length` characters: keeps its beginning and end, in which kids differ. */
+/** Shortens a string to at most `length` characters. Keeps its beginning and its end, because that is where kids differ. */
 export function shortened(text: string, length: number): string {
   if (text.length <= length) return text;
   const end = Math.floor((length - 1) / 2);
@@ -86,8 +87,8 @@ export function shortened(text: string, length: number): string {
 }
 
 /**
- * Returns every point in time to mark on the chart. The first is the start of the oldest current waiting period or, if there is none, of the
- * active keys.
+ * Returns the times to mark on the chart. The first is the start of the oldest current waiting period or, if there is
+ * none, of the active keys.
  */
 function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
   const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);

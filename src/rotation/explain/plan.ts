@@ -23,7 +23,7 @@ import { type Why, whyOf } from "./why.ts";
 
 /** A key of a plan. */
 export interface PlanKey {
-  /** Index in the plan's keys. */
+  /** Index of the key in the plan's `keys`. */
   readonly key: number;
   readonly use: KeyUse;
   /** Missing for a key that does not exist yet. */
@@ -42,27 +42,33 @@ export interface PlanSegment extends PlanKey, Interval {
   readonly state: KeyState;
 }
 
-/** The future steps, and the past states that still matter. All times are epoch milliseconds. */
+/** Future steps and those past states that still matter. All times are in epoch milliseconds. */
 export interface RotationPlan {
   readonly now: number;
   /** End of the plan. */
   readonly until: number;
-  /** Every key that is live at any time in the plan, or that caches may still keep: signing keys first, in the store's order. */
+  /**
+   * Keys that are live at any time in the plan and keys that caches may still hold. Signing keys come first, in the
+   * store's order.
+   */
   readonly keys: readonly PlanKey[];
   readonly steps: readonly PlanStep[];
   readonly segments: readonly PlanSegment[];
   /** Intervals in which the rotation mode is on. */
   readonly rotation: readonly Interval[];
-  /** Sentence about what measured verifiers do with keys that are announced for as long as the plan says. */
+  /** Sentence that says how the measured verifiers handle keys with the plan's propagation period. */
   readonly verifiers: string;
 }
 
-/** More than any rotation needs; only a plan for a policy of seconds would take longer. */
+/**
+ * Maximum number of steps in a plan. No realistic rotation needs that many; a policy with periods of a few seconds
+ * would.
+ */
 const maxTurns = 1000;
 
 /**
- * Plans what happens without further commands: `advance` takes every step when it is due, with placeholders for keys that do not exist yet.
- * A manager also calls `advance`, so it cannot differ from the plan.
+ * Plans what happens without further commands. Calls `advance` at each time at which a step is due, with placeholders
+ * for keys that do not exist yet. A manager cannot deviate from the plan, because it calls `advance` too.
  *
  * @param until end of the plan, in epoch milliseconds. Default: the end of one whole rotation to a new key, for every use
  */
@@ -102,7 +108,10 @@ export function plan(
 
 interface Ahead {
   readonly happened: readonly { readonly event: KeyEvent; readonly why: Why }[];
-  /** Last record of each key that is live at any time. A tombstone has no times. */
+  /**
+   * Last live record of each key that is live at any time in the plan. Tombstones are of no use here, because they do
+   * not have the times.
+   */
   readonly lives: ReadonlyMap<string, LiveRecord>;
   readonly after: readonly KeyRecord[];
   /** Kids of the keys that do not exist yet. */
@@ -135,7 +144,7 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
   }
 }
 
-/** Reports whether every use that has keys has completed a whole rotation to a placeholder. */
+/** Reports whether, for every use with keys, a whole rotation to a placeholder is complete. */
 function isRotatedOnce(records: readonly KeyRecord[], placeholders: ReadonlySet<string>): boolean {
   return keyUses.every((use) => {
     const ofUse = liveRecords(records).filter((record) => record.use === use);

@@ -18,13 +18,13 @@ export interface ReplicaStatus {
   readonly name: string;
   /** The process's jwksd version, if it reports it. */
   readonly version?: string | undefined;
-  /** Revision that the process publishes; 0 if it publishes none yet. */
+  /** Revision that the process publishes; 0 before it has published anything. */
   readonly revision: number;
   /** Number of revisions it is behind; `undefined` if the store no longer has its revision, because an older backup was restored. */
   readonly behind: number | undefined;
   /** Kid of the key that it signs with. */
   readonly kid?: string | undefined;
-  /** `not now`: it is set up to sign but cannot, or has just started. */
+  /** Whether the process signs. `not now` means that it is set up to sign but cannot, or has just started. */
   readonly signing: "signs" | "publishes only" | "not now";
   /** Time of its last check-in, in epoch milliseconds. */
   readonly lastCheckInAt: number;
@@ -34,7 +34,7 @@ export interface ReplicaStatus {
 
 /** The status of a target, whose documents are served without a process. */
 export interface TargetStatus extends TargetRecord {
-  /** Whether it lacks a step, whose waiting period therefore has not begun. */
+  /** Whether the target lacks a step. The step's waiting period then has not begun. */
   readonly isBehind: boolean;
 }
 
@@ -42,17 +42,17 @@ export interface TargetStatus extends TargetRecord {
 export interface WaitStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
-  /** Step that is due after the period. */
+  /** Step that follows the period. */
   readonly action: "activated" | "removed";
-  /** Time since which it cannot begin, in epoch milliseconds. */
+  /** Time since which the period has been unable to begin, in epoch milliseconds. */
   readonly since: number;
   /** Names of the targets that lack the step before the period. */
   readonly targets: readonly string[];
-  /** Sentences that say why it has not begun. */
+  /** Sentences that explain why the period has not begun. */
   readonly text: string;
 }
 
-/** Sentence about the processes that no list shows. */
+/** Sentence about the processes that are never listed. */
 export const unlistedText = "Not listed: on-demand processes, and processes that can only read the store.";
 
 /** Reports how many presence records were not read; empty if all were. */
@@ -114,7 +114,7 @@ export function caughtUpText(count: number, all: number): string {
   return `${count} of ${all} ${all === 1 ? "has" : "have"} caught up`;
 }
 
-/** Explains what it means that a process is behind: how long it may publish the previous keys and sign with them. */
+/** Explains the effect of a process that is behind: how long it may publish the previous keys and sign with them. */
 export function behindText(presence: PresenceRecord, view: StoreView): string {
   const { name, revision, behind, kid, staleAt } = replicaStatus(presence, view);
   const who = `Replica "${printable(name)}", last check-in ${lastCheckInText(presence, view)},`;
@@ -136,7 +136,7 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
   return { ...target, isBehind };
 }
 
-/** Lists the waiting periods that have not begun. In every rotation, each one is listed for a moment. */
+/** Lists the waiting periods that have not begun. Being listed for a moment is normal: it happens in every rotation. */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
   const { records, policy, targets } = document;
@@ -151,7 +151,7 @@ export function waitsOf(view: StoreView): WaitStatus[] {
   });
 }
 
-/** Describes a waiting period that has not begun, and the step after it. */
+/** Describes a waiting period that has not begun and the step that follows it. */
 function waitText({ use, kid, state }: LiveRecord, forMs: number): string {
   const [step, period] = state === "announced" ? ["becomes active", "propagation"] : ["is removed", "retirement"];
   const key = `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}"`;

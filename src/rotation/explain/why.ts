@@ -9,15 +9,15 @@ import {
 } from "../rules/policy.ts";
 import { type KeyEvent, type KeyRecord, type KeyUse, activeKey, liveRecords } from "../rules/records.ts";
 
-/** The reason for the time of a step. */
+/** The reason why a step is due at a certain time. */
 export interface Why {
-  /** Clause for people. */
+  /** The reason as a clause. */
   readonly reason: string;
-  /** Sum of the policy's durations that gives the time. */
+  /** The policy's durations that add up to the time. */
   readonly bound: string;
 }
 
-/** Explains why a step is due at its time. @param before the records before the step */
+/** Explains why a step is due when it is. @param before the records before the step */
 export function whyOf(
   { type, use = "sig", kid, at, reason }: KeyEvent,
   before: readonly KeyRecord[],
@@ -68,7 +68,7 @@ function whyAnnounced(use: KeyUse, at: number, since: number, policy: RotationPo
   };
 }
 
-/** @param noted longest retirement period of any policy, in seconds */
+/** @param noted longest retirement period of any policy during the key's life, in seconds */
 function whyRemoved(use: KeyUse, noted: number, policy: RotationPolicy): Why {
   const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
   const least = retireForMs(policy, use) / 1000;

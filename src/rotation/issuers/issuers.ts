@@ -42,16 +42,19 @@ const rules: Rules<IssuersOptions> = {
   clock: clockRule,
 };
 
-/** Number of unusable names that are remembered: anyone can invent names. */
+/** Maximum number of unusable names to remember. It is limited because anyone can invent names. */
 const maxUnusable = 10_000;
-/** Limit of lookups for requests, running or waiting, and of those for calls by the application. */
+/** Maximum number of lookups, running or waiting. Requests and calls by the application each have this limit. */
 const maxLookups = 100;
-/** Lookups for requests that run at the same time. The application needs the rest of the pool, which may have five connections. */
+/**
+ * Maximum number of concurrent lookups for requests. The rest of the connection pool, which may have only five
+ * connections, is left to the application.
+ */
 const requestsInParallel = 3;
 const lookupMs = 10_000;
 const duePage = 100;
 const stepsInParallel = 10;
-/** Memory that all issuers may take, in bytes, as estimated from the length of their documents. */
+/** Maximum memory for all issuers, in bytes, estimated from the length of their documents. */
 const maxBytes = 100_000_000;
 /** Memory of an issuer with two keys, as measured. */
 const ownBytes = 40_000;
@@ -60,7 +63,7 @@ const bytesPerCharacter = 8;
 /** Options of a manager that may generate an issuer's first key. */
 type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "policy">;
 
-/** The origin of a name: the application knows its tenants; a request may name anything. */
+/** Origin of a name. The application knows its tenants, whereas a request may contain any name. */
 type Caller = "application" | "request";
 
 /** An issuer that has no keys or could not be loaded. */
@@ -79,14 +82,17 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
-  // Wrong options fail here, not at the first request.
+  // Checked here, so invalid options fail now and not at the first request.
   rotationPolicy(policy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
   /** Oldest first. */
   const unusable = new Map<string, Unusable>();
-  /** Lookups in flight. Requests for invented names must not keep the application from signing, so it waits for none of theirs. */
+  /**
+   * Lookups in flight, by caller. The application never waits for a request's lookup, so requests for invented names
+   * cannot keep it from signing.
+   */
   const lookups: Readonly<Record<Caller, Map<string, Promise<ManagedIssuer | undefined>>>> = {
     application: new Map(),
     request: new Map(),
@@ -113,11 +119,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     return register;
   }
 
-  /** Bounds the time of a database and of the `store` option. */
+  /** Runs work with a time limit, because a database or the `store` option may hang. */
   const inTime = async <T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> =>
     withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
 
-  /** Takes the due steps with a manager that is not kept. */
+  /** Takes the due steps with a temporary manager. */
   async function runDueStepsOnce(issuer: string, more?: FirstKey): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
@@ -140,7 +146,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
   }
 
-  /** Loads an issuer if it has keys. A plain read shows that, because an invented name must not cost a write. */
+  /** Loads an issuer if it has keys. Finds out with a plain read, because an invented name must not cost a write. */
   async function load(issuer: string): Promise<ManagedIssuer | undefined> {
     const at = instantNow(clock);
     try {
@@ -168,7 +174,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     }
   }
 
-  /** Loads an issuer for a request, in its turn and in time. */
+  /** Loads an issuer for a request, once a slot is free and within the time limit. */
   const loadInTurn = (issuer: string): Promise<ManagedIssuer | undefined> =>
     inTime(async (signal) => {
       if (running < requestsInParallel) running += 1;
@@ -187,7 +193,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const { at, error } = unusable.get(issuer) ?? {};
     if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
       if (error === undefined) return undefined;
-      // The application reads again: a request that anyone can send must not keep it from signing.
+      // The application reads again, because a request that anyone can send must not keep it from signing.
       if (caller === "request") throw error;
     }
     if (!names.holds(issuer)) return undefined;

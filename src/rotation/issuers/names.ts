@@ -19,7 +19,7 @@ export interface Names {
 /** The text before and after the variable part. */
 type Around = readonly [before: string, after: string];
 
-/** A variable part for examples. */
+/** Variable part of an example name. */
 const sample = "x";
 
 const label = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
@@ -47,7 +47,7 @@ export function createNames(template: string): Names {
   const isInHost = authority.includes("*");
   const host = authority.replace(/:\d+$/, "").split("*") as unknown as Around;
   const rule = isInHost ? (host.join("") === "" ? wholeHost : label) : segment;
-  /** The text around the variable part in each path that names the issuer. */
+  /** The text around the variable part, for each path that contains the issuer. */
   const samplePath = path.replace("*", sample);
   const places = [...routes.keys()].flatMap((route): Around[] => {
     const at = route.indexOf(samplePath);
@@ -83,7 +83,10 @@ export function createNames(template: string): Names {
   };
 }
 
-/** Some hosts have another canonical form: 1.2.3 is an address. */
+/**
+ * Reports whether a name is a canonical issuer URL. Some hosts have another canonical form; for example, 1.2.3 is an IP
+ * address.
+ */
 function isIssuer(issuer: string): boolean {
   try {
     locate({ issuer });

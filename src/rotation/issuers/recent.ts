@@ -1,8 +1,8 @@
-/** A map with limits that drops the least recently used entries. */
+/** A map of limited size. Drops the least recently used entries. */
 export interface Recent<Value> {
-  /** Returns an entry and counts as a use. */
+  /** Returns an entry and marks it as used. */
   get(name: string): Value | undefined;
-  /** Returns an entry without counting as a use. */
+  /** Returns an entry without marking it as used. */
   peek(name: string): Value | undefined;
   set(name: string, value: Value, bytes: number): void;
 }
@@ -10,7 +10,10 @@ export interface Recent<Value> {
 interface Entry<Value> {
   readonly value: Value;
   readonly bytes: number;
-  /** The count of all uses at its last use: moving an entry to the end of a map would cost more than the rest of a request. */
+  /**
+   * The count of all uses at the entry's last use. Counting is used because moving the entry to the end of the map
+   * would cost more than the rest of a request.
+   */
   used: number;
 }
 

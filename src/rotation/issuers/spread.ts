@@ -1,12 +1,13 @@
 import { type RotationPolicyOptions, leastPeriodDays, rotationPolicy } from "../rules/policy.ts";
 import { issuerKey } from "../store/issuer.ts";
 
-/** Largest share of a period by which an issuer rotates earlier. */
+/** Maximum fraction of a period by which an issuer rotates earlier. */
 const share = 0.1;
 
 /**
- * Returns the policy of one of many issuers: its period is up to a tenth shorter, always by the same share. Issuers that were created on one day
- * therefore do not rotate in one minute. No period is shorter than the other settings allow.
+ * Returns the policy of one of many issuers. Its period is up to a tenth shorter, always by the same fraction, so
+ * issuers that were created on the same day do not all rotate in the same minute. The period is never shorter than the
+ * other settings allow.
  *
  * @throws ConfigError see `rotationPolicy`
  */

@@ -16,8 +16,9 @@ export interface IssuersOptions {
    */
   readonly issuer: string;
   /**
-   * Returns the register of an issuer that is loaded. For `runAllDueSteps`, it receives the `issuer` option with its `*` and may return any register
-   * of the database. Registers share a pool or a client, which the application closes; jwksd closes no register.
+   * Returns the register of an issuer that is being loaded. For `runAllDueSteps`, it receives the `issuer` option with
+   * its `*` and may return any register of the database. Registers share a pool or a client, which the application
+   * closes; jwksd closes no register.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;
   /** Wrapping keys of all issuers. See `createKeyManager`. */
@@ -30,7 +31,10 @@ export interface IssuersOptions {
   readonly refreshSeconds?: Optional<number>;
   /** Number of issuers that stay in memory; the least recently used are dropped first. They take at most about 100 MB. Default: 1,000. */
   readonly maxIssuers?: Optional<number>;
-  /** Keeps the platform from ending a read with the request that began it. See `createKeyManager`. Default: none. */
+  /**
+   * Keeps the platform from aborting a read when the request that started it ends. See `createKeyManager`. Default:
+   * none.
+   */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Receives changes of keys, and failures, of issuers in memory. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent, issuer: string) => void>;
@@ -44,7 +48,7 @@ export interface ManagedIssuer {
   readonly provider: Provider;
 }
 
-/** A request with the names of its host. */
+/** A request with everything that names its host. */
 export interface HostRequest extends NodeRequest {
   /** All header fields: name, value, name, value. They show a second `Host` field, which `headers` leaves out. */
   readonly rawHeaders?: readonly string[] | undefined;
@@ -74,18 +78,22 @@ export interface Issuers {
   create(this: void, issuer: string): Promise<ManagedIssuer>;
   /** Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY`: it has no keys; and see `get` and `Provider.sign` */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
-  /** Returns an issuer's document for a request, by its URL; otherwise 404, or 503 if the keys cannot be read. */
+  /**
+   * Responds to a request with the document of the issuer that its URL names; otherwise with 404, or with 503 if the
+   * keys cannot be read.
+   */
   fetch(this: void, request: Request): Response | Promise<Response>;
   /**
-   * Responds to a request of `node:http`, Express or Connect with an issuer's document, by its path or its Host header. Otherwise calls `next`, or
-   * responds with 404 if there is no `next`. A request with two hosts gets 400.
+   * Responds to a request of `node:http`, Express or Connect with the document of the issuer that its path or Host
+   * header names. Otherwise calls `next`, or responds with 404 if there is no `next`. A request with two hosts gets
+   * 400.
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
   /** Takes the due steps of an issuer, without loading it into memory. @throws StoreError; see `KeyManager.runDueSteps` */
   runDueSteps(this: void, issuer: string): Promise<void>;
   /**
-   * Takes the due steps of all issuers, ten issuers at a time, the most overdue first. An issuer that fails does not stop the others. Call it once
-   * an hour.
+   * Takes the due steps of all issuers, ten issuers at a time, the most overdue first. If one issuer fails, the others
+   * are still processed. Call it once an hour.
    *
    * @throws ConfigError `ERR_OPTION_INVALID`: the store cannot list them
    * @throws StoreError `ERR_STORE_UNAVAILABLE`

@@ -12,10 +12,13 @@ import type { KeysInUse, Published } from "./keys-in-use.ts";
 
 /** Check-ins per `maxStaleSeconds`. */
 const perStale = 6;
-/** The share of `maxStaleSeconds` that a process does not use, because clocks run at different rates. */
+/**
+ * The fraction of `maxStaleSeconds` that a process leaves unused as a safety margin, because clocks run at different
+ * rates.
+ */
 const margin = 0.01;
 
-/** Returns the time for which a read may be used, in milliseconds. */
+/** Returns how long a read may be used, in milliseconds. */
 export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStaleSeconds * 1000 * (1 - margin);
 
 /**
@@ -44,13 +47,13 @@ export interface CheckIn {
   /** Reports whether this process is stale or fresh, if that has changed. */
   reportChange(): void;
   /**
-   * Returns a check that throws if this process must not sign with a key, by the reads until now. Call it before a signature, and again when the
-   * signature exists.
+   * Returns a function that throws if, according to the reads so far, this process must not sign with a key. Call it
+   * before signing and again before returning the signature.
    */
   permit(kid: string): () => void;
 }
 
-/** A reason for which a process does not sign. */
+/** A reason why a process does not sign. */
 type Reason = "closed" | "age" | "clock";
 
 export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckIn {
@@ -76,13 +79,13 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   async function writePresence(): Promise<void> {
     const next = presence();
     await access.present(process.id, presenceText({ ...next, at: access.now })).catch((error: unknown) => {
-      // A process without write access has no presence record.
+      // A process without write access does not write a presence record.
       if (!(error instanceof StoreError && error.code === "ERR_STORE_READ_ONLY")) throw error;
     });
     written = JSON.stringify(next);
   }
 
-  /** Reports processes whose store has lost its keys, and deletes the presence records of processes that have ended. */
+  /** Reports running processes whose store has lost its keys. Deletes the presence records of processes that have ended. */
   async function sweep(found: StoreDocument): Promise<void> {
     const list = await access.presence();
     const { processes } = livePresence(list, access.now, found);
@@ -95,7 +98,10 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     if (ended.length > 0) await access.forget(ended);
   }
 
-  /** Returns the time for which this may be published, by its own policy: a later one may allow more. */
+  /**
+   * Returns how much longer this document may be published, in milliseconds. Its own policy applies, because a later
+   * policy may allow more.
+   */
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
 
@@ -133,7 +139,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
       const next = instantNow(clock);
       await writePresence();
       const { document } = await access.read({ confirmed: true });
-      // Presence records are for people only, so this may fail.
+      // Presence records only inform operators, so a failure does not matter.
       await sweep(document).catch(() => {});
       sent = next;
       return next;

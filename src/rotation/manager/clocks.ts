@@ -28,7 +28,10 @@ export interface Seen {
 /** Returns the store's time now, in epoch milliseconds. */
 export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now + longestSince(answered, clock);
 
-/** Returns how far the store's clock is ahead of this machine's, in milliseconds, even if the latter was set since the read. */
+/**
+ * Returns how far the store's clock is ahead of this machine's, in milliseconds. Correct even if this machine's clock
+ * was set after the read.
+ */
 export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
   return hasClock ? now - asSetNow(answered, clock) : 0;
 }
@@ -37,8 +40,8 @@ export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): n
 const asSetNow = (instant: Instant, clock: Clock): number => epochMs(instant.wall) + setSince(instant, clock);
 
 /**
- * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. The store read its clock at some moment
- * between the request and the response, so both are compared.
+ * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. Compares with the
+ * times of the request and the response, because the store read its clock at some moment between them.
  *
  * @param policy the policy with the skew. Default: the document's
  */
@@ -48,7 +51,7 @@ export function clocksDiffer(seen: Seen, clock: Clock, { clockSkewSeconds } = se
   return hasClock && (asSetNow(asked, clock) < now - skewMs || asSetNow(answered, clock) > now + skewMs);
 }
 
-/** Returns the difference between the clocks as text, for a message. */
+/** Describes the difference between the clocks, for a message. */
 export function clocksText(seen: Seen, clock: Clock): string {
   const aheadMs = clockAheadMs(seen, clock);
   const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
@@ -56,25 +59,28 @@ export function clocksText(seen: Seen, clock: Clock): string {
   return `this machine's clock is ${difference} the store's clock, and ${allowed}; correct the wrong clock`;
 }
 
-/** Returns the policy and time by which a command is judged after this read. */
+/** Returns the policy and the time that apply to a command after this read. */
 export function atOf(seen: Seen, clock: Clock): At {
   return { policy: seen.document.policy, now: seen.now, areClocksOff: clocksDiffer(seen, clock) };
 }
 
 /**
- * Measures waiting periods by this process's monotonic clock, for a store without a clock: its machine's clock may be set, and that must not
- * shorten a waiting period.
+ * Measures waiting periods by this process's monotonic clock, for a store without a clock. Setting the machine's clock
+ * must not shorten a waiting period.
  */
 export interface WaitClock {
   /** Records the waiting periods that a read has found. */
   record(seen: Seen): void;
-  /** Returns the rest of a waiting period in milliseconds: until both clocks agree that it is over, or its whole length has passed here. */
+  /**
+   * Returns the rest of a waiting period in milliseconds. The period is over when both clocks agree that it is, or when
+   * its whole length has passed by the monotonic clock.
+   */
   leftMs(record: LiveRecord, wait: BegunWait, now: number): number;
 }
 
 export function createWaitClock(clock: Clock): WaitClock {
   let last: Seen | undefined;
-  /** Waiting periods: the time at which this process first saw each, and the part of it that had passed by then. */
+  /** For each waiting period, the time at which this process first saw it and how much of it had passed by then. */
   let waits = new Map<string, { readonly passedMs: number; readonly at: Moment<"monotonic"> }>();
 
   return {

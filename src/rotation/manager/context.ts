@@ -8,7 +8,7 @@ import { type Health, createHealth } from "./health.ts";
 import { type StoreAccess, createStoreAccess } from "./store-access.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
-/** Shared by the objects that work on a store's keys for a manager or a command. */
+/** Values shared by the objects that work on a store's keys, for a manager or a command. */
 export interface Context {
   readonly custody: Custody;
   readonly access: StoreAccess;
@@ -19,11 +19,11 @@ export interface Context {
   report(this: void, event: ManagerEvent): void;
 }
 
-/** Shared by all parts of a manager. */
+/** Values shared by all parts of a manager. */
 export interface ManagerContext extends Context {
   readonly health: Health;
   readonly process: ProcessName;
-  /** Whether this process signs while it may. */
+  /** Whether this process is set up to sign. */
   readonly signs: boolean;
   readonly target: Target | undefined;
 }
@@ -31,7 +31,7 @@ export interface ManagerContext extends Context {
 /** The identity of a process in its presence record. */
 export type ProcessName = Pick<PresenceRecord, "id" | "name" | "version">;
 
-/** A target of the documents, which is served without the process that writes it. */
+/** A place to which the documents are written and which is served without the process that writes them. */
 export interface Target extends KeySubscriber {
   /** Name of the target, the same for every process that writes it. */
   readonly name: string;
@@ -43,7 +43,7 @@ export interface ContextOptions extends Pick<
 > {
   /** A target to publish. A manager with a target does not sign. */
   readonly target?: Target | undefined;
-  /** The version of jwksd, for people who list the processes of a store. */
+  /** Version of jwksd, shown in the list of a store's processes. */
   readonly version?: string | undefined;
 }
 

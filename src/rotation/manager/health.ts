@@ -20,12 +20,12 @@ export interface HealthOptions {
   readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
 }
 
-/** The rest of a manager's state, for its metrics. */
+/** A manager's state apart from its health, for the metrics. */
 export interface ManagerState {
   /** The document in use. */
   readonly document: StoreDocument;
   readonly isReady: boolean;
-  /** Time until this process is stale, in milliseconds, if it does not reach its store. */
+  /** Time until this process becomes stale if it does not reach its store, in milliseconds. */
   readonly staleInMs: number;
 }
 
@@ -117,7 +117,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
   };
 }
 
-/** Returns the members of the health that an event changes. */
+/** Returns those members of the health that an event changes. */
 function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
   switch (event.type) {
     case "failed":

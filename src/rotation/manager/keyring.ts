@@ -30,7 +30,7 @@ import {
 import type { Changed, Decide, Decision } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
 
-/** Time in which an HSM or key service must generate, open or destroy a key. */
+/** Time limit for an HSM or key service to generate, open or destroy a key, in milliseconds. */
 const externalMs = 60_000;
 
 export type KeyringOptions = Pick<
@@ -55,14 +55,15 @@ export interface Destroyed {
   readonly error?: unknown;
 }
 
-/** A store's keys, for everything that changes them or signs with them: a manager, a command, or a single token. */
+/** A store's keys. Used wherever keys are changed or sign: by a manager, by a command, or for a single token. */
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;
   /** Returns what `decide` would change. @throws StoreError, and errors of `decide` */
   preview(decide: Decide): Promise<Changed>;
   /**
-   * Changes the store by compare-and-set. A new key must open, and a key that becomes active must sign first.
+   * Changes the store by compare-and-set. First checks that a new key can be opened, and that a key that becomes active
+   * can sign.
    *
    * @param newKey the key that was generated for this change. It is destroyed if it is certain that no record names it
    * @throws see `StoreAccess.change`; CannotSign
@@ -70,12 +71,18 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
   change(decide: Decide, newKey?: NewKey): Promise<Changed>;
   /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
-  /** Destroys the external keys that a change has ended, one at a time. Without `destroySigner`, destroys nothing. */
+  /**
+   * Destroys the external keys that a change has removed or revoked, one at a time. Without `destroySigner`, destroys
+   * nothing.
+   */
   destroyEnded(change: Change): AsyncGenerator<Destroyed>;
   close(): Promise<void>;
 }
 
-/** Refuses a plain `Signer`: it has no URI by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Refuses a plain `Signer`, because it has no URI with which another process could open the key. @throws ConfigError
+ * `ERR_OPTION_INVALID`
+ */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
   throw invalidOption(`"${option}" must return an ExternalSigner, which has uri and close besides publicKey and sign`);
@@ -93,10 +100,10 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
   const opener = createKeyOpener(custody, openSigner, { clock, signal, close });
-  /** Signers that are being closed: only `close` waits for them. */
+  /** Signers that are being closed. Only `close` waits for them. */
   const closing = new Set<Promise<void>>();
 
-  /** Bounds the time of a call, because a module, a driver or a network may hang. */
+  /** Makes a call with a time limit, because a module, a driver or a network may hang. */
   function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const expired = (): Error =>
       new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
@@ -117,7 +124,10 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     return { ...decision, records };
   }
 
-  /** Refuses a new key that does not open, does not sign, or that a provider would refuse: a kid that was recorded is never free again. */
+  /**
+   * Refuses a new key that cannot be opened, cannot sign, or would be refused by a provider. This is checked before the
+   * commit, because a recorded kid can never be reused.
+   */
   async function checkNewKeys(added: readonly LiveRecord[]): Promise<void> {
     if (added.length === 0) return;
     const trial = createKeyOpener(custody, openSigner, { clock, signal, close });

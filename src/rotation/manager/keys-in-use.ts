@@ -19,11 +19,14 @@ import type { Keyring } from "./keyring.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { PublicRecord } from "./types.ts";
 
-/** How long removed keys stay published while others are opened. */
+/** How long removed keys may stay published while other keys are being opened. */
 const soonMs = 1_000;
-/** Time in which a subscriber must accept the keys. */
+/** Time limit for a subscriber to accept the keys. */
 const updateMs = 10_000;
-/** A target takes longer: it may be behind a network, and behind a cache that the purge command clears first. */
+/**
+ * Time limit for a target. It is longer, because a target may be reached over a network, and the purge command may have
+ * to clear a cache.
+ */
 const targetMs = 120_000;
 
 /** A document that all subscribers have accepted. */
@@ -45,16 +48,19 @@ export interface KeysInUse {
   /** Whether all subscribers have accepted the latest keys; for a target, whether the store has recorded that, too. */
   readonly isPublished: boolean;
   /**
-   * Whether the short Cache-Control is sent: from before a rotation's first document is published until after the last one is. It is also
-   * sent while the store is unavailable or the active key cannot be opened.
+   * Whether the short Cache-Control is sent. It is sent from just before a rotation's first document is published until
+   * just after its last one is, and while the store is unavailable or the active key cannot be opened.
    */
   readonly isShort: boolean;
-  /** Adds a subscriber, with the keys if there are any. @throws StateError `ERR_UPDATE`, and JwksdErrors of its `update` */
+  /**
+   * Adds a subscriber and passes it the current keys, if there are any. @throws StateError `ERR_UPDATE`, and
+   * JwksdErrors of its `update`
+   */
   subscribe(subscriber: KeySubscriber): Promise<void>;
   /** Sends the short Cache-Control, because the document may be old. */
   shorten(): Promise<void>;
   /**
-   * Takes a document into use that was read or committed: opens its keys, updates the subscribers, and reports the changes.
+   * Adopts a document that was read or committed: opens its keys, updates the subscribers, and reports the changes.
    *
    * @param confirmed the time at which the check-in before this read was sent
    */
@@ -69,9 +75,9 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
   let published: Published | undefined;
   let isShort = false;
-  /** Whether all keys of the document were opened, as far as possible: workerd may end a round before. */
+  /** Whether an attempt was made to open every key of the document. workerd may end a round before that. */
   let isOpen = true;
-  /** The keys that each subscriber has accepted; empty if that is unknown. A target is behind until its first update. */
+  /** Summary of the keys that each subscriber has accepted; empty if unknown. A target is behind until its first update. */
   const accepted = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
   /** Errors of the subscribers that are behind. */
   let failures: readonly unknown[] = [];
@@ -83,7 +89,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     return signs && active !== undefined ? keys.unavailable.get(active.kid) : undefined;
   }
 
-  /** Returns the part of an update that matters to a subscriber: live keys, and no tombstones. */
+  /** Returns the part of an update that matters to a subscriber: the live keys, without tombstones. */
   function summaryOf(isRotating: boolean): string {
     const live = liveRecords(records()).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]);
     return JSON.stringify([live, isRotating, document?.policy.maxTokenLifetimeSeconds]);
@@ -109,7 +115,8 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     isShort ||= isRotating;
     const summary = summaryOf(isRotating);
     const behind = [...accepted].flatMap(([subscriber, known]) => (known === summary ? [] : [subscriber]));
-    // An update that is reported as failed may have been accepted. Until one succeeds, it is unknown what a subscriber has.
+    // An update that is reported as failed may still have been accepted. Until an update succeeds, it is unknown which
+    // keys a subscriber has.
     for (const subscriber of behind) accepted.set(subscriber, "");
     const outcomes = await Promise.allSettled(behind.map((subscriber) => update(subscriber, isRotating)));
     failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
@@ -126,7 +133,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     keyring.closeUnused(next.records);
   }
 
-  /** Resolves to whether the work ends within a second. */
+  /** Waits for work, at most a second. Resolves to whether it has ended. */
   async function isSoon(work: Promise<unknown>): Promise<boolean> {
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
     const cancel = clock.setTimer(() => resolve(false), soonMs);
@@ -149,7 +156,10 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     }
   }
 
-  /** Reports commits of any process since the last time. Commits of other processes before this one started are not changes. */
+  /**
+   * Reports the commits of all processes since the last call. Commits that other processes made before this one started
+   * are not reported.
+   */
   function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {
     const last = before?.events.at(-1)?.number ?? 0;
     const isNewBy = (by: "this" | "another") => (event: StoredEvent) =>
@@ -204,7 +214,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       await publish(next, opened, confirmed);
       if (!isNew) return;
       reportChanges(before, next);
-      // Reported now, so that an operator has time to fix the key before it must sign.
+      // Reported now, so an operator has time to fix the key before it must sign.
       for (const [kid, error] of opened.unavailable) reportUnavailable(kid, error);
     },
 

@@ -10,24 +10,25 @@ import { unanswered } from "./store-access.ts";
 /** Shortest time between two rounds for callers that wait, in milliseconds. */
 const askMs = 1_000;
 
-/** Runs rounds one at a time: each when it is due, and after a failure at growing intervals. */
+/** Runs one round at a time, when it is due; after a failure, at growing intervals. */
 export interface Loop {
-  /** Runs an action while no other one runs. */
+  /** Runs an action once no other action is running. */
   run<T>(action: () => Promise<T>): Promise<T>;
-  /** Runs a round within the action that is running. Rejects as the round does. */
+  /** Runs a round as part of the current action. Rejects if the round does. */
   now(): Promise<void>;
-  /** Runs a round as soon as nothing else runs, whether or not one is due. Rejects as the round does. */
+  /** Runs a round as soon as nothing else is running, even if none is due. Rejects if the round does. */
   round(this: void): Promise<void>;
   /** Runs a round soon, for a caller that does not wait. */
   wake(this: void): void;
   /** Runs a round for a caller that waits: at most once a second, for all callers together. */
   ask(this: void): Promise<void>;
-  /** Cancels the timer. Resolves when nothing runs. */
+  /** Cancels the timer. Resolves when nothing is running. */
   stop(): Promise<void>;
   /**
-   * On demand, returns `undefined` if the keys may be used now. A read that is older than `refreshMs` is repeated in the background; one that is
-   * twice as old, before the response, which waits a second at most. After a failure, nothing is read for `refreshMs`, or for a second if the
-   * store has responded and there are no keys to use.
+   * On demand, returns `undefined` if the keys may be used now. If the last read is older than `refreshMs`, the store
+   * is read again in the background; if it is twice as old, the response waits for the new read, for a second at most.
+   * After a failure, nothing is read for `refreshMs`, or for a second if the store has responded and there are no keys
+   * to use.
    *
    * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
    */
@@ -74,7 +75,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
     });
   }
 
-  /** However often it is called, only one round waits for the round in flight. */
+  /** Runs a round after the one in flight. However often this is called, only one round is queued. */
   function wake(): void {
     if (isWoken) return;
     isWoken = true;
@@ -103,23 +104,23 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
 const patienceMs = 1_000;
 
 export interface DemandOptions {
-  /** Age at which a read is repeated, in milliseconds. */
+  /** Age of a read at which the store is read again, in milliseconds. */
   readonly refreshMs: number;
-  /** Keeps the platform from ending a promise with the request that created it. */
+  /** Keeps the platform from abandoning a promise when the request that created it ends. */
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
 }
 
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
 
 /**
- * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests. Nothing
- * carries over from one request to a later one except what was read: no timer, no queue and, in workerd, no promise.
+ * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests.
+ * Only the data that was read is kept from one request to the next: no timer, no queue and, in workerd, no promise.
  */
 export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;
   const { refreshMs, waitUntil } = options;
   let attempts = 0;
-  /** The latest attempt that has ended. */
+  /** Number of the latest attempt that has ended. */
   let latest = 0;
   /** Start of the last round that succeeded. */
   let read: Instant | undefined;
@@ -130,7 +131,10 @@ export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: C
   const isUsable = (): boolean => checkIn.leftMs > 0;
   const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
 
-  /** Returns how long nothing is read after an error. A store that responds is spared only while there are keys to use. */
+  /**
+   * Returns how long the store is not read after an error. The pause is short if the store responded but there are no
+   * keys to use.
+   */
   const pauseMs = (error: unknown): number => (isUsable() || unanswered.has(codeOf(error)) ? refreshMs : patienceMs);
   const isPausing = (): boolean => failed !== undefined && isWithin(pauseMs(failed.error), failed.at);
 
@@ -151,7 +155,7 @@ export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: C
     } catch (error) {
       if (isLatest()) {
         latest = attempt;
-        // Measured from its start: the process may have been frozen meanwhile.
+        // Measured from the start of the read, because the process may have been frozen in the meantime.
         failed = { at, error };
         isFailing = true;
         await rounds.onFailure(error, pauseMs(error));
@@ -168,7 +172,7 @@ export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: C
     return done;
   }
 
-  /** Joins the round in flight or begins one. */
+  /** Joins the round in flight or starts one. */
   const joined = (): Promise<void> =>
     outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : round();
 

@@ -35,7 +35,8 @@ import type { ForceOptions, KeyManager, KeyManagerOptions, RotateOptions } from 
  * Manages the keys of one issuer in a store: generates the first key if the store is empty and takes every planned step when it is due. Several
  * managers with one store, in any processes, agree by compare-and-set.
  *
- * Between two steps, it does nothing. While the store is unavailable, it serves and signs with the keys that it has and takes no step.
+ * Between two steps, a manager only checks in with the store and reads it. While the store is unavailable, the manager
+ * serves and signs with the keys that it has and takes no steps.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
@@ -65,7 +66,10 @@ export async function managerWith(
   return manageKeys(custody, { ...given, requireStore, demand });
 }
 
-/** A register without presence records and callbacks: on demand, no process lives that could be listed or called back. */
+/**
+ * Returns the register without presence records and callbacks. On demand, there is no long-lived process to list or to
+ * call back.
+ */
 const withoutProcess = (store: Register): Register => ({
   name: store.name,
   maxBytes: store.maxBytes,
@@ -73,7 +77,7 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** Options of a manager; the custody has the issuer. */
+/** Options of a manager. The issuer is not among them, because the custody has it. */
 export interface ManageOptions extends ContextOptions, KeyringOptions {
   /** Runs rounds only when keys are needed. */
   readonly demand?: DemandOptions | undefined;
@@ -88,9 +92,9 @@ export interface ServiceManager extends KeyManager {
    * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
    */
   execute(command: Command, newKey?: NewKey): Promise<Change>;
-  /** Generates a key for `execute` where this manager generates its keys. The key is in no store yet. */
+  /** Generates a key for `execute`, in the place where this manager generates its keys. The key is not in the store yet. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** This process, as in its presence record. */
+  /** Identity of this process, as in its presence record. */
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
@@ -100,14 +104,14 @@ export interface ServiceManager extends KeyManager {
   readonly clockAheadMs: number;
   /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
   processes(): Promise<Processes>;
-  /** Records the URL at which keys are served for which no issuer was chosen. @throws StoreError */
+  /** Records the URL at which the keys are served, if no issuer was chosen for them. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
 }
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: nonEmptyString, now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
-/** Manages the keys in custody. @throws see {@link createKeyManager} */
+/** Manages the keys behind a custody. @throws see {@link createKeyManager} */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const closing = new AbortController();
   const context = createContext(custody, options, closing.signal);
@@ -169,7 +173,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     await keyring.close();
   }
 
-  // Before the first read, so that no commit after it is missed.
+  // Watches before the first read, so no commit after that read is missed.
   custody.register.watch?.(loop.wake, { signal });
   if (demand === undefined) {
     await runDueSteps().catch(async (error: unknown) => {
@@ -217,7 +221,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
           check();
         } catch (error) {
           checkIn.reportChange();
-          // The cause may be gone. However many tokens are requested, the store is read at most once a second.
+          // The cause may have been fixed. However many tokens are requested, the store is read at most once a second.
           ask().catch(() => {});
           throw error;
         }

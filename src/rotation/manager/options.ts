@@ -44,7 +44,7 @@ const rules: Rules<KeyManagerOptions> = {
 };
 
 /**
- * Refuses wrong options before a first key is generated for the issuer that they name.
+ * Refuses invalid options before a first key is generated for the issuer that they name.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */
@@ -65,8 +65,8 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
 }
 
 /**
- * Warns if an application has no listener and does not set `requireStore`: a lost store looks like a first start, and its first symptom
- * would be failed logins.
+ * Warns about a first key if the application has no listener and does not set `requireStore`. A lost store looks like a
+ * first start, and without the warning its first symptom would be failed logins.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);

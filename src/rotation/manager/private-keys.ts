@@ -34,7 +34,7 @@ import {
 
 /** The open private keys, by kid. */
 export interface OpenKeys {
-  /** Signers of active and announced keys. No signature begins with a retiring key. */
+  /** Signers of active and announced keys. Retiring keys are not among them, because they sign no new requests. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
@@ -53,7 +53,7 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
-/** Returns an error of the same class with the key's name in its message. */
+/** Returns an error of the same class whose message contains the key's name. */
 function withKeyName(error: unknown, name: string): unknown {
   if (!(error instanceof JwksdError)) return error;
   const message = `${name}: ${error.message}`;
@@ -63,7 +63,7 @@ function withKeyName(error: unknown, name: string): unknown {
   return error instanceof ConfigError ? new ConfigError(error.code, message, options) : error;
 }
 
-/** Time in which a signer must close. It waits for signatures in progress, which may hang. */
+/** Time limit for closing a signer, which waits for signatures in progress. Those may hang. */
 const closeMs = 10_000;
 
 /** Closes a signer that is no longer used. A failure is ignored. */
@@ -76,7 +76,8 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service after comparing it, because the URI may now name another key that is in use.
+ * Destroys a key in its HSM or key service. First checks that the URI still names this key, because it might now name
+ * another key that is in use.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
@@ -106,8 +107,8 @@ interface OpenerOptions {
 /** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. If a key cannot be opened, the others are opened and published all the same, so that a key that
-   * another process has removed or revoked leaves the set immediately.
+   * Opens the keys that are not open yet. If a key cannot be opened, the others are still opened and published.
+   * Otherwise, one broken key would keep a key in the set that another process has removed or revoked.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are open now. */
@@ -206,7 +207,7 @@ export function createKeyOpener(
   };
 }
 
-/** Reports whether signatures may begin with a key, now or later. */
+/** Reports whether a key may sign new requests, now or later. */
 const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "active" || state === "announced";
 
 /** Returns the keysets of a provider. */
@@ -231,7 +232,7 @@ export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
   const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
   const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
-  // On a command line, a kid with a leading dash would be an option.
+  // On a command line, a kid with a leading dash would be parsed as an option.
   return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
 }
 

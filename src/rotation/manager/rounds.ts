@@ -15,20 +15,20 @@ import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { type Changed, type Decision, unanswered } from "./store-access.ts";
 
-/** Interval at which a store is read that cannot report changes. */
+/** Interval at which a store that cannot report changes is read, in milliseconds. */
 const pollMs = 1_000;
-/** Time after which a key that could not sign is probed again, and a wrong clock is checked again. */
+/** Time after which a key that could not sign is probed again, or a wrong clock is checked again, in milliseconds. */
 const againMs = 60_000;
 
-/** The outcome of a round that has succeeded. */
+/** Result of a successful round. */
 export interface RoundResult {
   /** Time until the next round, in milliseconds; `Infinity` for never. */
   readonly wakeInMs: number;
-  /** Whether work that failed before is still to be done. */
+  /** Whether work that failed earlier is still pending. */
   readonly isPending: boolean;
 }
 
-/** The rounds of a manager: each reads the store, takes the due steps, and publishes the result. */
+/** The rounds of a manager. Each round reads the store, takes the due steps, and publishes the result. */
 export interface Rounds {
   /** Whether a round has read keys. */
   readonly hasStarted: boolean;
@@ -36,14 +36,14 @@ export interface Rounds {
   run(): Promise<RoundResult>;
   /** Reports the failure of a round. Sends the short Cache-Control if the document may be old. */
   onFailure(error: unknown, retryInMs: number): Promise<void>;
-  /** Returns the policy and time by which a command is judged that read this. */
+  /** Returns the policy and the time that apply to a command after this read. */
   at(seen: Seen): At;
 }
 
 export function createRounds(context: ManagerContext, keyring: Keyring, inUse: KeysInUse, checkIn: CheckIn): Rounds {
   const { custody, access, clock, report, process, target } = context;
   const waitClock = createWaitClock(clock);
-  /** Announced keys that could not sign at the end of their propagation period, and when they were tried. */
+  /** Announced keys that could not sign at the end of their propagation period, with the time of the last attempt. */
   const blocked = new Map<string, Moment<"monotonic">>();
 
   async function run(): Promise<RoundResult> {
@@ -52,7 +52,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     await takeDueSteps(sent);
     await checkIn.updatePresence();
     checkIn.reportChange();
-    // After these errors, an update or the opening of a key is tried again.
+    // After these errors, a failed update is repeated, and keys that could not be opened are opened again.
     inUse.check();
     const { revision = 0 } = inUse.document ?? {};
     if (target !== undefined)
@@ -60,14 +60,17 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return { wakeInMs: wakeInMs(), isPending: isMakingNext() };
   }
 
-  /** Checks in if that is due. Returns when this round's check-in was sent: on demand, a concurrent round may have a later one. */
+  /**
+   * Checks in if a check-in is due. Returns when this round's check-in was sent, because on demand a concurrent round
+   * may have sent a later one.
+   */
   async function checkInIfDue(): Promise<Instant | undefined> {
     const { sent, dueInMs } = checkIn;
     if (dueInMs > 0) return sent;
     try {
       return await checkIn.run();
     } catch (error) {
-      // Even without a check-in, the process adopts changes of other processes.
+      // Even without a check-in, the process adopts changes by other processes.
       if (inUse.document !== undefined)
         await access.read().then(
           ({ document }) => adopt(document, sent),
@@ -81,7 +84,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     await access.change((seen) => ({ targets: targetsAfter(seen) }));
   }
 
-  /** Takes the due steps and adopts the result, until a read finds nothing to do. */
+  /** Takes the due steps and adopts the result, repeatedly, until a read finds nothing left to do. */
   async function takeDueSteps(sent: Instant | undefined): Promise<void> {
     for (;;) {
       const change = await commitDueSteps(sent);
@@ -107,14 +110,14 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
           report({ type: "activation-blocked", kid: error.kid, error: asJwksdError(error.cause) });
           continue;
         }
-        // Even without write access, the process adopts changes of other processes.
+        // Even without write access, the process adopts changes by other processes.
         if (found !== undefined && found.records.length > 0) await adopt(found, sent);
         throw error;
       }
     }
   }
 
-  /** Returns all due steps, with new keys unless these belong in an HSM or key service. */
+  /** Returns all due steps. Includes the new keys, except for those to be generated in an HSM or key service. */
   async function dueSteps(seen: Seen): Promise<Decision> {
     const { records } = seen.document;
     const reason = `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`;
@@ -132,7 +135,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return change;
   }
 
-  /** Generates the next signing key in its HSM or key service, if it is due. Only one process does, so that no surplus keys are left there. */
+  /**
+   * Generates the next signing key in its HSM or key service, if one is due. Only one process does so; otherwise,
+   * surplus keys would be left there.
+   */
   async function announceExternalKey({ records, seen }: Changed): Promise<Changed | undefined> {
     if (plan(records, seen)?.due.includes("sig") !== true) return undefined;
     // For the first key, there is no record that could name the process that generates it.
@@ -177,7 +183,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
 
   const againInMs = (triedAt: Moment<"monotonic">): number => againMs - msBetween(triedAt, monotonicNow(clock));
 
-  /** Returns the time until the next round, in milliseconds. Each round plans again: a timer may be early, and clocks may be set. */
+  /**
+   * Returns the time until the next round, in milliseconds. Each round plans again, because a timer may fire early and
+   * clocks may be set.
+   */
   function wakeInMs(): number {
     const { last, now } = access;
     if (last === undefined) return 0;
@@ -190,7 +199,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return Math.max(Math.min(ahead.wakeAt - now, checkIn.dueInMs, polls, ...retries), 0);
   }
 
-  /** Reports whether this process must still generate the next key: only a generated key shows that an earlier failure is over. */
+  /**
+   * Reports whether this process must still generate the next key. An earlier failure is over only once a key has been
+   * generated.
+   */
   function isMakingNext(): boolean {
     const { records } = inUse;
     return activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined;
@@ -212,7 +224,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
 
     at(seen) {
       const { now, areClocksOff = false, policy } = atOf(seen, clock);
-      // A waiting period may be over by the wall clock and not by the monotonic clock.
+      // A waiting period may be over by the wall clock but not yet by the monotonic clock.
       const seemsOver = (record: LiveRecord): boolean => {
         const { since, forMs = 0 } = waitOf(record, policy) ?? {};
         return since !== undefined && since + forMs <= now && waitClock.leftMs(record, { since, forMs }, now) > 0;

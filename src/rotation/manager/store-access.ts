@@ -23,20 +23,23 @@ import type { Filling } from "./types.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
-/** Time limit of a call. */
+/** Time limit of a call to the store, in milliseconds. */
 const storeMs = 10_000;
-/** How long an ending process waits for the removal of its presence record; if that fails, the process is listed until it would be stale. */
+/**
+ * How long a process that is shutting down waits for the removal of its presence record. If the removal fails, the
+ * process stays listed until it would be stale.
+ */
 const forgetMs = 2_000;
 
-/** The share of a register from which on operators are warned. */
+/** Fill level of a register from which on operators are warned, as a fraction. */
 const warnedShare = 0.7;
-/** Bytes that only revocations may use. */
+/** Number of bytes reserved for revocations. */
 const reservedBytes = 4_096;
 
-/** The members that a commit changes. If it is empty, nothing is written. */
+/** The members that a commit changes. If there are none, nothing is written. */
 export type Decision = DocumentChange;
 
-/** Decides on a change from a read. Runs again if another commit came first. */
+/** Decides on a change from a read. Called again if another commit came first. */
 export type Decide = (seen: Seen) => Decision | Promise<Decision>;
 
 /** A change and the records before it. */
@@ -52,10 +55,10 @@ export interface Changed {
 
 export type StoreOperation = "read" | "write" | "presence";
 
-/** Codes of errors without a response from the store. */
+/** Codes of errors that occur if the store does not respond. */
 export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
 
-/** Follows the calls to a store. */
+/** Observes the calls to a store. */
 export interface StoreObserver {
   /** Receives each call that has ended, with its error if it failed. */
   onCall(operation: StoreOperation, error?: JwksdError): void;
@@ -81,7 +84,10 @@ export interface StoreAccessOptions {
   readonly observer?: StoreObserver | undefined;
 }
 
-/** Reads and writes the store for one process. Refuses an older state, and any history other than the one that it has read. */
+/**
+ * Reads and writes the store for one process. Refuses an older state and a different history than the one that it has
+ * read.
+ */
 export interface StoreAccess {
   /** The read with the latest revision. */
   readonly last: Seen | undefined;
@@ -118,7 +124,10 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   const { policy, clock, signal, observer } = options;
   const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
-  /** The latest commits with events that this process tried. Only ids that a document contains were written. */
+  /**
+   * The latest commits with events that this process has attempted. A commit was written only if a document contains
+   * its id.
+   */
   let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 
   /** Calls the store. Ends after at most 10 s, even if the store ignores the signal. */
@@ -142,7 +151,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   async function read({ confirmed = false } = {}): Promise<Seen> {
-    // Before the request: another read of this process may end before this one.
+    // Taken before the request, because another read of this process may end before this one.
     const before = last;
     const asked = instantNow(clock);
     const found = await call("read", (signal) => readRegister(register, before?.version, { signal, confirmed }));
@@ -166,7 +175,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   /**
-   * Writes once. Resolves to `undefined` if it is unknown whether the document was written.
+   * Makes one attempt to write. Resolves to `undefined` if it is unknown whether the document was written.
    *
    * @throws StoreError if it was certainly not written
    */
@@ -193,12 +202,12 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     room: number,
   ): Promise<boolean> {
     const text = await custody.seal(document);
-    // Some databases truncate a document that does not fit and report success.
+    // Checked here, because some databases truncate a document that does not fit and still report success.
     if (textBytes(text) > room) throw full(maxBytes);
     const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
     const isWritten = await tryWrite(call);
     if (isWritten !== undefined) return isWritten;
-    // The same write on the same condition settles it, even if the first one arrives later.
+    // Repeating the write with the same condition settles the matter, even if the first write arrives later.
     const isSettled = await tryWrite(call).catch(() => undefined);
     signal.throwIfAborted();
     if (isSettled !== undefined) return isSettled;
@@ -256,7 +265,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
 
     async forget(ids) {
       const { presence } = register;
-      // Not under the manager's signal, which has aborted when the process ends.
+      // The manager's signal is not used here, because it has aborted when the process ends.
       const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(ids, { signal });
       await withDeadline(drop, { clock, timeoutMs: forgetMs, expired: () => new Error("no answer") });
     },
@@ -282,8 +291,8 @@ function isNothing({ events = [], ...changed }: Decision, document: StoreDocumen
 }
 
 /**
- * Refuses a store that was restored from an older backup or has lost commits in a failover: it may have lost the revocation of a key, for
- * example.
+ * Refuses a store that was restored from an older backup or has lost commits in a failover, because it may have lost,
+ * for example, the revocation of a key.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
@@ -295,7 +304,7 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
       `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older backup`,
     );
   }
-  // After that many commits, the last known one is no longer listed.
+  // After that many commits, the last known commit is no longer listed.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
       `the store has lost revision ${seen.revision}: it is an older backup to which other processes have written since`,

@@ -13,7 +13,7 @@ import type { Register } from "../store/register.ts";
 /** A record without its private key, which may therefore be logged. */
 export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
 
-/** The size of a stored document. */
+/** Size of a stored document and of its register. */
 export interface Filling {
   /** Size of the document in bytes of UTF-8. */
   readonly bytes: number;
@@ -91,14 +91,18 @@ export interface KeyManagerOptions {
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
     | undefined;
-  /** Opens a key in an HSM or key service. Required if the store has such keys, and with `createSigner` or `destroySigner`. Default: none. */
+  /**
+   * Opens a key in an HSM or key service. Required if the store has such keys, or if `createSigner` or `destroySigner`
+   * is given. Default: none.
+   */
   readonly openSigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
     | undefined;
   /**
-   * Destroys a key in an HSM or key service after this manager has removed or revoked it, or has generated it without need. If the URI names
-   * another key by now, that key is not destroyed. Default: such keys stay where they are.
+   * Destroys a key in an HSM or key service after this manager has removed or revoked it, or if it generated a key that
+   * turned out not to be needed. If the URI names another key by now, that key is not destroyed. Default: such keys
+   * stay where they are.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
@@ -125,9 +129,12 @@ export interface KeyManagerOptions {
    * responded but has no usable keys. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
-  /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` from `cloudflare:workers`. Default: none. */
+  /**
+   * With `onDemand`, keeps the platform from aborting a read when the request that started it ends: `waitUntil` from
+   * `cloudflare:workers`. Default: none.
+   */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
-  /** Name of this replica for people: 1 to 255 printable characters. Default: `jwksd`. */
+  /** Human-readable name of this replica, 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: Optional<string>;
   /** Receives changes of keys, and failures. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent) => void>;
@@ -141,7 +148,10 @@ export interface RotateOptions {
   readonly use?: Optional<KeyUse>;
   /** Algorithm of the key. Default: the active key's algorithm for this use, otherwise `ES256` or `RSA-OAEP-256`. */
   readonly alg?: Optional<string>;
-  /** Whether the key signs immediately, although caches do not have it. Tokens fail at verifiers that do not refetch the set. Default: `false`. */
+  /**
+   * Whether the key signs immediately, although caches do not have it yet. Its tokens fail at verifiers that do not
+   * refetch the set. Default: `false`.
+   */
   readonly now?: Optional<boolean>;
 }
 
@@ -157,7 +167,7 @@ export interface KeyManager extends ManagedKeys {
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process may sign, and last read the keys that it publishes within the past `maxStaleSeconds`. */
+  /** Whether this process may sign and has read the keys that it publishes within the past `maxStaleSeconds`. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.
@@ -190,17 +200,17 @@ export interface KeyManager extends ManagedKeys {
    * @throws StoreError, SignerError see `createKeyManager`
    */
   runDueSteps(): Promise<void>;
-  /** Current faults, and the last responses of the store. */
+  /** Current faults, and the results of the latest store calls. */
   readonly health: ManagerHealth;
   /** Returns the metrics of the keys, their next steps and the store, for a scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
-  /** Ends timers and open signers. Does not close the store, which belongs to the caller. */
+  /** Stops the timers and closes the signers. Does not close the store, which belongs to the caller. */
   close(): Promise<void>;
 }
 
 /** The code and message of an error. */
 export interface KnownError {
-  /** In epoch milliseconds. */
+  /** Time of the error, in epoch milliseconds. */
   readonly at: number;
   readonly code: string;
   readonly message: string;
@@ -221,9 +231,9 @@ export interface StoreHealth {
 
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
 export interface ManagerHealth {
-  /** Last failure, until keys are managed again; `at` is the time of the first one in a row. */
+  /** Last failure, until keys are managed again; `at` is the time of the first failure in a row. */
   readonly failure?: KnownError | undefined;
-  /** Reason why this process does not sign and is not ready, and the time since which it is not. */
+  /** Reason why this process does not sign and is not ready, with the time since which that is so. */
   readonly stale?: KnownError | undefined;
   /** Announced keys that cannot sign, by kid. */
   readonly activationBlocked: Readonly<Record<string, KnownError>>;

@@ -26,12 +26,12 @@ export interface Change {
   readonly policy?: RotationPolicy;
 }
 
-/** The policy and time by which a step is judged. */
+/** The policy and the time that apply to a step. */
 export interface At {
   readonly policy: RotationPolicy;
-  /** Epoch milliseconds. */
+  /** Current time, in epoch milliseconds. */
   readonly now: number;
-  /** Whether the clocks of this machine and the store differ, so that either may be wrong. Default: `false`. */
+  /** Whether this machine's clock and the store's differ. Either may then be wrong. Default: `false`. */
   readonly areClocksOff?: boolean;
 }
 
@@ -43,13 +43,13 @@ export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
 export interface Advance extends Change {
-  /** The uses for which a new key is due now. The caller generates these keys, because a pure function cannot. */
+  /** Uses for which a new key is due now. The caller generates the keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
   /** Time of the next step, in epoch milliseconds; `Infinity` if there is none. */
   readonly wakeAt: number;
 }
 
-/** The knowledge of a process in addition to the records. */
+/** Information that a process has in addition to the records. */
 export interface View {
   /** Targets that must have a step before its waiting period begins. Default: none. */
   readonly targets?: readonly TargetRecord[];
@@ -64,7 +64,7 @@ export interface View {
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
 
-/** A step that was due this long ago was missed: no process ran, or the clock was set. */
+/** How long a step must be overdue to count as missed: no process was running, or the clock was set. */
 const missedAfterMs = 3_600_000;
 
 /**
@@ -112,7 +112,7 @@ function takeSteps(
   return activate(removed, next, at.now, `every process has published it for ${Math.max(publishedFor, 0)} s`);
 }
 
-/** Turns a key into the active key, and the previously active one retiring. */
+/** Activates a key. The previously active key becomes a retiring one. */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
   const { restarted: _again, ...rest } = next;
   const activated: LiveRecord = { ...rest, state: "active", activatedAt: now };
@@ -175,8 +175,9 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
 }
 
 /**
- * Restarts each waiting period whose time cannot be right: it begins in the future, or the clock may have been set and its end was missed. The
- * latter happens once; otherwise, a process that is rarely called would never take a step.
+ * Restarts each waiting period whose time cannot be right: it begins in the future, or its end was missed and the clock
+ * may have been set. A missed end restarts a period only once; otherwise, a process that is rarely called would never
+ * take a step.
  */
 export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
   return liveRecords(change.records).reduce((change, record) => {

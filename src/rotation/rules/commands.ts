@@ -50,7 +50,7 @@ export type Command =
   | { readonly type: "policy"; readonly policy: RotationPolicyOptions };
 
 /**
- * Carries out a command, or refuses it and changes nothing.
+ * Executes a command, or refuses it and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
  * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` is the time at which it is allowed;
@@ -152,7 +152,10 @@ function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined,
   return withNoteOf(key, revokeLive(change, key, replacement, at));
 }
 
-/** A process that cannot read follows a policy in the life of the revoked key, so the remaining keys record the longest bound. */
+/**
+ * Copies the revoked key's longest `maxStaleSeconds` to the remaining keys. A process that cannot read the store may
+ * still follow any policy from the revoked key's life.
+ */
 function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change {
   const noted = (record: LiveRecord): LiveRecord =>
     record.state !== "active" || (record.maxStaleSeconds ?? 0) >= maxStaleSeconds

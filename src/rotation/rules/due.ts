@@ -7,7 +7,7 @@ import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 export interface DueStep {
   readonly kid: string;
   readonly use: KeyUse;
-  /** `announce` is a step of the active key: its successor is announced. */
+  /** `announce` belongs to the active key and announces its successor. */
   readonly step: "announce" | "activate" | "remove";
   /** Time at which the step is due, in epoch milliseconds, even if that is in the past; `undefined` until its waiting period has begun. */
   readonly at: number | undefined;

@@ -2,7 +2,7 @@ import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "./records.ts";
 import { longestStale } from "./waits.ts";
 
-/** From `from` until just before `to`, in epoch milliseconds; without `to`, it has not ended. */
+/** Interval from `from` until just before `to`, in epoch milliseconds; without `to`, it has no end yet. */
 export interface Interval {
   readonly from: number;
   readonly to?: number;
@@ -33,8 +33,9 @@ export function rotationIntervals(ways: readonly Way[]): Interval[] {
 }
 
 /**
- * Returns the time since which reads have seen the rotation mode on without a break; `undefined` if it is off at that moment, or no read has
- * seen it yet. Removed keys are ignored, so the result may be later than the true time.
+ * Returns the time since which reads have seen the rotation mode on without interruption; `undefined` if it is off at
+ * that time or no read has seen it on yet. The result may be later than the true time, because removed keys are
+ * ignored.
  */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
   const live = liveRecords(records);
@@ -46,8 +47,9 @@ export function rotatingSince(records: readonly KeyRecord[], at: number): number
 }
 
 /**
- * Returns how long caches may keep a set that a process serves, in seconds. A process may send the long Cache-Control until it is stale, so
- * the short time applies only once the rotation mode has been on for `maxStaleSeconds` plus the long cache lifetime.
+ * Returns how long caches may keep a set that a process serves, in seconds. The short time applies only once the
+ * rotation mode has been on for `maxStaleSeconds` plus the long cache lifetime, because a process may send the long
+ * Cache-Control until it is stale.
  *
  * @see RFC 5861 section 3
  */

@@ -3,7 +3,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import type { KeyUse } from "./records.ts";
 
-/** The settings of a rotation. */
+/** Settings of a key rotation. */
 export interface RotationPolicyOptions {
   /** How long a key is active, in days; at most 36,500. Default: 90. */
   readonly rotateEveryDays?: Optional<number>;
@@ -40,7 +40,10 @@ export const cachedForSeconds = {
 };
 
 const secondsPerDay = 86_400;
-/** Keeps the dates of a plan within the range of `Date`. All other durations are parts of `rotateEveryDays`. */
+/**
+ * Limit that keeps the dates of a plan within the range of `Date`. The other durations need no limit, because all of
+ * them are parts of `rotateEveryDays`.
+ */
 const maxDays = 36_500;
 
 /** The defaults of a policy. */
@@ -66,8 +69,8 @@ const rules: Rules<RotationPolicyOptions> = {
 };
 
 /**
- * Checks a policy against the arithmetic of caches: a new key must have reached every cache before it signs its first token, an old key must
- * be published until its last token has expired, and one rotation must end before the next begins.
+ * Checks a policy against cache lifetimes: a new key must have reached every cache before it signs its first token, an
+ * old key must be published until its last token has expired, and one rotation must end before the next begins.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_POLICY_INVALID`
  */

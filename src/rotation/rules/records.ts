@@ -53,17 +53,23 @@ export interface LiveRecord {
   readonly unannounced?: true;
   /** Longest propagation period of any policy while the key was announced. */
   readonly announceForSeconds?: number;
-  /** Longest retirement period of any policy in the life of the key. */
+  /** Longest retirement period of any policy during the key's life. */
   readonly retireForSeconds?: number;
-  /** Longest `maxStaleSeconds` of any policy in the life of the key. */
+  /** Longest `maxStaleSeconds` of any policy during the key's life. */
   readonly maxStaleSeconds?: number;
-  /** Whether its waiting period restarted because its end was missed. That happens once. */
+  /** Whether its waiting period was restarted because its end was missed. That happens only once. */
   readonly restarted?: true;
-  /** On an active key: the process that generates the next key, and the time until which others leave it to that process. */
+  /**
+   * On an active key: the process that is generating the next key, and the time until which other processes leave that
+   * to it.
+   */
   readonly nextMadeBy?: { readonly process: string; readonly until: number };
 }
 
-/** The record that remains of a key, so that neither its kid nor the key is ever used again. Plain JSON. */
+/**
+ * The record that remains of a removed or revoked key. It ensures that neither the kid nor the key is ever used again.
+ * Plain JSON.
+ */
 export interface Tombstone {
   readonly kid: string;
   readonly use: KeyUse;
@@ -74,7 +80,8 @@ export interface Tombstone {
   /** URI of a key that may still exist in an HSM or a key service. */
   readonly uri?: string;
   /**
-   * Public key of a signing key that was removed recently: an ID token may serve as a hint long after it has expired. Missing for a revoked key.
+   * Public key of a recently removed signing key. It is kept because an ID token may serve as a hint long after it has
+   * expired. Missing for a revoked key.
    *
    * @see OpenID Connect Core 1.0 section 3.1.2.1 (`id_token_hint`)
    */
@@ -83,7 +90,7 @@ export interface Tombstone {
   readonly trustedUntil?: number;
 }
 
-/** A managed key, from its announcement on. Records are permanent. */
+/** Record of a managed key, from its announcement on. Records are permanent. */
 export type KeyRecord = LiveRecord | Tombstone;
 
 /** An entry of the audit log. Plain JSON; never contains key material. */
@@ -103,7 +110,7 @@ export interface KeyEvent {
   /** Missing for a change of the policy. */
   readonly kid?: string;
   readonly use?: KeyUse;
-  /** Reason, as a sentence: the rule or the command behind the change. */
+  /** The rule or the command behind the change, as a sentence. */
   readonly reason: string;
 }
 
@@ -144,7 +151,10 @@ export function mapLive(
 /** A key pair whose private key is in an HSM or key service. */
 export type ExternalKey = Pick<KeyRecord, "kid" | "thumbprint"> & { readonly uri: string };
 
-/** Returns the external keys that were removed or revoked in these events: they may still be in their HSM or key service. */
+/**
+ * Returns the external keys that were removed or revoked in these events. They may still exist in their HSM or key
+ * service.
+ */
 export function endedExternalKeys(records: readonly KeyRecord[], events: readonly KeyEvent[]): ExternalKey[] {
   const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
   return records.flatMap((record) => {
@@ -184,7 +194,7 @@ export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRec
   return next?.kid === activeKey(before, "sig")?.kid ? undefined : next;
 }
 
-/** The member of a live record with the time at which its state began. */
+/** For each state, the member of a live record that contains the time at which the state began. */
 const stateTime = {
   announced: "announcedAt",
   active: "activatedAt",
@@ -225,7 +235,8 @@ export function isRotating(records: readonly KeyRecord[]): boolean {
 }
 
 /**
- * Refuses records that break a rule. The store's MAC covers them, so invalid records come from a bug in jwksd or from another version.
+ * Refuses records that break a rule. Because the store's MAC covers them, invalid records come from a bug in jwksd or
+ * from another version.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
@@ -251,7 +262,7 @@ export const recordTimes = [
   "replacedAt",
 ] as const satisfies readonly (keyof LiveRecord)[];
 
-/** A kid is never used twice, and neither is a key. */
+/** Checks that no kid and no key occurs twice. */
 function checkDistinct(records: readonly KeyRecord[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, string>();

@@ -3,7 +3,10 @@ import { type NewKey, announce } from "./commands.ts";
 import type { RotationPolicy } from "./policy.ts";
 import { type KeyRecord, activeKey, mapLive } from "./records.ts";
 
-/** Reserves the next signing key for one process for a while, if it is due: generating it takes time, and a key in an HSM cannot be discarded. */
+/**
+ * Reserves the generation of the next signing key for one process for a while, if one is due. Without the reservation,
+ * several processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
+ */
 export function leaveNextTo(
   process: string,
   records: readonly KeyRecord[],

@@ -15,7 +15,10 @@ const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecor
   next,
 ];
 
-/** Reports whether the store should learn that a target has a step: a step that waits for the target, or a revocation, for which people wait. */
+/**
+ * Reports whether the store still has to record that a target has a step: one that waits for the target, or a
+ * revocation, for which operators wait.
+ */
 export function isTargetBehind(held: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(held, name) ?? {};
   const isRevoked = (record: KeyRecord): boolean => record.state === "revoked" && record.endedAt >= at;
@@ -24,11 +27,14 @@ export function isTargetBehind(held: Held, name: string): boolean {
   );
 }
 
-/** Returns the targets that are served and lack a step. */
+/** Returns the targets that lack a step although they are being served. */
 export const lateTargets = (held: Held): readonly TargetRecord[] =>
   held.targets.filter(({ name, revision }) => revision > 0 && isTargetBehind(held, name));
 
-/** Names a target before it is first written, so that no step forgets it, and again until it was read back. */
+/**
+ * Adds a target to the store before it is first written, so no step overlooks it; updates the entry until the target
+ * has been read back.
+ */
 export function namedTarget(planned: Planned, name: string, now: number): readonly TargetRecord[] {
   const { revision = 0, at = 0 } = entryOf(planned, name) ?? {};
   const isDue = revision === 0 && now >= at + (planned.policy.maxStaleSeconds * 1000) / 6;

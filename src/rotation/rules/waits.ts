@@ -3,12 +3,15 @@ import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from ".
 
 /** A waiting period: propagation of an announced key before it becomes active, or retirement of a key before it is removed. */
 export interface Wait {
-  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has it. */
+  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has the step. */
   readonly since: number | undefined;
   readonly forMs: number;
 }
 
-/** A target of `jwksd publish`, which is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
+/**
+ * A target of `jwksd publish`, which is served without a process. Because it has no clock, steps wait until it has
+ * them. Plain JSON.
+ */
 export interface TargetRecord {
   /** A folder or a bucket. */
   readonly name: string;
@@ -18,7 +21,10 @@ export interface TargetRecord {
   readonly at: number;
 }
 
-/** Returns the waiting period of a key, by the longest bounds of any policy in its life; `undefined` for an active or removed key. */
+/**
+ * Returns the waiting period of a key, using the longest bounds of any policy during its life; `undefined` for an
+ * active or removed key.
+ */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
   if (!isLive(record) || record.state === "active") return undefined;
   const { state, use, publishedAt, replacedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
@@ -39,7 +45,7 @@ export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now
   return since + forMs;
 }
 
-/** Returns the record with its waiting period beginning at this time. */
+/** Returns the record with the start of its waiting period set to this time. */
 export function withWaitSince(record: LiveRecord, since: number): LiveRecord {
   return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, replacedAt: since };
 }
@@ -77,13 +83,16 @@ export function beginWaits(
   });
 }
 
-/** Returns the policy with the longest `maxStaleSeconds` of all policies in the life of any key: a process may still follow an earlier one. */
+/**
+ * Returns the policy with the longest `maxStaleSeconds` of any policy during the life of any key, because a process may
+ * still follow an earlier policy.
+ */
 export function longestStale(records: readonly KeyRecord[], policy: RotationPolicy): RotationPolicy {
   const noted = liveRecords(records).map(({ maxStaleSeconds = 0 }) => maxStaleSeconds);
   return { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
 }
 
-/** Records on each live key the longest bounds of all policies in its life. */
+/** Records the longest bounds of all policies during a key's life on each live key. */
 export function recordBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
   const longest = longestStale(records, policy);
   return mapLive(records, (record) => {

@@ -11,28 +11,28 @@ import type { KeyManager, KnownError } from "../manager/types.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, savedSetText, showsKeysOf } from "./saved-set.ts";
 import { createSaver } from "./saver.ts";
 
-/** Storage of one text, such as a file: see `textFile` in `jwksd/node`. */
+/** Storage for one string, such as a file: see `textFile` in `jwksd/node`. */
 export interface TextStorage {
-  /** Name for messages, without a password. */
+  /** Name of the storage for messages, without a password. */
   readonly name: string;
-  /** Returns the text; `undefined` if none was written yet. */
+  /** Returns the string; `undefined` if none was written yet. */
   read(): Promise<string | undefined>;
-  /** Replaces the text as a whole, or not at all. */
+  /** Replaces the string atomically. */
   write(text: string): Promise<void>;
 }
 
-/** Event of keys with a saved set. */
+/** An event in the life of keys with a saved set. */
 export type SavedSetEvent =
   /** The store is unavailable at startup, so the saved set is published. `savedAt` is its age, in epoch milliseconds. */
   | { readonly type: "used"; readonly savedAt: number; readonly failure: KnownError }
-  /** The manager could not be started again, and the saved set stays. */
+  /** Another attempt to start the manager failed. The saved set stays published. */
   | { readonly type: "failed"; readonly failure: KnownError }
-  /** The store was reached: its keys are published, and sign. */
+  /** The store was reached. Its keys are now published and sign. */
   | { readonly type: "reached" }
   /** The set could not be saved. Reported once until it is saved again. */
   | { readonly type: "not-saved"; readonly failure: KnownError };
 
-/** A key manager that was started, with everything that ends with it. */
+/** A running key manager, with everything that must be closed together with it. */
 export interface StartedManager<Manager> {
   readonly manager: Manager;
   close(this: void): Promise<void>;
@@ -43,29 +43,29 @@ export interface KeySourceSetup<Manager> {
   /** Starts the manager. @param showsKeys whether a saved set shows that the store held keys, so that none may be generated in an empty store */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
   readonly savedSet: TextStorage;
-  /** Age up to which a saved set is used; 0 neither saves nor uses one. Default: by the policy. */
+  /** Age up to which a saved set is used, in seconds; with 0, no set is saved or used. Default: derived from the policy. */
   readonly maxSavedSetSeconds: number | undefined;
-  /** Returns the owner of the keys: wanted until the store is read, and then the store's. */
+  /** Returns the owner of the keys: the expected one until the store has been read, then the store's. */
   owner(this: void): Owner;
-  /** Returns the wrapping keys; `undefined` if there are none without the store. */
+  /** Returns the wrapping keys; `undefined` if they are not available without the store. */
   wrappingKeys(this: void): Promise<WrappingKeys | undefined>;
   readonly clock: Clock;
   readonly onEvent: ((event: SavedSetEvent) => void) | undefined;
 }
 
-/** Keys of a manager, or of a saved set until the manager reaches its store. */
+/** Keys from a manager or, until it has reached its store, from a saved set. */
 export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
   /** The key manager; `undefined` until its store is reached. */
   readonly manager: Manager | undefined;
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;
-  /** Last error for which the saved set is published; `undefined` once the store is reached. */
+  /** Last error because of which the saved set is published; `undefined` once the store has been reached. */
   readonly outage: KnownError | undefined;
-  /** Ends the manager. Does not close a store that the caller opened. */
+  /** Closes the manager. Does not close a store that the caller opened. */
   close(): Promise<void>;
 }
 
-/** Errors of a store that may be available later. */
+/** Errors after which the store may become available later. */
 const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
@@ -73,7 +73,7 @@ export async function startKeys<Manager extends KeyManager>(
   setup: KeySourceSetup<Manager>,
 ): Promise<KeysWithSavedSet<Manager>> {
   const { savedSet, clock, onEvent } = setup;
-  // Read once: a process that was refused must not generate keys when the saved set is put away.
+  // Read only once: if the saved set is removed later, a process that was refused must still not generate keys.
   const showed = await showsKeys(savedSet, setup.owner());
   const start = async (): Promise<Running<Manager>> => running(await setup.start(showed), setup);
   try {
@@ -90,7 +90,7 @@ export async function startKeys<Manager extends KeyManager>(
 
 /** Reports whether a saved set shows that a store held this issuer's keys. */
 export async function showsKeys(savedSet: TextStorage, wanted: Owner): Promise<boolean> {
-  // If it cannot be read, there is one, so there were keys.
+  // If it cannot be read, it exists, so there were keys.
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }
 
@@ -175,7 +175,7 @@ function keysOf<Manager extends KeyManager>(
   let state = first;
   const subscribers = new Set<KeySubscriber>();
 
-  /** Starts the manager until that succeeds. @throws when the keys are closed */
+  /** Tries to start the manager until it succeeds. @throws when the keys are closed */
   async function retry(waiting: Waiting): Promise<void> {
     for (let failures = 1; ; failures += 1) {
       await sleep(retryDelayMs(failures), clock, signal);
@@ -191,7 +191,7 @@ function keysOf<Manager extends KeyManager>(
     }
   }
 
-  /** Passes a manager's keys to all subscribers. If one of them refuses, the saved set stays. */
+  /** Passes a manager's keys to all subscribers. If a subscriber refuses them, the saved set stays published. */
   async function joined(next: Running<Manager>): Promise<Running<Manager>> {
     try {
       signal.throwIfAborted();
@@ -232,7 +232,7 @@ function keysOf<Manager extends KeyManager>(
     endOf: (kid) => state.manager?.endOf(kid),
     async subscribe(subscriber) {
       if (state.outage === undefined) return state.subscribe(subscriber);
-      // Before its first update, so that it does not miss the store.
+      // Added before its first update, so it does not miss the moment at which the store is reached.
       subscribers.add(subscriber);
       try {
         await subscriber.update(state.keysets, { isRotating: true });

@@ -13,7 +13,7 @@ import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../rules/
 
 const typ = "jwksd-saved-set+jwt";
 
-/** The public keys that a store held, for starting without it. */
+/** Public keys from a store, for a start while the store is unavailable. */
 export interface SavedSet {
   readonly keysets: Keysets;
   /** Time at which the store was last known to hold these keys, in epoch milliseconds. */
@@ -22,12 +22,13 @@ export interface SavedSet {
   readonly policy: RotationPolicy;
 }
 
-/** Error of a saved set that is not used; the message says why. */
+/** Thrown if a saved set cannot be used; the message gives the reason. */
 export class Unusable extends Error {}
 
 /**
- * Returns the text of a saved set: the public keys, and a MAC over them, their issuer, the time and the policy. The MAC is a JWT (`HS256`) under a
- * key derived from the first wrapping key, so an attacker who can write the text but has no wrapping key cannot have other keys published.
+ * Serializes a saved set: the public keys, and a MAC over the keys, their issuer, the time and the policy. The MAC is a
+ * JWT (`HS256`) that is signed with a key derived from the first wrapping key, so an attacker who can write the saved
+ * set but has no wrapping key cannot get other keys published.
  */
 export async function savedSetText(
   { keys, at, policy }: Pick<SavedSet, "at" | "policy"> & { readonly keys: readonly Jwk[] },
@@ -43,17 +44,18 @@ export async function savedSetText(
 
 /** Conditions under which a saved set is used. */
 export interface SavedSetRule {
-  /** Owner of the keys that are wanted. */
+  /** Expected owner of the keys. */
   readonly wanted: Owner;
   readonly wrappingKeys: WrappingKeys;
   readonly now: number;
-  /** Default: by the policy of the set. */
+  /** Maximum age, in seconds. Default: derived from the set's policy. */
   readonly maxAgeSeconds: number | undefined;
 }
 
 /**
- * Returns how old a saved set may be: by default, as long as no key can sign that the set lacks, unless an operator forces it. A process knows
- * the latest keys of `maxStaleSeconds` ago; a key that was announced after that does not sign before, and cached sets have expired by then.
+ * Returns how old a saved set may be, in seconds. By default, a set is used until a key that it lacks might sign; a key
+ * that an operator forces to sign is not taken into account. A saved set may lack keys that were announced up to
+ * `maxStaleSeconds` before it was saved, but these do not sign until cached sets have expired.
  */
 export function maxSavedSetSeconds(
   given: number | undefined,
@@ -77,8 +79,9 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
 }
 
 /**
- * Reports whether a saved set shows that a store held this issuer's keys. Nothing is verified, because the wrapping key may be lost with the
- * store: an attacker who writes a false text can keep keys from being generated in an empty store, and nothing else.
+ * Reports whether a saved set shows that a store held this issuer's keys. The MAC is not verified, because the wrapping
+ * key may have been lost with the store. An attacker who forges a saved set can only keep keys from being generated in
+ * an empty store.
  */
 export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
   if (text === undefined) return false;
@@ -89,7 +92,7 @@ export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
     // Damaged, but there were keys.
     return true;
   }
-  // What a trial without a chosen issuer has left says nothing about the issuer that is chosen now.
+  // A set that was saved during a trial without a chosen issuer says nothing about the issuer that is chosen now.
   return found.isChosen === wanted.isChosen && isOf(found, wanted);
 }
 

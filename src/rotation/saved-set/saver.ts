@@ -3,20 +3,20 @@ import type { Clock } from "../../base/clock.ts";
 
 const everyMs = 60_000;
 
-/** Saves a value now, and again every minute for as long as it is known to be the latest. */
+/** Saves a value immediately, and then every minute for as long as it is known to be the latest. */
 export interface Saver<Value> {
   save(value: Value): void;
-  /** Resolves when everything that was to be saved has been written, or could not be. */
+  /** Resolves when all pending writes have succeeded or failed. */
   written(): Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
- * Makes a saver of the latest value.
+ * Creates a saver for the latest value.
  *
- * @param write writes the value, and the time at which it was known to be the latest
+ * @param write writes the value with the time at which it was last known to be the latest
  * @param isConfirmed whether the value is known to be the latest now
- * @param onFailure receives the first error of several in a row
+ * @param onFailure receives the first of several consecutive errors
  */
 export function createSaver<Value>(
   write: (value: Value, at: number) => Promise<void>,

@@ -22,13 +22,16 @@ export interface SavedSetOptions {
   readonly issuer: string;
   /** The store's wrapping keys. The first one authenticates the saved set. */
   readonly wrappingKeys: string | readonly string[];
-  /** Storage of the saved set: `textFile` from `jwksd/node`, or another one that an outage of the store does not affect. */
+  /**
+   * Storage of the saved set: `textFile` from `jwksd/node`, or another storage that an outage of the store does not
+   * affect.
+   */
   readonly savedSet: TextStorage;
   /** Starts the key manager, with the options that it receives in addition to your own. Called again until the store is available. */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**
-   * Age up to which a saved set is used, in seconds; 0 neither saves nor uses one. Default: as long as no key can sign that the set lacks,
-   * unless an operator forces it.
+   * Age up to which a saved set is used, in seconds; with 0, no set is saved or used. Default: the time during which no
+   * key that the set lacks can sign, unless an operator forces it to.
    */
   readonly maxSavedSetSeconds?: Optional<number>;
   /** Receives outages, and failures to save. Default: none. */
@@ -48,8 +51,9 @@ const rules: Rules<SavedSetOptions> = {
 };
 
 /**
- * Starts a key manager that can start without its store: the public keys are saved whenever they change, and once a minute. If the store is
- * unavailable at startup, the saved set is published, nothing is signed, and the store is retried after 1, 2, 4 s and so on.
+ * Starts a key manager even if its store is unavailable. The public keys are saved whenever they change, and once a
+ * minute. If the store is unavailable at startup, the saved set is published, nothing is signed, and the store is
+ * retried after 1, 2, 4 s and so on.
  *
  * @example
  * ```ts

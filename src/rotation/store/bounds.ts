@@ -1,13 +1,13 @@
 /**
- * Largest values that are read from a store, in bytes. Anyone who can write to a store can write larger ones, which would block a process that
- * reads them.
+ * Maximum sizes of values that are read from a store, in bytes. Anyone who can write to a store can write larger
+ * values, and reading those would block a process.
  */
 export const maxBytesOf = {
-  /** Less than MariaDB's default of max_allowed_packet, 16 MB. */
+  /** The stored document. Less than 16 MB, MariaDB's default for `max_allowed_packet`. */
   document: 15_000_000,
   version: 64,
   issuer: 8_192,
-  /** A presence record. Its id has its own limit. */
+  /** A presence record, without its id, which has its own limit. */
   record: 16_384,
   id: 512,
 } as const;

@@ -9,7 +9,7 @@ export interface MemoryStoreOptions {
   readonly clock?: Optional<Clock>;
 }
 
-/** Creates a store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
+/** Creates a store in memory, for tests and for keys that need not outlive the process. Runs on every runtime. */
 export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const present = new Map<string, string>();

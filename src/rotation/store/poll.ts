@@ -1,9 +1,9 @@
-/** The result of a read that failed. */
+/** Result of a failed read. */
 const failed = Symbol("failed");
 
 /**
- * Calls back when the result of `read` changes, and when `read` begins or ceases to fail, until the signal aborts. Also calls back after the
- * first read, because what the caller has read may be older. Does not keep the process alive.
+ * Calls back when the result of `read` changes and when `read` starts or stops failing, until the signal aborts. Also
+ * calls back after the first read, because the caller may have read something older. Does not keep the process alive.
  *
  * @returns a function that reads immediately
  */

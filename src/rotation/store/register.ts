@@ -1,13 +1,16 @@
 /** Options of every method of a register. */
 export interface StoreCall {
-  /** Signal that makes the method reject with its reason when it aborts. If it has aborted before the call, nothing is done. */
+  /**
+   * Signal that makes the method reject with its reason when it aborts. If it has already aborted, the method does
+   * nothing.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface ReadOptions extends StoreCall {
   /**
-   * Whether the response must prove that it is not from a primary that another one has replaced: that primary still answers plain reads.
-   * Default: `false`.
+   * Whether the response must prove that it does not come from a replaced primary, which might still answer plain
+   * reads. Default: `false`.
    */
   readonly confirmed?: boolean | undefined;
 }
@@ -17,7 +20,7 @@ export interface WriteOptions extends StoreCall {
   readonly due?: number | undefined;
 }
 
-/** An issuer whose next step is due. Do not trust the name: anyone who can write to the store can add one. */
+/** An issuer whose next step is due. Do not trust the name, because anyone who can write to the store can add one. */
 export interface DueIssuer {
   readonly issuer: string;
   /** Time since which its step is due, in epoch milliseconds. */
@@ -26,20 +29,21 @@ export interface DueIssuer {
   readonly key: string;
 }
 
-/** The result of reading a register. */
+/** Result of reading a register. */
 export interface Reading {
   /** Version of the stored document, which changes with every write. Missing if nothing was ever written. */
   readonly version?: string | undefined;
   /** The stored document. Missing if the caller knows this version, or if nothing was ever written. */
   readonly text?: string | undefined;
   /**
-   * Time by the register's clock at some moment during the call, in epoch milliseconds. Missing if the register has no clock: then all
-   * processes that use it must be on one machine, or a machine with a wrong clock goes unnoticed.
+   * Time by the register's clock at some moment during the call, in epoch milliseconds. Missing if the register has no
+   * clock. All processes that use it should then be on one machine, because a machine with a wrong clock would go
+   * unnoticed.
    */
   readonly now?: number | undefined;
 }
 
-/** The listed presence records of an issuer. */
+/** Result of listing an issuer's presence records. */
 export interface PresenceList {
   /** Records by process id. */
   readonly records: ReadonlyMap<string, string>;
@@ -49,11 +53,12 @@ export interface PresenceList {
 
 /** The presence records of the running processes. They inform operators and decide nothing. */
 export interface Presence {
-  /** Writes the record of a process, at most 4,096 characters. It replaces the previous one. */
+  /** Writes the record of a process, at most 4,096 characters. Replaces the previous record. */
   put(id: string, record: string, options?: StoreCall): Promise<void>;
   /**
-   * Lists at most `limit` records. Anyone who can write to the store can write records, so the query itself is bounded: a record of more than
-   * 16,384 bytes is listed as an empty string, and a record whose id has more than 512 bytes is left out.
+   * Lists at most `limit` records. The query itself is bounded, because anyone who can write to the store can write
+   * records: a record of more than 16,384 bytes is listed as an empty string, and a record whose id has more than 512
+   * bytes is left out.
    */
   list(limit: number, options?: StoreCall): Promise<PresenceList>;
   /** Removes the records of these processes, at most 500 of them, if they exist. */
@@ -61,9 +66,10 @@ export interface Presence {
 }
 
 /**
- * Stores one document for one issuer and shares it between processes: any database that can replace a value conditionally. Every method throws
- * StoreError if it is certain that nothing was written: `ERR_STORE_UNAVAILABLE` (`retryable`) if the database cannot be reached or used,
- * `ERR_STORE_READ_ONLY` if this process can read but not write. After any other error, a write may have succeeded or may still succeed.
+ * Stores one document for one issuer and shares it between processes. Any database that can replace a value
+ * conditionally can be a register. Every method throws StoreError if it is certain that nothing was written:
+ * `ERR_STORE_UNAVAILABLE` (`retryable`) if the database cannot be reached or used, `ERR_STORE_READ_ONLY` if this
+ * process can read but not write. After any other error, a write may have succeeded or may still succeed.
  *
  * `checkRegister` from `jwksd/testing/adapters` tests a register.
  */
@@ -77,14 +83,14 @@ export interface Register {
    */
   read(known?: string, options?: ReadOptions): Promise<Reading>;
   /**
-   * Replaces the document if its version is still `ifVersion` (`undefined`: nothing was written yet). The new version is a random one that was
-   * never used before: a database that was restored from a backup would reuse numbers.
+   * Replaces the document if its version is still `ifVersion` (`undefined`: nothing was written yet). The new version
+   * is random and was never used before; a counter would repeat after a backup is restored.
    *
    * @returns `true` if it was written, and survives a crash of the process and the machine; `false` if the version is another one. A driver
    * that repeats a statement may return `false` for a write that succeeded
    */
   write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
-  /** Presence records. Missing if processes are short-lived, for example in a Worker. */
+  /** Presence records. Missing if processes are short-lived, as in a Worker. */
   readonly presence?: Presence | undefined;
   /**
    * Calls back within a second after a write by any process, until the signal aborts; several writes may share one call. A caller that watches
@@ -92,14 +98,18 @@ export interface Register {
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   /**
-   * Lists the issuers in the whole database whose next step is due, the most overdue first. Missing if a store cannot list them.
+   * Lists the issuers in the whole database whose next step is due, the most overdue first. Missing if the store cannot
+   * list them.
    *
    * @param after last issuer of the previous page, so that issuers that stay due do not block others
    */
   due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
-  /** Size of the largest document that it can store, in bytes of UTF-8. Default: no limit. */
+  /** Maximum size of a document that it can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
-  /** Closes the register; may be called again. Afterwards there are no callbacks, and every other method throws `ERR_STORE_UNAVAILABLE`. */
+  /**
+   * Closes the register; may be called more than once. Afterwards, callbacks stop and every other method throws
+   * `ERR_STORE_UNAVAILABLE`.
+   */
   close?(): Promise<void>;
 }
 

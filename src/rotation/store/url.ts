@@ -1,10 +1,10 @@
 import { invalidOption } from "../../base/errors.ts";
 import { type Rule, string, withMethods } from "../../base/options.ts";
 
-/** Rule for special characters in a user and a password, as messages state it. */
+/** Rule for special characters in the user and password, as stated in messages. */
 export const escapes = String.raw`with "/", "\", "@", "?", "#" and "%" in user and password written as %2F, %5C, %40, %3F, %23 and %25`;
 
-/** Creates the rule for a database option: a URL, or a client with one of these methods. */
+/** Creates the rule for a database option, which is a URL or a client with one of these methods. */
 export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
   must: `a URL or ${client}`,
   types: ["string"],
@@ -24,7 +24,10 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
   return url;
 }
 
-/** Reports whether user and password are escaped. Otherwise, a part of a password could be taken for a host or a path, which messages show. */
+/**
+ * Reports whether user and password are escaped. If they are not, part of a password could be mistaken for a host or a
+ * path, which messages show.
+ */
 export function isEscaped(text: string): boolean {
   const found = /^[a-z]+:\/\/(?:([^@/\\?#]*)@)?[^@]*$/i.exec(text);
   try {

@@ -77,7 +77,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
     return row;
   }
 
-  /** Checks that a write is read back, with retries because another process may write in between. */
+  /** Checks that a read returns what was just written. Retries, because another process may write in between. */
   async function confirm(signal: AbortSignal): Promise<void> {
     for (let count = 0; count < maxReads; count += 1) {
       signal.throwIfAborted();
@@ -130,7 +130,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
           );
           const found = await find(["version"]);
           if (found?.version === version) return true;
-          // A version is never used again, so the condition cannot be met any more.
+          // Versions are never reused, so the condition can no longer be met.
           if (found?.version !== ifVersion) return false;
           throw error;
         },
@@ -141,7 +141,10 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
   };
 }
 
-/** Uses the last line of the message, because Prisma shows the query before it. Drizzle has the database's error as the cause. */
+/**
+ * Returns the details of an adapter's error. Uses only the last line of the message, because Prisma shows the query
+ * before it. With Drizzle, the database's error is the cause.
+ */
 function faultOf(error: unknown): Fault {
   const { code, message } = ((error as Error).cause ?? error) as Error & { readonly code?: unknown };
   return {

@@ -6,7 +6,7 @@ import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer.ts";
 
 export interface DatabaseStoreOptions {
-  /** Issuer whose keys are stored: any number of issuers may share the database. */
+  /** Issuer whose keys are stored. Any number of issuers may share the database. */
   readonly issuer: string;
   /** Timeout of one call, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: Optional<number>;
@@ -20,7 +20,7 @@ export interface Fault {
   readonly code: string;
   /** Server's message, which contains no written data. */
   readonly text?: string | undefined;
-  /** Cause and remedy, which messages contain instead of the server's message. */
+  /** Cause and remedy. Error messages contain them instead of the server's message. */
   readonly advice?: string | undefined;
   /** Whether the tables belong to another program. */
   readonly isForeign?: boolean | undefined;
@@ -41,7 +41,7 @@ export interface Call {
 export interface Calls {
   /** Runs a call; rejects with the errors of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
-  /** Returns the register's error for an error after which nothing was done. */
+  /** Wraps an error after which certainly nothing was written. */
   unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;
@@ -54,7 +54,7 @@ export class NotSent extends Error {}
 export class NoResponse extends Error {}
 export const noResponse = (): Error => new NoResponse("no response in time");
 
-/** Advice for Node.js codes of errors before there is a connection. */
+/** Advice for Node.js error codes that occur before a connection is established. */
 const unconnected = new Map([
   ["ECONNREFUSED", "nothing is listening there; start the server, or check the host and port"],
   ["ENOENT", "the socket does not exist; start the server, or check the path"],
@@ -62,7 +62,7 @@ const unconnected = new Map([
   ["EAI_AGAIN", "the host name cannot be resolved now; try again"],
 ]);
 
-/** Returns the details of an error that no server sent. */
+/** Returns the details of an error that did not come from a server. */
 export function networkFault(error: unknown): Fault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code: given } = (thrown ?? {}) as { readonly code?: unknown };

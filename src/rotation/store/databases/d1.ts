@@ -37,7 +37,10 @@ const binding = {
   types: [],
 };
 
-/** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */
+/**
+ * Maximum size of a document, in bytes. D1 limits the size of a row. @see
+ * https://developers.cloudflare.com/d1/platform/limits/
+ */
 const maxBytes = 1_900_000;
 
 /**

@@ -52,12 +52,15 @@ const binding = {
   types: [],
 };
 
-/** Objects limit the size of a row. @see https://developers.cloudflare.com/durable-objects/platform/limits/ */
+/**
+ * Maximum size of a document, in bytes. Durable Objects limit the size of a row. @see
+ * https://developers.cloudflare.com/durable-objects/platform/limits/
+ */
 const maxBytes = 1_900_000;
 
 /**
- * The class of the objects that store keys: export it from the Worker, and bind it with `new_sqlite_classes`. Your own class may contain one
- * and forward requests to it.
+ * The class of the Durable Objects that store keys. Export it from the Worker and bind it with `new_sqlite_classes`.
+ * Alternatively, your own class may contain an instance and forward requests to it.
  */
 export class KeysObject {
   readonly #state: DurableObjectState;

@@ -31,11 +31,11 @@ import {
 } from "./calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
-  /** Function that calls the members, for example with a client certificate. Default: the global `fetch`. */
+  /** Function for calling the members, for example with a client certificate. Default: the global `fetch`. */
   readonly fetch?: Optional<typeof fetch>;
 }
 
-/** A range of keys in JSON. Members of a response that are empty or zero are missing, except the header. */
+/** A range of keys in JSON. Except for the header, members that would be empty or zero are missing from a response. */
 interface KeyRange {
   readonly header: object;
   readonly kvs?: readonly { readonly key: string; readonly value?: string }[];
@@ -56,10 +56,13 @@ const membersRule: Rule = {
   holds: (value): value is unknown => nonEmptyString.holds(value) || (strings.holds(value) && value.length > 0),
 };
 
-/** Larger than any valid response: the document or the presence records, in base64. */
+/**
+ * Maximum size of a response, in bytes. Larger than any valid response, which contains the document or the presence
+ * records in base64.
+ */
 const maxResponseBytes = 4 * 2 ** 20;
 
-/** A response that is an error, or is not from etcd. */
+/** Thrown for a response that is an error or does not come from etcd. */
 class Refused extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -72,8 +75,8 @@ class Refused extends Error {
  * Creates the store of one issuer in etcd 3.4 or later, which any number of processes and issuers may share. Its clock is the responding
  * member's, in whole seconds.
  *
- * @param urls `https://HOST:PORT` of one or several members, with user and password if etcd requires them; if a member does not respond, the
- *   next one is called
+ * @param urls `https://HOST:PORT` of one or several members, with user and password if etcd requires them. If a member
+ *   does not respond, the next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
@@ -85,7 +88,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
   } = checkOptions(options, { ...databaseRules, fetch: callback });
   const members = [urls].flat().map(parseMember);
   const name = members.map(({ base }) => base).join(",");
-  // Each member may take the whole timeout.
+  // Each member gets the whole timeout.
   const calls = callsTo(name, timeoutMs * members.length, faultOf);
   let current = 0;
   let token: string | undefined;
@@ -121,7 +124,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     return post(path, body, signal).catch(async (error: unknown) => {
       const isRefused = error instanceof Refused;
       if (isRefused && error.status !== 401 && !error.message.includes("auth store is old")) throw error;
-      // A gateway may close the connection of a token that has expired.
+      // A gateway may close the connection if a token has expired.
       token = undefined;
       if (!isRefused) throw error;
       await renew();
@@ -146,7 +149,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 
   return {
     name,
-    // A request may have 1.5 MB by default.
+    // By default, a request may have up to 1.5 MB.
     maxBytes: 2 ** 20,
 
     // Every read is linearizable, so it is confirmed: a majority has to agree on the leader.
@@ -190,7 +193,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
         return { records: new Map(records), count };
       },
       async drop(ids, { signal } = {}) {
-        // A transaction may have 128 operations by default.
+        // By default, a transaction may have up to 128 operations.
         for (let at = 0; at < ids.length; at += 100)
           await run({ signal, writes: true }, (prefix) => {
             const keys = ids.slice(at, at + 100).map((id) => base64(`${prefix}presence/${id}`));
@@ -231,7 +234,7 @@ function base64(text: string): string {
   return btoa(binary);
 }
 
-/** Decodes the keys and values of a range. @throws Error if it is not one */
+/** Decodes the keys and values of a range. @throws Error if the range is malformed */
 function pairsIn({ header, kvs = [] }: KeyRange): (readonly [key: string, value: string])[] {
   if (Object(header) !== header) throw new Error("no header");
   return kvs.map(({ key, value = "" }) => [textOf(key), textOf(value)]);
@@ -255,13 +258,16 @@ function decode(json: unknown) {
   }
 }
 
-/** Returns the message of an error. It has no `error` member since etcd 3.6. */
+/** Returns the message of an error response. Since etcd 3.6, that has no `error` member. */
 const messageIn = (json: unknown): string | undefined =>
   ["message", "error"]
     .map((name) => memberOf(json, name))
     .find((member): member is string => typeof member === "string" && member !== "");
 
-/** Statuses of requests that certainly changed nothing: invalid, not allowed, or too many. @see https://grpc.io/docs/guides/status-codes/ */
+/**
+ * Statuses of requests that certainly changed nothing, because they were invalid, not allowed or too many. @see
+ * https://grpc.io/docs/guides/status-codes/
+ */
 const refusals = new Set([400, 401, 403, 404, 429]);
 
 function faultOf(error: unknown): Fault {

@@ -43,7 +43,7 @@ export function libsqlStore(database: string | LibsqlClient, options: DatabaseSt
       statements: sqliteStatements,
       faultOf: sqliteFault,
       async transact(statements) {
-        // In write mode, because a replica may answer a batch that only reads.
+        // Uses write mode, because a replica may answer a batch that only reads.
         const batch = statements.map(([sql, ...args]) => ({ sql, args }));
         const answers = await (await client()).batch(batch, "write");
         return answers.map(({ rows, rowsAffected }) => ({

@@ -160,11 +160,11 @@ const textOf = (value: unknown): unknown => (Buffer.isBuffer(value) ? value.toSt
 /** Server error numbers. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
 const numbers = {
   noTable: [1146],
-  /** Deadlock, lock wait timeout, snapshot too old, and a transaction that the pool's owner left open on the connection. */
+  /** Deadlock, lock wait timeout, outdated snapshot, or a transaction that the pool's owner left open on the connection. */
   races: [1213, 1205, 1020, 1568],
   /** A privilege is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
-  /** The server or statement was stopped, perhaps after a write, even while it waited for a replica. */
+  /** The server or the statement was stopped, possibly after a write, even while it waited for a replica. */
   uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
 };
 

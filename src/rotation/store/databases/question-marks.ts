@@ -9,13 +9,13 @@ export interface Dialect {
   readonly schema: readonly string[];
 }
 
-/** Returns a write, which only the primary can do, for the transaction of a confirmed read. */
+/** Returns a write for the transaction of a confirmed read. Only the primary can write. */
 const confirmation = (): Statement => [
   "REPLACE INTO jwksd_presence (issuer, id, record) VALUES ('-', '-', ?)",
   crypto.randomUUID(),
 ];
 
-/** Returns the statements for MySQL and SQLite, which have question marks for values. */
+/** Returns the statements for MySQL and SQLite, which use question marks as placeholders for values. */
 export function questionMarks({ insert, clock, schema }: Dialect): Statements {
   const read = `SELECT ${clock}, ${bounded("version", "version")}, ${boundedDocument("?")}
     FROM (SELECT 1 AS one) AS one_row LEFT JOIN jwksd_documents ON issuer = ?`;

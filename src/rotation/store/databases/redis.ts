@@ -43,7 +43,10 @@ interface Connection {
 // The document is one hash, so that its fields are written together. Braces keep an issuer's keys on one cluster node.
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
 
-/** Reads the document. With a second value, writes first: a primary that lacks required replicas refuses the write. */
+/**
+ * Lua script that reads the document. With a second argument, the script first writes, because a primary that lacks
+ * required replicas refuses writes.
+ */
 const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end
 local time = redis.call('TIME')
 local version = redis.call('HGET', KEYS[1], 'version')
@@ -158,7 +161,7 @@ async function loadDriver() {
 
 type Driver = Awaited<ReturnType<typeof loadDriver>>;
 
-/** Creates a connection that is opened by the first call, and again after a failure. */
+/** Creates a connection that the first call opens, and that is opened again after a failure. */
 function urlConnection(url: string, timeoutMs: number): Connection {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   type Client = ReturnType<typeof newClient>;
@@ -166,7 +169,7 @@ function urlConnection(url: string, timeoutMs: number): Connection {
     createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
   let current: { readonly client: Client; readonly connected: Promise<Client> } | undefined;
 
-  /** Drops a client. The next call connects again. */
+  /** Discards a client; the next call then connects again. */
   const leave = (client: Client): void => {
     if (current?.client === client) current = undefined;
     if (client.isOpen) client.destroy();
@@ -186,7 +189,7 @@ function urlConnection(url: string, timeoutMs: number): Connection {
     async send(command, signal) {
       const driver = await loadDriver();
       const client = await (current ??= connect(driver)).connected;
-      // Nothing else reports a silent network.
+      // Without this, a silent network would go unnoticed.
       const onAbort = (): void => void (signal.reason instanceof NoResponse && leave(client));
       signal.addEventListener("abort", onAbort, { once: true });
       try {
@@ -202,13 +205,19 @@ function urlConnection(url: string, timeoutMs: number): Connection {
   };
 }
 
-/** Reports whether a server refuses writes because it was demoted or cut off. Its address may point to another server now. */
+/**
+ * Reports whether a server refuses writes because it was demoted or cut off. In that case, its address may now point to
+ * another server.
+ */
 const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
 
-/** Errors from a replica, or for a user without permission, whose code is `ERR` for scripts in Redis 7.0. */
+/** Errors from a replica or for a user without permission. For scripts in Redis 7.0, the latter have the code `ERR`. */
 const readOnly = /READONLY|NOPERM|The user executing the script can't/;
 
-/** A server's error begins with a code in capitals. Scripts write last, so nothing was written before an error. */
+/**
+ * Returns the details of a server's error, which begins with a code in capitals. Nothing was written before the error,
+ * because scripts write last.
+ */
 function faultOf(error: unknown): Fault {
   const { message } = (error instanceof NotSent ? error.cause : error) as Error;
   const [, code] = /^([A-Z]{2,}) /.exec(message) ?? [];

@@ -9,7 +9,7 @@ import { type Call, type Fault, callsTo } from "./calls.ts";
 export type Value = string | number | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
 
-/** The result of a statement: its rows, whose columns are text or numbers, and the number of changed rows. */
+/** Result of a statement: its rows, with columns that are text or numbers, and the number of changed rows. */
 export interface Result {
   readonly rows: readonly Readonly<Record<string, unknown>>[];
   readonly changes: number;
@@ -19,7 +19,7 @@ export interface Result {
 export const isFromStandby = ({ rows }: Result): boolean => Number(rows[0]?.["standby"]) === 1;
 
 export interface SqlFault extends Fault {
-  /** Whether the statement did nothing because another process was faster. */
+  /** Whether the statement had no effect because another process was faster. */
   readonly isRace?: boolean | undefined;
   readonly isNoTable?: boolean | undefined;
 }
@@ -34,22 +34,22 @@ export interface Row {
   readonly due: number | null;
 }
 
-/** The SQL of a register's methods. Several statements are one transaction, of which the last result is used. */
+/** The SQL for a register's methods. Several statements run in one transaction; the result of the last one is used. */
 export interface Statements {
   /**
-   * One row, with the columns `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary, if there are standbys; `version`;
-   * and `text`, NULL if its version is known.
+   * Selects one row with these columns: `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary
+   * (only for databases with standbys); `version`; and `text`, NULL if the caller knows this version.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
-  /** Like `read`, before the tables exist. Missing if a read creates them. */
+  /** Like `read`, in a database without tables. Missing if a read creates them. */
   readonly readNothing?: (confirmed: boolean) => readonly Statement[];
   first(row: Row): Statement;
   next(row: Row, ifVersion: string): Statement;
   put(key: string, id: string, record: string): Statement;
-  /** Columns: `id`, `record`, and in each row `count`, the number of all records. @see Presence */
+  /** Columns: `id`, `record` and, in each row, `count`: the total number of records. @see Presence */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
-  /** Columns: `name`, `due`, `id`. Rows that are due by now, ordered by `due` and `id`, after the given one. */
+  /** Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
   /** Statements that create missing tables. */
   readonly schema: readonly string[];
@@ -60,7 +60,7 @@ export interface SqlDatabase {
   /** Name for messages, without user and password. */
   readonly name: string;
   readonly statements: Statements;
-  /** Size of the largest document, in bytes. Default: the largest that is read. */
+  /** Maximum size of a document, in bytes. Default: the maximum size of a document that is read. */
   readonly maxBytes?: number | undefined;
   /** Runs statements in one transaction, on the primary. */
   readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Result[]>;
@@ -91,7 +91,10 @@ export function sqlRegister(
     });
   }
 
-  /** Runs statements, again if another process was faster. If there are no tables, runs `withoutTables`, or creates them. */
+  /**
+   * Runs statements; repeats them if another process was faster. If the tables do not exist, runs `withoutTables` or
+   * creates them.
+   */
   async function attempt(
     transaction: readonly Statement[],
     signal: AbortSignal,
@@ -129,7 +132,10 @@ export function sqlRegister(
     signal: AbortSignal | undefined,
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
-  /** Returns a column. It is missing if a setting renames columns, rearranges rows or limits their number: the store would look empty. */
+  /**
+   * Returns a column. Throws if it is missing, because a database setting renames columns, rearranges rows or limits
+   * their number; otherwise, the store would look empty.
+   */
   function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
     const value = row?.[wanted];
     if (value !== undefined) return value;

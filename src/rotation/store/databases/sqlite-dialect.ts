@@ -16,8 +16,8 @@ export const sqliteStatements: Statements = questionMarks({
 });
 
 /**
- * Returns the details of an error from D1, a Durable Object or libSQL. All of them contain SQLite's message. A failed statement is rolled back
- * with its transaction.
+ * Returns the details of an error from D1, a Durable Object or libSQL. All of these errors contain SQLite's message. A
+ * failed statement is rolled back together with its transaction.
  */
 export function sqliteFault(error: unknown): SqlFault {
   const { message, code = "" } = error as Error & { readonly code?: string };

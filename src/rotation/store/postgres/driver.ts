@@ -1,4 +1,4 @@
-/** A row. All values are text or null: statements cast other types. */
+/** A row. All values are text or null, because the statements cast other types. */
 export type Row = Readonly<Record<string, string | null | undefined>>;
 
 /** A connection to the database, through the `pg` or `postgres` package. */
@@ -6,12 +6,15 @@ export interface Driver {
   /** Name of the database for messages, without user and password. */
   readonly name: string;
   /**
-   * Runs one statement. If there are no values, the text may contain several.
+   * Runs one statement, or several in one string if there are no values.
    *
    * @throws NotSent if it was certainly not run; otherwise the package's error
    */
   run(text: string, values: readonly (string | null)[], signal: AbortSignal | undefined): Promise<readonly Row[]>;
-  /** Listens for notifications; resolves when it stops. PgBouncer in transaction mode delivers none. */
+  /**
+   * Listens for notifications; resolves when it stops listening. PgBouncer in transaction mode does not deliver
+   * notifications.
+   */
   listen(channel: string, onNotification: (payload: string) => void, signal: AbortSignal): Promise<void>;
   end(): Promise<void>;
 }

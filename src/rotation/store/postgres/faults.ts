@@ -17,7 +17,7 @@ const advice = new Map([
   ["55P03", "another process has locked the keys; try again"],
 ]);
 
-/** Advice for errors before there is a connection, by the driver's code and message. */
+/** Advice for errors that occur before a connection is established, by the driver's code and message. */
 const connecting = [
   [/^\w*ALTNAME/, "its certificate is for another name; use the host name in the certificate"],
   [
@@ -35,8 +35,8 @@ function sqlState(error: unknown): string | undefined {
 }
 
 /**
- * Reports whether the server has refused a statement and the connection is still usable. If the server stops, or a proxy answers instead, the
- * statement may have been executed.
+ * Reports whether the server refused a statement and the connection is still usable. If the server is stopping, or if a
+ * proxy answered, the statement may have been executed.
  */
 export const isRefusal = (error: unknown): boolean =>
   (error as { readonly severity?: unknown }).severity === "ERROR" && !/^(08|57)/.test(sqlState(error) ?? "");

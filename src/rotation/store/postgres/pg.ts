@@ -26,7 +26,7 @@ function release(client: PostgresClient, isReusable: boolean): void {
   client.removeListener("error", ignore);
 }
 
-/** Creates a driver over a pool, which `end` does not close. Connecting and the response have a deadline each. */
+/** Creates a driver for a pool. `end` does not close the pool. Connecting and the response each have a deadline. */
 export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): Driver {
   const deadline = { clock: systemClock, timeoutMs, expired: noResponse };
 

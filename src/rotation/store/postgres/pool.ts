@@ -17,11 +17,11 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** Maximum number of connections: a few for calls, and one for notifications. */
+/** Maximum number of connections: several for calls and one for notifications. */
 const max = 10;
 
 /**
- * Returns a driver over the `pg` package for a URL. The first call loads the package and connects.
+ * Returns a driver for a URL, using the `pg` package. The first call loads the package and connects.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -97,7 +97,7 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
     connect: () => pool.connect(),
     async end() {
       const ended = pool.end().catch(() => {});
-      // A silent server must not delay the end.
+      // A server that does not respond must not delay closing.
       const timeout = new Promise<void>((resolve) => void setTimeout(resolve, timeoutMs).unref());
       await Promise.race([ended, timeout]);
       for (const socket of sockets) socket.destroy();

@@ -9,11 +9,14 @@ export interface PostgresSql {
   listen(channel: string, onNotification: (payload: string) => void): Promise<{ unlisten(): Promise<unknown> }>;
 }
 
-/** Codes of errors before there is a connection: the package's, Node.js's, and SQLSTATEs of a server that accepts no connections. */
+/**
+ * Codes of errors that occur before a connection is established: the package's, Node.js's, and SQLSTATEs from a server
+ * that does not accept connections.
+ */
 const unconnected =
   /^(CONNECT_TIMEOUT|CONNECTION_ENDED|ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|28...|3D000|53300|57P03)$/;
 
-/** Creates a driver over the caller's instance, which `end` does not close. */
+/** Creates a driver for the caller's instance, which `end` does not close. */
 export function postgresJsDriver(sql: PostgresSql, timeoutMs: number): Driver {
   return {
     name: "in PostgreSQL",

@@ -58,7 +58,8 @@ export function postgresStore(
       }
       return results;
     },
-    // On its own, because it may fail and takes a lock that every notifying process waits for. If it is lost, the poll finds the write.
+    // A separate statement, because it may fail and takes a lock that every notifying process waits for. If the
+    // notification is lost, the poll finds the write.
     onWritten: () =>
       void key.then((key) => driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined)).catch(() => {}),
   };
@@ -104,11 +105,17 @@ function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: numb
   return isSql(database) ? postgresJsDriver(database, timeoutMs) : pgDriver(database, "in PostgreSQL", timeoutMs);
 }
 
-/** Reports whether a value is a `postgres` instance. One inside a transaction has no `listen`, and is refused: its write might not be committed. */
+/**
+ * Reports whether a value is a `postgres` instance. An instance inside a transaction has no `listen` and is refused,
+ * because its writes might not be committed.
+ */
 const isSql = (value: unknown): value is PostgresSql =>
   typeof value === "function" && ["unsafe", "listen"].every((name) => callback.holds(Reflect.get(value, name)));
 
-/** Reports whether a value is a `pg` pool. A single client also connects, but only once; only a client has a `processID`. */
+/**
+ * Reports whether a value is a `pg` pool. A single client also has a `connect` method, but can connect only once; it is
+ * recognized by its `processID`.
+ */
 const isPool = (value: unknown): value is PostgresPool =>
   withMethods("connect").holds(value) && !("processID" in value);
 

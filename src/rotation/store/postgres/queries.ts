@@ -2,22 +2,26 @@ import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import type { Statement, Statements } from "../databases/sql.ts";
 import { schema } from "./schema.ts";
 
-// Each statement is its own transaction, so that they work behind PgBouncer.
+// Each statement is its own transaction, so all of them work behind PgBouncer.
 
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now";
 const standby = "pg_is_in_recovery()::int::text AS standby";
 
-/** A transaction that selects this ends when its commit is on disk, and on the synchronous standbys if there are any. */
+/**
+ * Selecting this makes the transaction end only when its commit is on disk and on the synchronous standbys, if there
+ * are any.
+ */
 const durable =
   "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit', 'on', true) END";
 
-/** Limits how long the server waits for locks, to jwksd's own timeout. @param limit number of the parameter */
+/** Limits how long the server waits for locks to jwksd's own timeout. @param limit number of the parameter */
 const limits = (limit: number): string =>
   `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $${limit}, true), ${durable})`;
 
 /**
- * Writes to the server's log, so that the response comes only after the commit is as durable as required. This needs no privilege. A process
- * retries after a while without a response; the lock lets only one of these statements wait for a standby.
+ * Writes to the server's log, so the response arrives only once the commit is as durable as required. This does not
+ * need a privilege. A process that gets no response retries after a while, and the lock ensures that only one of these
+ * statements at a time waits for a standby.
  */
 const confirmation = `CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'jwksd', '')::text END`;
 const confirming = (parameter: number): string =>
@@ -43,10 +47,10 @@ WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issue
 
 export const versionQuery = `SELECT ${standby}, (SELECT ${bounded("version", "version")} FROM jwksd.documents WHERE issuer = $1) AS version`;
 
-/** "jwksd" in ASCII: the lock that lets only one process create the tables. */
+/** Id of the lock that lets only one process at a time create the tables: "jwksd" in ASCII. */
 const creationLock = "459061457764";
 
-/** One message, which the server runs as one transaction. Without notices, because some drivers print them. */
+/** Sent as one message, which the server runs as one transaction. Suppresses notices, because some drivers print them. */
 const creation = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${creationLock});
 ${schema}`;
 

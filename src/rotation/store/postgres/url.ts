@@ -4,7 +4,7 @@ import { isEscaped } from "../url.ts";
 export const isPostgresUrl = (text: string): boolean =>
   isEscaped(text) && ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "");
 
-/** Returns the name of a database for messages. Missing parts of its URL come from the environment. */
+/** Returns the name of a database for messages. Parts that its URL lacks come from the environment. */
 export function nameOf(text: string): string {
   const url = urlOf(text) ?? new URL(text);
   const of = (name: string, given: string): string =>
@@ -14,7 +14,10 @@ export function nameOf(text: string): string {
   return `postgres://${folder}:${of("port", url.port) || "5432"}/${of("database", url.pathname.slice(1))}`;
 }
 
-/** Parses a URL. Without a host, which means a Unix socket to libpq, `URL` allows no user and port, so they become parameters. */
+/**
+ * Parses a URL. Moves user and port to parameters if there is no host, because `URL` does not allow them then. To
+ * libpq, a missing host means a Unix socket.
+ */
 function urlOf(text: string): URL | undefined {
   const [, scheme = "", user = "", port, rest = ""] =
     /^(postgres(?:ql)?:\/\/)(?:([^@/?#]*)@)?(?::(\d+))?((?:[/?#].*)?)$/s.exec(text) ?? [];
@@ -26,7 +29,7 @@ function urlOf(text: string): URL | undefined {
   return url;
 }
 
-/** Parameters that `pg` reads only from URLs; libpq reads them from the environment, too. */
+/** Parameters that `pg` reads only from URLs, whereas libpq also reads them from the environment. */
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /**

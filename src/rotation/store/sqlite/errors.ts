@@ -6,7 +6,7 @@ import { fileErrorText } from "../../../base/file-errors.ts";
 const locked =
   "another process has locked it, for a write or for an unfinished read, such as sqlite3 in a transaction; end that process (fuser finds it), or try again";
 
-/** SQLite's primary result codes, and what to do about them. @see https://sqlite.org/rescode.html */
+/** Advice by SQLite's primary result codes. @see https://sqlite.org/rescode.html */
 const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
   [5, locked],
@@ -35,7 +35,10 @@ export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 /** Reports whether the disk failed. If it failed at the end of a write, the write may be in the file. */
 export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
-/** Returns the reason why nothing can be written next to a file, if the system gives one. SQLite reports only that the write failed. */
+/**
+ * Returns the system's reason why nothing can be written next to a file, if there is one. SQLite reports only that the
+ * write failed.
+ */
 function obstacle(path: string): string | undefined {
   for (const place of [dirname(path), path]) {
     try {
@@ -48,7 +51,8 @@ function obstacle(path: string): string | undefined {
 }
 
 /**
- * Returns the store's error for an error. SQLite's messages name tables and columns, never values, so they may be the cause.
+ * Converts an error to the store's error, with SQLite's error as the cause. The cause reveals nothing, because SQLite's
+ * messages name tables and columns, never values.
  *
  * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error unchanged
  */
@@ -58,7 +62,8 @@ export function storeError(error: unknown, path: string, writes?: "document" | "
   if (code === undefined && !isSystemError) return error;
   if (!existsSync(path)) return unavailable(path, "it no longer exists; restore it from a backup", error);
   if (code === undefined) return unavailable(path, fileErrorText(error), error);
-  // A lock that keeps a process from writing its presence record keeps all others from changing the document, so what it reads is fresh.
+  // A lock that keeps a process from writing its presence record also keeps the others from changing the document, so
+  // its reads are fresh.
   if (unwritable.has(code) || (code === busy && writes === "presence")) {
     const isFull = statfsSync(dirname(path)).bavail === 0;
     const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";

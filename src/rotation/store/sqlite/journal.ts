@@ -1,15 +1,16 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { StoreError } from "../../../base/errors.ts";
 
-/** First bytes of a valid journal. Before they are written, the file is unchanged. */
+/** First bytes of a valid journal. Until they are written, the file is unchanged. */
 const magic = "d9d505f920a163d7";
 const headerBytes = 28;
 /** Offset of the write counter in a file's first page. */
 const counterAt = 24;
 
 /**
- * Checks that a journal belongs to its file. A process that dies during a write leaves a journal next to the file, from which SQLite later
- * rolls the file back. SQLite does this with any file at that path, even with a backup that has replaced the original.
+ * Checks that a journal belongs to its file. If a process dies during a write, it leaves a journal next to the file,
+ * and SQLite later uses the journal to roll the file back. SQLite does so with any file at that path, even with a
+ * backup that has replaced the original.
  *
  * @throws StoreError `ERR_STORE_FORMAT` if the journal belongs to another file
  */
@@ -36,8 +37,8 @@ function bytesOf(name: string): Buffer | undefined {
 }
 
 /**
- * Reports whether a file's first page has the content from before an unfinished write, or from after it. Every write to a store changes the
- * first page first.
+ * Reports whether a file's first page has its content from before or after an unfinished write. Every write to a store
+ * changes the first page first.
  *
  * @see https://sqlite.org/fileformat2.html#the_rollback_journal
  */

@@ -2,8 +2,8 @@ import type * as Sqlite from "node:sqlite";
 import { noSqlite } from "../../../base/runtime.ts";
 
 /**
- * Loads `node:sqlite` on first use. Node 22 warns that it is experimental; that warning is suppressed, because jwksd's users cannot act on
- * it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
+ * Loads `node:sqlite` on first use. Suppresses Node 22's warning that it is experimental, because jwksd's users cannot
+ * do anything about it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING` if the runtime has no SQLite
  */

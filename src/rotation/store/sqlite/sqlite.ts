@@ -31,15 +31,16 @@ const lockRetryMs = 20;
 const maxLockRetries = 250;
 
 /**
- * Creates a store in one SQLite file, which any number of processes on one machine may share. If the file does not exist, it is created with
- * mode 0600; its folder must exist. The file is opened for each call, so a file that replaces it is used from then on.
+ * Creates a store in one SQLite file, which any number of processes on one machine may share. If the file does not
+ * exist, it is created with mode 0600; its folder must exist. The file is opened for each call, so a replacement is
+ * used from then on.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE` if the file cannot be created
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export function sqliteStore(path: string): OpenRegister {
   checkArgument("the path", path, nonEmptyString);
-  // Absolute, so that a later change of directory has no effect, and special SQLite names are ordinary files.
+  // Made absolute, so a later change of directory has no effect and SQLite's special names are ordinary files.
   const file = resolve(path);
   // Checked before creating a file that the runtime could not open.
   checkRuntime();
@@ -71,7 +72,7 @@ export function sqliteStore(path: string): OpenRegister {
       } catch (error) {
         if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, writes);
       }
-      // SQLite could wait, too, but would block the whole process.
+      // Waits here and not in SQLite, which would block the whole process.
       await sleep(Math.random() * 2 * lockRetryMs, systemClock, signal);
     }
   }
