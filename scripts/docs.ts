@@ -19,6 +19,15 @@ for (const [path, entry] of Object.entries(packageJson.exports)) {
   entryPoints.set(path.replace(".", "jwksd"), entry.types.replace("./dist/", "src/").replace(".d.ts", ".ts"));
 }
 
+/** Types that users do not have to name, so that no entry point exports them. The reference shows their members wherever they occur. */
+const shownInPlace = `
+  AudienceClaim AuthConfig AwsCredentials AzureCredential CachingHeaders CheckSignerOptions ClientSigner CryptoKeyPair D1Answer D1Session
+  D1Statement DueIssuer EcPublicJwk EndState EventRequest FastifyReplyLike Filling ForceOptions HonoContextLike IoredisClient JwkObject KeyEnd
+  KeyObjectLike KeySubscriber KeyUse KeysOnDemand KoaContextLike LibsqlClient LiveState MemoryStoreOptions Metadata MetricValue
+  MysqlCallbackPool MysqlConnection MysqlPool NestContextLike NestRequest NestResponse OidcInstance PinSource PostgresClient PostgresPool
+  PostgresSql PresenceList PrivateHalf RedisClient RegisterUnderTest ReplayStoreOptions RsaPublicJwk SignInputOptions SignerUnderTest
+  SigningRequest SocketLike StoreHealth StoredKey TestAlgorithm TestProof TokenKind`.match(/\w+/g);
+
 /** Pages in the order of docs/README.md, each with its section's heading. */
 const pages = new Map<string, string>();
 for (const section of readFileSync("docs/README.md", "utf8").split(/^## /m).slice(1)) {
@@ -53,14 +62,14 @@ const app = await Application.bootstrap({
   // Helper types, and shapes that may change.
   intentionallyNotExported: [
     "ClassName",
+    "CodeOf",
     "Draft",
     "Fault",
     "FaultKeys",
+    "Faults",
     "Optional",
     "RefusedType",
-    "Table",
     "TokenRequired",
-    "encryptionAlgs",
   ],
   // TypeDoc omits code from anchors and from the list of headings, so code in headings becomes text.
   markdownItLoader: (parser: MarkdownIt) => {
@@ -90,6 +99,10 @@ const app = await Application.bootstrap({
     "yaml",
   ],
   ignoredHighlightLanguages: ["caddy", "text"],
+});
+
+app.converter.on(Converter.EVENT_BEGIN, ({ inlineType }) => {
+  for (const name of shownInPlace ?? []) inlineType.add(name);
 });
 
 /** Files of the pages. A page's URL is derived from its file, and its name from its first heading. */

@@ -7,7 +7,6 @@
 export type { Client } from "./verify/client/client-keys.ts";
 export {
   type ClientAssertionOptions,
-  type ClientSigner,
   type RequestObjectOptions,
   createClientAssertion,
   createRequestObject,
@@ -17,12 +16,11 @@ export {
   type ClientVerifierOptions,
   createClientVerifier,
 } from "./verify/client/client-tokens.ts";
-export type { ClientEvent, TokenKind } from "./verify/client/events.ts";
-export { type ReplayStoreOptions, type SetIfAbsent, memoryReplayStore } from "./verify/client/replay.ts";
+export type { ClientEvent } from "./verify/client/events.ts";
+export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay.ts";
 export type { Clock } from "./base/clock.ts";
 export {
   ConfigError,
-  type CodeOf,
   type ErrorCode,
   FetchError,
   InternalError,
@@ -34,12 +32,11 @@ export {
   StoreError,
   TokenError,
 } from "./base/errors.ts";
-export type { EcPublicJwk, Jwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
-export type { CryptoKeyPair, JwkObject, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
+export type { Jwk, PublicJwk } from "./keys/jwk/public.ts";
+export type { KeyInput } from "./keys/jwk/read.ts";
 export type { NodeRequest, NodeResponse } from "./publish/node.ts";
-export type { Metadata } from "./publish/discovery.ts";
 export type { Handlers } from "./publish/handlers.ts";
-export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset.ts";
+export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset.ts";
 export {
   type Endpoints,
   type ProviderEvent,
@@ -51,15 +48,13 @@ export {
 } from "./provider/options.ts";
 export { createProvider } from "./provider/provider.ts";
 export type { KeysetUpdate, Provider } from "./provider/types.ts";
-export type { KeyEnd } from "./provider/managed-keys.ts";
 export type { SigningKey } from "./sign/token/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/bounded.ts";
 export { localSigner } from "./keys/signer/local.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";
-export type { Metric, MetricValue } from "./base/metrics.ts";
+export type { Metric } from "./base/metrics.ts";
 export { clientAlgorithms } from "./verify/client/client-algorithms.ts";
 export type { Claims, SignOptions } from "./sign/token/sign-options.ts";
-export type { SignInputOptions } from "./sign/token/signing-input.ts";
 export {
   type KeySource,
   type VerifiedClaims,

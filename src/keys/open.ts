@@ -8,12 +8,11 @@ import { type BackendOptions, signerBackend } from "./backends.ts";
 import type { ExternalSigner } from "./signer/signer.ts";
 
 export { type BackendOptions, signerBackend } from "./backends.ts";
-export type { AwsCredentials, AwsKmsOptions } from "./kms/aws-kms.ts";
-export type { AzureCredential, AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
+export type { AwsKmsOptions } from "./kms/aws-kms.ts";
+export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 export type { GoogleKmsOptions } from "./kms/google-kms.ts";
 export type { VaultTransitOptions } from "./kms/vault-transit.ts";
 export type { Pkcs11Options } from "./pkcs11/options.ts";
-export type { PinSource } from "./pkcs11/pin.ts";
 export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
 
 /**

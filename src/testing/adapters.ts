@@ -5,5 +5,5 @@
  */
 export type { Register } from "../rotation/store/register.ts";
 export type { Signer } from "../keys/signer/signer.ts";
-export { type CheckSignerOptions, type SignerUnderTest, checkSigner } from "./signer.ts";
-export { type Faults, type RegisterUnderTest, checkRegister } from "./register.ts";
+export { checkSigner } from "./signer.ts";
+export { checkRegister } from "./register.ts";

@@ -4,8 +4,7 @@
  * @module jwksd/testing
  */
 export { type ErrorCode, ConfigError } from "../base/errors.ts";
-export { type TestClient, type TestProof, createTestClient } from "./client.ts";
+export { type TestClient, createTestClient } from "./client.ts";
 export { type Claims, type TokenChanges, type TokenFault, tokenFaults } from "./faults.ts";
 export { type TestIssuer, type TestIssuerOptions, createTestIssuer } from "./issuer.ts";
-export type { TestAlgorithm } from "./keys.ts";
 export type { Listening } from "./listen.ts";

@@ -2,7 +2,8 @@ import "reflect-metadata";
 import type { TestContext } from "node:test";
 import { All, Controller, Module, Req, Res, UseGuards } from "@nestjs/common";
 import { type AbstractHttpAdapter, NestFactory } from "@nestjs/core";
-import type { NestGuard, NestResponse } from "../../src/verify/bearer/index.ts";
+import type { NestResponse } from "../../src/verify/bearer/adapters/nest.ts";
+import type { NestGuard } from "../../src/verify/bearer/index.ts";
 
 export type NestHandler = (request: object, response: NestResponse & { status(code: number): unknown }) => string;
 

@@ -13,7 +13,7 @@ import fastify5 from "fastify";
 import fastify4 from "fastify4";
 import { H3, toNodeHandler } from "h3";
 import { NextRequest } from "next/server.js";
-import type { KoaContextLike } from "../../src/verify/bearer/index.ts";
+import type { KoaContextLike } from "../../src/verify/bearer/adapters/koa.ts";
 import { listening } from "../support/listening.ts";
 import { fetchApp } from "./fetch-app.ts";
 import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";

@@ -11,7 +11,6 @@ import {
   type ClientAssertionOptions,
   type ClientVerifierOptions,
   type ProviderOptions,
-  type ReplayStoreOptions,
   type SignOptions,
   type Signer,
   type SignerLimits,
@@ -32,7 +31,6 @@ import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
 import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import {
-  type ForceOptions,
   type KeyManagerOptions,
   type RotateOptions,
   type RotationPolicyOptions,
@@ -40,11 +38,14 @@ import {
   createKeyManager,
   startWithSavedSet,
 } from "../../src/rotation/manager/index.ts";
+import type { ForceOptions } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { type MemoryStoreOptions, memoryStore } from "../../src/rotation/store/index.ts";
+import { memoryStore } from "../../src/rotation/store/index.ts";
+import type { MemoryStoreOptions } from "../../src/rotation/store/memory.ts";
 import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
 import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
+import type { ReplayStoreOptions } from "../../src/verify/client/replay.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";

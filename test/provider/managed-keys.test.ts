@@ -11,7 +11,8 @@ import {
   type ProviderEvent,
   type KeysetUpdate,
 } from "../../src/index.ts";
-import { type KeySubscriber, createKeyManager } from "../../src/rotation/manager/index.ts";
+import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
 import { issuer, longCache, shortCache, World } from "../manager/world.ts";
 import { day, hour } from "../rules/key-records.ts";

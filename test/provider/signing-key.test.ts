@@ -9,12 +9,12 @@ import {
   type Provider,
   type ProviderEvent,
   type ProviderOptions,
-  type SignInputOptions,
   type Signer,
   SignerError,
   createProvider,
   localSigner,
 } from "../../src/index.ts";
+import type { SignInputOptions } from "../../src/sign/token/signing-input.ts";
 import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";

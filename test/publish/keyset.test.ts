@@ -11,11 +11,11 @@ import {
   type SigningEntry,
   createProvider,
   localSigner,
-  type EncryptionAlg,
   type Provider,
 } from "../../src/index.ts";
 import { makeDocument } from "../../src/publish/document.ts";
 import { entriesFor } from "../../src/publish/jwk-set.ts";
+import type { EncryptionAlg } from "../../src/publish/keyset.ts";
 import { checkKeysets } from "../../src/publish/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate, privateMembers } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";

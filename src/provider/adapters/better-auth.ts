@@ -4,5 +4,5 @@
  * @module jwksd/better-auth
  */
 
-export { type AuthConfig, checkLifetimes } from "./lifetimes.ts";
-export { type JwtSettings, type SigningRequest, type StoredKey, jwtOptions } from "./jwt-options.ts";
+export { checkLifetimes } from "./lifetimes.ts";
+export { type JwtSettings, jwtOptions } from "./jwt-options.ts";

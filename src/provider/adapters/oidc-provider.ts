@@ -16,11 +16,10 @@ import type { Provider } from "../types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./oidc-configuration.ts";
 import { type OidcKeys, encryptionKeys, signingKeys } from "./oidc-keys.ts";
 
-export type { KeysOnDemand } from "../managed-keys.ts";
 export type { OidcKeys } from "./oidc-keys.ts";
 
 /** The part of an oidc-provider instance that jwksd uses. */
-export interface OidcInstance {
+interface OidcInstance {
   readonly issuer: string;
   /** Whether the instance reads `X-Forwarded-Proto`. */
   readonly proxy?: boolean;

@@ -4,32 +4,19 @@
  * @module jwksd/rotation
  */
 
-export type { Metric, MetricValue } from "../../base/metrics.ts";
+export type { Metric } from "../../base/metrics.ts";
 export type { Change } from "../rules/advance.ts";
-export type {
-  EndState,
-  KeyEvent,
-  KeyRecord,
-  KeyState,
-  KeyUse,
-  LiveRecord,
-  LiveState,
-  PrivateHalf,
-  Tombstone,
-} from "../rules/records.ts";
+export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "../rules/records.ts";
 export type { Keysets } from "../../publish/keyset.ts";
-export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../provider/managed-keys.ts";
+export type { ManagedKeys } from "../../provider/managed-keys.ts";
 export type {
-  ForceOptions,
   KeyManager,
-  Filling,
   KeyManagerOptions,
   KnownError,
   ManagerEvent,
   ManagerHealth,
   PublicRecord,
   RotateOptions,
-  StoreHealth,
 } from "./types.ts";
 export { createKeyManager } from "./manager.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";

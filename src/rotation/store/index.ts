@@ -4,15 +4,5 @@
  * @module jwksd/store
  */
 
-export { type MemoryStoreOptions, memoryStore } from "./memory.ts";
-export type {
-  DueIssuer,
-  OpenRegister,
-  Presence,
-  PresenceList,
-  Reading,
-  ReadOptions,
-  Register,
-  StoreCall,
-  WriteOptions,
-} from "./register.ts";
+export { memoryStore } from "./memory.ts";
+export type { OpenRegister, Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";

@@ -5,11 +5,10 @@
  */
 
 export { type ErrorCode, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
-export type { Metric, MetricValue } from "../../base/metrics.ts";
+export type { Metric } from "../../base/metrics.ts";
 export type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 export type { KeyHeader } from "./find-key.ts";
-export { type GetKey, type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
+export { type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 export type { Fetch } from "./fetch-json.ts";
-export type { CachingHeaders } from "./freshness.ts";
 export type { KeySetState } from "./stored.ts";

@@ -13,9 +13,6 @@ import { createSource } from "./source.ts";
 import { type KeySetState, type ReadKeys, withKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
-/** Returns the key for the header of a token. The key has this `kid` and is for this `alg`. */
-export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
-
 /**
  * A provider's keys: a function for `jose.jwtVerify`, and for the `keys` option of this package's `verify`.
  *
@@ -24,7 +21,9 @@ export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
  * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY` and `ERR_FETCH_OUTDATED`, which are
  * `retryable`, and `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
-export interface RemoteKeySet extends GetKey {
+export interface RemoteKeySet {
+  /** Returns the key for the header of a token. The key has this `kid` and is for this `alg`. */
+  (header: KeyHeader): Promise<CryptoKey>;
   /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;
   /** Returns the stored response, for the `state` option of a later process; `undefined` before the first response. */

@@ -4,13 +4,8 @@ import { createClientVerifier } from "jwksd";
 import {
   type Auth,
   type BearerOptions,
-  type FastifyReplyLike,
-  type HonoContextLike,
-  type KoaContextLike,
-  type NestContextLike,
   type NodeGuardedRequest,
   type SetIfAbsent,
-  type SocketLike,
   type StateStore,
   createBearer,
   memoryReplayStore,
@@ -92,7 +87,7 @@ export async function likeExpress(request: OwnRequest, response: OwnResponse): P
   await bearer.express({ scope: { any: ["a"] } })(request, response, (error?: unknown) => console.log(error));
 }
 
-class OwnSocket implements SocketLike {
+class OwnSocket {
   destroyed = false;
   on(_event: "error", listener: () => void): this {
     listener();
@@ -111,16 +106,6 @@ class OwnSocket implements SocketLike {
 }
 export const likeUpgrade = (request: NodeGuardedRequest): Promise<boolean> =>
   bearer.upgrade({ acrValues: ["phr"], maxAgeSeconds: 60 })(request, new OwnSocket());
-
-export const likeFastify = (raw: OwnRequest, reply: FastifyReplyLike): Promise<unknown> =>
-  bearer.fastify({ optional: true })({ raw, originalUrl: "/" }, reply);
-export const likeHono = (context: HonoContextLike): Promise<Response | void> => bearer.hono()(context, async () => {});
-export const likeKoa = (context: KoaContextLike): Promise<unknown> =>
-  bearer.koa()(context, async () => answer(undefined));
-export const likeNest = (context: NestContextLike): Promise<boolean> =>
-  bearer
-    .nest({ check: ({ claims }, request: OwnRequest) => claims["tenant"] === request.headers["x-tenant"] })
-    .canActivate(context);
 
 export default {
   async fetch(request: Request): Promise<Response> {

@@ -17,16 +17,16 @@ export interface D1Binding {
   withSession(constraint: "first-primary"): D1Session;
 }
 
-export interface D1Session {
+interface D1Session {
   prepare(sql: string): D1Statement;
   batch(statements: D1Statement[]): Promise<readonly D1Answer[]>;
 }
 
-export interface D1Statement {
+interface D1Statement {
   bind(...values: unknown[]): D1Statement;
 }
 
-export interface D1Answer {
+interface D1Answer {
   readonly results: readonly unknown[];
   readonly meta: { readonly changes?: number };
 }

@@ -16,7 +16,7 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 export type { DatabaseStoreOptions } from "./calls.ts";
 
 /** The part of an `@libsql/client` client that is used here. */
-export interface LibsqlClient {
+interface LibsqlClient {
   /** `file` if the database is a local file, which is refused. */
   readonly protocol: string;
   batch(

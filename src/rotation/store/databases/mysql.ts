@@ -16,12 +16,12 @@ import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
 /** The part of a `mysql2/promise` pool that is used here. */
-export interface MysqlPool {
+interface MysqlPool {
   getConnection(): Promise<MysqlConnection>;
 }
 
 /** A connection of a {@link MysqlPool}. */
-export interface MysqlConnection {
+interface MysqlConnection {
   query(sql: string): Promise<unknown>;
   execute(sql: string, values: (Uint8Array | number | null)[]): Promise<readonly [unknown, ...unknown[]]>;
   release(): void;
@@ -29,7 +29,7 @@ export interface MysqlConnection {
 }
 
 /** A `mysql2` pool with callbacks, which contains one with promises. */
-export interface MysqlCallbackPool {
+interface MysqlCallbackPool {
   promise(): MysqlPool;
 }
 

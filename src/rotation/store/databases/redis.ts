@@ -24,12 +24,12 @@ import {
 export type { DatabaseStoreOptions } from "./calls.ts";
 
 /** The part of a `redis` client that is used here. */
-export interface RedisClient {
+interface RedisClient {
   sendCommand(command: string[]): Promise<unknown>;
 }
 
 /** The part of an `ioredis` client that is used here. */
-export interface IoredisClient {
+interface IoredisClient {
   call(command: string, ...values: string[]): Promise<unknown>;
 }
 

@@ -18,8 +18,6 @@ import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { postgresStatements, versionQuery } from "./queries.ts";
 
 export type { DatabaseStoreOptions } from "../databases/calls.ts";
-export type { PostgresClient, PostgresPool } from "./pg.ts";
-export type { PostgresSql } from "./postgres-js.ts";
 
 const pollMs = 1_000;
 
