@@ -9,17 +9,17 @@ import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 import type { Pkcs11Options } from "./pkcs11/options.ts";
 import type { SignerBackend } from "./signer/signer.ts";
 
-/** Options by kind of HSM and key service. Only the options for the kind in use are checked. */
+/** Options for each kind of HSM and key service. Only the options for the kind in use are checked. */
 export interface BackendOptions {
-  /** For `aws-kms:` URIs. Default: `{}`. */
+  /** Options for `aws-kms:` URIs. Default: `{}`. */
   readonly awsKms?: Optional<AwsKmsOptions>;
-  /** For `azure-kv:` URIs. Default: `{}`. */
+  /** Options for `azure-kv:` URIs. Default: `{}`. */
   readonly azureKeyVault?: Optional<AzureKeyVaultOptions>;
-  /** For `gcp-kms:` URIs. Default: `{}`. */
+  /** Options for `gcp-kms:` URIs. Default: `{}`. */
   readonly googleKms?: Optional<GoogleKmsOptions>;
-  /** For `pkcs11:` URIs. Default: `{}`. */
+  /** Options for `pkcs11:` URIs. Default: `{}`. */
   readonly pkcs11?: Optional<Pkcs11Options>;
-  /** For `vault-transit:` URIs. Default: `{}`. */
+  /** Options for `vault-transit:` URIs. Default: `{}`. */
   readonly vaultTransit?: Optional<VaultTransitOptions>;
 }
 
@@ -43,7 +43,7 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
   ],
 };
 
-/** The kinds of HSMs and key services, which are the schemes of key URIs. */
+/** Kinds of HSMs and key services. Each is also the scheme of a key URI. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
 /** Returns the kinds that have options. @throws ConfigError `ERR_OPTION_UNKNOWN` */

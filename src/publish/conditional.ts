@@ -6,7 +6,7 @@ const separators = /[ \t]*(?:,[ \t]*)*/y;
  * Reports whether `If-None-Match` requires a 304 for a strong ETag.
  *
  * - `*`, alone: yes.
- * - A list in which one member equals the ETag byte for byte: yes.
+ * - A list with a member that equals the ETag byte for byte: yes.
  * - Weak members never match. RFC 9110 section 13.1.2 would compare weakly, but a full response is always correct.
  * - A malformed list matches nothing.
  *

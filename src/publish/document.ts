@@ -4,11 +4,11 @@ import { escapedUnit } from "../base/printable.ts";
 /** A serialized JSON document and its ETag, created once per change. */
 export interface Document {
   /**
-   * JSON in ASCII; other characters are escaped. Its length is therefore its size in bytes, and `node:http` writes it together with the
-   * headers, which it does not do with a Buffer.
+   * JSON in ASCII; other characters are escaped. Its length is therefore its size in bytes, and `node:http` can write
+   * it together with the headers, which it cannot do with a Buffer.
    */
   readonly text: string;
-  /** Strong validator: the text's lowercase hex SHA-256 in double quotes. @see RFC 9110 section 8.8.3 */
+  /** Strong validator: SHA-256 of the text, in lowercase hex and double quotes. @see RFC 9110 section 8.8.3 */
   readonly etag: string;
 }
 

@@ -2,7 +2,7 @@ import { type Reply, fieldsOf } from "./respond.ts";
 
 const factories = new WeakMap<Reply, () => Response>();
 
-/** Returns a reply as a web-standard `Response`. Its headers are created once per reply, not once per request. */
+/** Converts a reply to a web-standard `Response`. The headers are created once per reply, not once per request. */
 export function toResponse(reply: Reply): Response {
   let make = factories.get(reply);
   if (make === undefined) {

@@ -16,7 +16,10 @@ import { createResponses, documents } from "./responses.ts";
 
 /** Request handlers for an issuer's documents. */
 export interface Handlers {
-  /** Handles a web-standard request; returns 404 for other paths. Synchronous, unless keys are read on demand; then 503 if they cannot be read. */
+  /**
+   * Handles a web-standard request; returns 404 for other paths. Synchronous, unless keys are read on demand. Returns
+   * 503 if they cannot be read.
+   */
   fetch(this: void, request: Request): Response | Promise<Response>;
   /** Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if it is passed; otherwise returns 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
@@ -27,7 +30,7 @@ export interface Handlers {
 /**
  * Creates a provider's handlers, which serve the documents and count the responses.
  *
- * @param fresh is called before the JWK Set is served; returns `undefined` if it can be served immediately
+ * @param fresh called before the JWK Set is served; returns `undefined` if the set can be served immediately
  */
 export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,

@@ -4,7 +4,7 @@ import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Jwk, keyIdentity } from "../keys/jwk/public.ts";
 import { type Document, makeDocument } from "./document.ts";
 
-/** A key of a checked set. Nothing here can sign. */
+/** A key in a checked set. It has no private members and cannot sign. */
 export interface JwkSetEntry {
   readonly jwk: Jwk;
   /** Imported public key. */
@@ -13,7 +13,7 @@ export interface JwkSetEntry {
   readonly notAfter: number;
 }
 
-/** The document that is served for a set during a period. */
+/** A document that is served for a set during a certain period. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly Jwk[];
   /** Time at which the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
@@ -24,7 +24,7 @@ export interface JwkSetDocument extends Document {
 export interface JwkSet {
   /** Signing keys, the active key first, then encryption keys; each in keyset order. */
   readonly entries: readonly JwkSetEntry[];
-  /** Documents in order of time: one, and another one for each `notAfter`. */
+  /** Documents in chronological order: one, plus another one for each `notAfter`. */
   readonly documents: readonly JwkSetDocument[];
 }
 
@@ -57,7 +57,7 @@ export function documentAt<Timed extends { readonly until: number }>(
   return documents.find(({ until }) => now < until);
 }
 
-/** Checks that each kid names one key, and that each key has one kid and one use. */
+/** Checks that each kid names only one key and that each key has only one kid and one use. */
 function checkUnique(entries: readonly JwkSetEntry[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, Jwk>();

@@ -7,7 +7,7 @@ import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
-/** A signing key in a keyset: with its private key, or without it for a process that only publishes. */
+/** A signing key in a keyset, with its private key or, in a process that only publishes, without. */
 export interface SigningEntry {
   /** Key id, published as `kid`; unique across both keysets. */
   readonly kid: string;
@@ -100,7 +100,7 @@ export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetE
   return Promise.all(entriesOf(keyset).map(encryptionEntry));
 }
 
-/** Returns copies of the entries, so that the caller cannot change them later. */
+/** Copies the entries, so the caller cannot change them later. */
 function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
   if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset must be an array of entries");
   // A hole in the array becomes an entry, which is refused.

@@ -6,7 +6,7 @@ export interface NodeRequest {
   readonly method?: string | undefined;
   /** Request target. Default: `/`. */
   readonly url?: string | undefined;
-  /** URL before a framework stripped its mount path. */
+  /** URL as it was before a framework stripped its mount path. */
   readonly originalUrl?: string | undefined;
   /** Header fields by lower-case name. */
   readonly headers: { readonly "if-none-match"?: string | undefined };
@@ -35,7 +35,7 @@ export interface NodeResponse {
   end(body: Uint8Array): unknown;
 }
 
-/** Length in bytes from which copying a body costs more than writing it separately. */
+/** Body length in bytes from which writing the body separately is cheaper than copying it. */
 const bufferFromLength = 8192;
 
 const buffers = new WeakMap<Reply, Buffer>();
@@ -50,7 +50,10 @@ export function writeReply(response: NodeResponse, reply: Reply): void {
   else response.end(bufferOf(reply, reply.body));
 }
 
-/** Writes status and headers for middleware that replaced `writeHead` and does not accept a list of headers, such as old compression and express-session. */
+/**
+ * Writes status and headers separately, for middleware such as old versions of compression and express-session that
+ * replaces `writeHead` and does not accept a list of headers.
+ */
 function writeHeadInSteps(response: NodeResponse, { status, headers }: Reply): void {
   for (let i = 0; i + 1 < headers.length; i += 2) response.setHeader(headers[i] as string, headers[i + 1] as string);
   response.writeHead(status);

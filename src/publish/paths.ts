@@ -28,10 +28,11 @@ export interface Locations {
 /**
  * Derives the documents' paths from issuer, mount prefix and endpoint path.
  *
- * A request must have one of these paths: the public path (issuer path + mount prefix + endpoint path), the same without the issuer path, or
- * the endpoint path alone, because proxies and frameworks strip prefixes without the handler's knowledge. Other suffixes would match paths that
- * are not configured. An application with another document at its own `/jwks` forwards only requests below its mount prefix. The metadata is
- * also served where RFC 8414 puts it: there, the well-known part precedes the issuer's path, so no prefix is stripped.
+ * A request must have one of these paths: the public path (issuer path + mount prefix + endpoint path), the same
+ * without the issuer path, or the endpoint path alone, because proxies and frameworks strip prefixes without the
+ * handler's knowledge. Other suffixes would match paths that are not configured. An application with another document
+ * at its own `/jwks` forwards only requests below its mount prefix. The metadata is also served at the path from RFC
+ * 8414, in which the well-known part precedes the issuer's path, so no prefix can be stripped.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
  * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 sections 3 and 5

@@ -9,7 +9,7 @@ import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
 import { type Place, locate } from "./paths.ts";
 import { type Representation, contentTypes, discoveryCacheControl, represent } from "./respond.ts";
 
-/** The location of an issuer's documents, their content except keys, and how they are sent. */
+/** An issuer's documents, apart from the keys: their location, their content, and how they are sent. */
 export interface Site extends Place {
   readonly discovery: boolean;
   readonly metadata?: Metadata | undefined;
@@ -22,9 +22,9 @@ export interface Publisher extends Handlers {
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
-  /** Returns the JWK Set as it is served now. */
+  /** Returns the JWK Set that is currently served. */
   jwkSet(this: void): { readonly keys: readonly Jwk[] };
-  /** Replaces the set in one step. */
+  /** Replaces the set atomically. */
   publish(this: void, set: JwkSet): void;
 }
 

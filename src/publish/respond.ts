@@ -11,7 +11,7 @@ export interface Reply {
   readonly body: string | null;
 }
 
-/** A document's three replies with one Cache-Control. @see RFC 9110 section 3.2 */
+/** A document's three replies for one Cache-Control value. @see RFC 9110 section 3.2 */
 export interface Representation {
   readonly etag: string;
   readonly get: Reply;
@@ -23,7 +23,10 @@ export const discoveryCacheControl = "public, max-age=3600";
 /** @see RFC 7517 section 8.5.2; OpenID Connect Discovery 1.0 section 4.2 */
 export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;
 
-/** Without `Age` and `Date`, a web page from another origin cannot tell that a response is old. */
+/**
+ * CORS headers. They expose `Age` and `Date`, because a web page from another origin could otherwise not tell that a
+ * response is old.
+ */
 const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
 
 /** Creates a document's replies. @see RFC 9110 section 15.4.5 (fields of a 304); Fetch Standard, CORS protocol */
@@ -49,13 +52,14 @@ export function respond(representation: Representation, method: string, ifNoneMa
   return withoutBodyOnHead(representation, method);
 }
 
-/** Returns the reply to GET, or the same without a body. @see RFC 9110 section 9.3.2 */
+/** Returns the reply to GET; for HEAD, the same reply without its body. @see RFC 9110 section 9.3.2 */
 export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head: Reply }, method: string): Reply {
   return method === "HEAD" ? replies.head : replies.get;
 }
 
 /**
- * Returns an error as problem details, in ASCII. Caches must not store it, although by default they can store 404 and 405.
+ * Returns an error as problem details, in ASCII. Tells caches not to store it, because by default they may store 404
+ * and 405.
  *
  * @param more additional header fields
  * @param members additional members of the body
@@ -89,7 +93,7 @@ export const fieldsOf = ({ headers }: Reply): (readonly [name: string, value: st
   headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] as string] as const] : []));
 
 /**
- * Returns a reply as raw HTTP for a socket that is closed afterwards.
+ * Serializes a reply as raw HTTP, for a socket that is closed afterwards.
  *
  * @param reason the reason phrase, such as `Not Found`
  * @see RFC 9112 section 4; RFC 9110 section 6.6.1

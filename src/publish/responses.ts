@@ -1,11 +1,11 @@
 import { type Metric, counter } from "../base/metrics.ts";
 import type { Reply } from "./respond.ts";
 
-/** The target of a request: one of the documents, or a path without a document. */
+/** Possible targets of a request: each of the documents, or a path without a document. */
 export const documents = ["jwks", "discovery", "none"] as const;
 const statuses = [200, 304, 404, 405, 503] as const;
 
-/** Creates a counter of responses, which costs each response one addition to an array. */
+/** Creates a counter of responses. Counting a response costs a single addition to an array element. */
 export function createResponses() {
   const counts = new Float64Array(documents.length * statuses.length);
   return {

@@ -5,8 +5,9 @@ import { JwksdError } from "../base/errors.ts";
 const maxReported = 100;
 
 /**
- * Creates a function that chooses the cache mode by the predicate. If the predicate throws or does not return a boolean, the mode is rotation,
- * because a short cache lifetime is safe. Each distinct failure is reported once.
+ * Creates a function that chooses the cache mode according to the predicate. If the predicate throws or does not return
+ * a boolean, chooses rotation mode, because a short cache lifetime is the safe choice. Each distinct failure is
+ * reported once.
  */
 export function rotationMode(
   predicate: (() => boolean) | undefined,

@@ -27,13 +27,13 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
   ["Ed25519", { name: "Ed25519" }],
 ]);
 
-/** Every `alg` that verifies with a public key. */
+/** All values of `alg` for signatures that are verified with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/** Reports whether an `alg` verifies with a public key: not `none`, not HMAC. */
+/** Reports whether signatures with an `alg` are verified with a public key; `false` for `none` and HMAC. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
-/** Returns the algorithm for an `alg`. @throws TypeError if it does not verify with a public key */
+/** Returns the algorithm for an `alg`. @throws TypeError if it does not use a public key */
 export function algorithmOf(alg: string): Algorithm {
   const algorithm = algorithms.get(alg);
   if (algorithm === undefined) throw new TypeError(`${alg} is not an algorithm with a public key`);
@@ -41,7 +41,7 @@ export function algorithmOf(alg: string): Algorithm {
 }
 
 /**
- * Returns the algorithm for an `alg` if a key is for it.
+ * Returns the algorithm for an `alg` if a key can be used with it.
  *
  * @throws TypeError if the key is not for this algorithm, or not for this usage
  */

@@ -2,8 +2,8 @@ import type { CryptoKey, JWK } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 
 /**
- * The exports of `#crypto` on every runtime. An operation returns its result if the runtime can compute it synchronously; otherwise, a
- * promise. Signatures have the JWS format.
+ * The exports of `#crypto` on every runtime. An operation returns its result directly if the runtime can compute it
+ * synchronously; otherwise, it returns a promise. Signatures have the JWS format.
  */
 export interface Primitives {
   /** Returns the SHA-256 hash: 32 bytes. */
@@ -22,7 +22,10 @@ export interface Primitives {
    * @throws TypeError if the key is not a public key for this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
-  /** Like `verify`, for callers that can wait a millisecond. It gets its own turn of the event loop, so no other operation waits for it. */
+  /**
+   * Like `verify`, for callers that can wait a millisecond. Runs in its own turn of the event loop, so no other
+   * operation waits for it.
+   */
   readonly verifyLater: Primitives["verify"];
   /**
    * Imports a public key for `verify`. jose's import would add the tables of all its encryption algorithms to a browser bundle.

@@ -5,7 +5,10 @@ import { importJWK } from "jose/key/import";
 import { keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "./public.ts";
 
-/** Checks that private and public key belong together, before the key is recorded permanently. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
+/**
+ * Checks that the private key matches the public key. Called before the key is recorded permanently. @throws
+ * KeyMaterialError `ERR_KEY_MISMATCH`
+ */
 export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
   try {
     const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });

@@ -4,7 +4,7 @@ import { importPKCS8, importSPKI } from "jose/key/import";
 import { readPrivatePem } from "#crypto";
 import { keyError } from "../../base/errors.ts";
 
-/** A block of a PEM text. */
+/** A PEM block. */
 export interface PemBlock {
   readonly label: string;
   /** Block in lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
@@ -63,7 +63,10 @@ export async function readPem(text: string, name: string): Promise<JWK> {
   return jwk;
 }
 
-/** jose needs an algorithm to read a key, and PEM does not name one. With Ed25519, the message can name the refused type. */
+/**
+ * Algorithms to try when reading a key, because jose requires one and PEM does not name it. Ed25519 is included only so
+ * that the message can name the refused type.
+ */
 const algs = ["ECDH-ES", "RSA-OAEP-256", "Ed25519"] as const;
 
 function readPublic({ text }: PemBlock, name: string): Promise<JWK> {
@@ -86,7 +89,10 @@ const toPkcs8 = "convert it to PKCS#8 with: openssl pkcs8 -topk8 -nocrypt -in FI
 
 const asJwk = async (key: Promise<CryptoKey>): Promise<JWK> => exportJWK(await key);
 
-/** Returns the result of the first parser that can read the key. Parsers' errors are dropped, because they might quote the key. */
+/**
+ * Returns the result of the first parser that can read the key. Discards the parsers' errors, because they might quote
+ * the key.
+ */
 async function firstOf(ways: readonly Promise<JWK>[], name: string): Promise<JWK> {
   try {
     return await Promise.any(ways);

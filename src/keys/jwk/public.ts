@@ -49,9 +49,9 @@ const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
 const minRsaBits = 2048;
 
 /**
- * Copies the public members of a JWK from a list for its `kty`, so that no private member is published. Checks their encoding: canonical
- * base64url, coordinates of full size, RSA integers without leading zeros and of a safe size. Importing the key checks that a point is
- * on its curve.
+ * Copies the public members of a JWK. Uses a list for its `kty`, so no private member is ever published. Checks their
+ * encoding: canonical base64url, coordinates of full size, RSA integers without leading zeros and of a safe size.
+ * Importing the key checks that a point is on its curve.
  *
  * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
@@ -87,7 +87,7 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
   throw keyError("ERR_KEY_UNSUPPORTED", name, `kty ${shown(jwk["kty"])} is not supported; use EC or RSA`);
 }
 
-/** Returns a string that is the same for the same key only. */
+/** Returns a string that is equal only for equal keys. */
 export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
 }
@@ -147,7 +147,7 @@ function integerBits(bytes: Uint8Array, member: string, name: string): number {
   return bytes.length * 8 - Math.clz32(first) + 24;
 }
 
-/** Returns a string, cut at 32 characters, or the type of any other value. */
+/** Returns a string, truncated to 32 characters, or the type of any other value. */
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
 }

@@ -34,7 +34,7 @@ export type KeyInput = string | JwkObject | KeyObjectLike | CryptoKey | CryptoKe
 
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 
-/** A key that was read: its public members, its private key if it had one, and other members of a JWK. */
+/** A key that was read: its public members, its private key if the input contained one, and other members of a JWK. */
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
   /** A private JWK, or a private `CryptoKey` that is not extractable. */
@@ -98,7 +98,7 @@ export async function readKeyText(text: string, name: string): Promise<JWK> {
 }
 
 /**
- * Reads a JWK Set (object or JSON text) into its keys, in order.
+ * Reads the keys of a JWK Set (object or JSON text), in order.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
  * @see RFC 7517 section 5
@@ -156,7 +156,7 @@ function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: Publi
   return { ...publicJwk, d: jwk["d"] as string };
 }
 
-/** Runs a parser and replaces its error, which might quote the key. */
+/** Runs a parser. Replaces its error, which might quote the key. */
 async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();

@@ -16,7 +16,7 @@ export interface SkippedKey {
 
 /** The keys of a JWK Set that may verify signatures. */
 export interface VerificationKeys {
-  /** A string per kid that is equal for equal keys. */
+  /** For each kid, a string that is equal for equal keys. */
   readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
@@ -32,7 +32,7 @@ interface Candidate {
   readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** Keys by alg; each is imported once, and most never. */
+  /** Imported keys by alg. Each is imported at most once; most are never needed. */
   imported?: Map<string, CryptoKey | Promise<CryptoKey>>;
 }
 
@@ -43,9 +43,9 @@ const edAlgs = ["EdDSA", "Ed25519"];
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
-/** Kids are stored and compared; no honest kid is longer. */
+/** Maximum length of a kid. Kids are stored and compared, and no legitimate kid is longer. */
 export const maxKidLength = 1_024;
-/** The number of keys in a set from an untrusted host. Unusable entries count, because they are read as well. */
+/** Maximum number of keys in a set from an untrusted host. Unusable entries count too, because they are also read. */
 export const maxUntrustedKeys = 64;
 
 /**
@@ -71,8 +71,9 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
 }
 
 /**
- * Reads a JWK Set from an untrusted host. Importing costs CPU time, so each key is imported on first use. `find` then rejects with
- * KeyMaterialError `ERR_KEY_FORMAT` if the key is invalid, for example a point that is not on its curve.
+ * Reads a JWK Set from an untrusted host. Each key is imported on first use, because importing costs CPU time. `find`
+ * then rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is invalid, for example a point that is not on its
+ * curve.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has more than 64 keys
  */
@@ -134,7 +135,10 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
   };
 }
 
-/** Returns entries that share a kid, each with the algs that no other key with this kid has. @see RFC 7517 section 4.5 */
+/**
+ * Splits the entries that share a kid: for each, keeps the algs that no other key with this kid has. @see RFC 7517
+ * section 4.5
+ */
 function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
   if (sharing.length === 1) return { used: sharing, ambiguous: [] };
   const isOwn = (candidate: Candidate, alg: string): boolean =>

@@ -38,7 +38,7 @@ export interface AwsCredentials {
   readonly secretAccessKey: string;
   /** Session token, for temporary credentials. */
   readonly sessionToken?: string;
-  /** Time at which the credentials expire; the SDK requests new ones before. Default: never. */
+  /** Time at which the credentials expire. The SDK requests new ones before that. Default: never. */
   readonly expiration?: Date;
 }
 
@@ -68,8 +68,8 @@ const uriPattern =
   /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
 
 /**
- * Creates a backend for keys in AWS KMS, over the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a key ID names one key
- * version.
+ * Creates a backend for keys in AWS KMS, using the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a
+ * key ID names one key version.
  *
  * @example
  * ```ts
@@ -169,7 +169,10 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => 
   }
 }
 
-/** Returns an issuer as a tag value, in which some of a URL's characters are not allowed. The key's description has the exact issuer. */
+/**
+ * Converts an issuer to a tag value, which cannot contain all characters of a URL. The key's description has the exact
+ * issuer.
+ */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
 }

@@ -32,7 +32,7 @@ export interface AzureKeyVaultOptions extends KeyServiceOptions {
   readonly credential?: Optional<AzureCredential>;
 }
 
-/** The part of the Azure SDKs' `TokenCredential` that is used. */
+/** The part of the Azure SDKs' `TokenCredential` that is used here. */
 export interface AzureCredential {
   /** Returns an access token; `expiresOnTimestamp` is in epoch milliseconds. */
   getToken(
@@ -68,8 +68,8 @@ interface Client {
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
 /**
- * Creates a backend for keys in Azure Key Vault or a Managed HSM, over the `@azure/keyvault-keys` SDK. Each rotation generates a key instead
- * of a version of one key, because the service cannot delete single versions.
+ * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation
+ * generates a key instead of a version of one key, because the service cannot delete single versions.
  *
  * @example
  * ```ts
@@ -196,7 +196,7 @@ function checkUsable(
   }
 }
 
-/** Reports whether a URL is an https origin in canonical form. A key then has only one URI. */
+/** Reports whether a URL is an https origin in canonical form. Only this form is accepted, so each key has only one URI. */
 function isVaultUrl(url: string): boolean {
   return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }

@@ -7,7 +7,7 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   return value;
 });
 
-/** Returns the CRC32C checksum, which detects corruption on the network. @see RFC 3720 section 12.1 */
+/** Returns the CRC32C checksum, which detects corruption in transit. @see RFC 3720 section 12.1 */
 export function crc32c(bytes: Uint8Array): number {
   let value = 0xffffffff;
   for (const byte of bytes) value = (value >>> 8) ^ (table[(value ^ byte) & 255] ?? 0);

@@ -41,14 +41,14 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
   return client;
 }
 
-/** The SDK found no credentials; the cause has the reason. */
+/** Thrown if the SDK found no credentials; the cause has the reason. */
 class CredentialsError extends Error {
   constructor(cause: unknown) {
     super("no credentials", { cause });
   }
 }
 
-/** Returns call settings with at most three retries. By default, the SDK retries for ten minutes. */
+/** Returns call settings with at most three retries, because the SDK retries for ten minutes by default. */
 export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,

@@ -48,8 +48,9 @@ type Client = KeyManagementServiceClient;
 const algorithm = "EC_SIGN_P256_SHA256";
 
 /**
- * Creates a backend for keys in Google Cloud KMS, over the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1), which every proxy forwards.
- * Each key is a version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
+ * Creates a backend for keys in Google Cloud KMS, using the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1), which
+ * every proxy forwards. Each key is a version of one CryptoKey, because the service can destroy versions but not
+ * CryptoKeys.
  *
  * @example
  * ```ts
@@ -146,7 +147,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Returns an issuer as a label, in which many of a URL's characters are not allowed. */
+/** Converts an issuer to a label, which cannot contain many of a URL's characters. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")

@@ -13,13 +13,13 @@ import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
-/** Time call of a key service. They include all of its SDK's retries. */
+/** Options of all key services. */
 export interface KeyServiceOptions {
-  /** Time for one signature, in milliseconds. Default: 5000. */
+  /** Time limit for one signature, including all of the SDK's retries, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
 }
 
-/** The codes for a service's errors, each with its message and remedy. */
+/** Message and remedy for each code of a service's error. */
 const advice = {
   ERR_SIGNER_THROTTLED: "the key service throttles requests; retry later",
   ERR_SIGNER_UNAVAILABLE: "the key service is unreachable or failed; retry later",
@@ -38,31 +38,31 @@ export function failure(name: string, code: FailureCode, detail: string): Signer
 /** One call to a service, with all its requests and retries. */
 export interface ServiceCall<Client> {
   readonly client: Client;
-  /** Name of the key in messages: its URI, if it has one already. */
+  /** Name of the key in messages: its URI, once it has one. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Waits a moment before the next poll. */
+  /** Waits briefly before the next poll. */
   readonly pause: () => Promise<void>;
 }
 
 /** A call about a key. */
 export interface KeyCall<Key, Client> extends ServiceCall<Client> {
   readonly key: Key;
-  /** Whether the key was just generated, so that some of the service's servers might not know it yet. */
+  /** Whether the key was just generated. Some of the service's servers might not know it yet. */
   readonly isNew: boolean;
 }
 
-/** The specific part of one key service. `Key` is a parsed URI; `Client` sends requests. */
+/** The part that differs between key services. `Key` is a parsed URI; `Client` sends requests. */
 export interface KeyService<Key, Client> {
-  /** Name of the place of new keys in messages. */
+  /** Name in messages for the place where new keys are generated. */
   readonly place: string;
-  /** Form of a URI. */
+  /** Form of this service's key URIs, for messages. */
   readonly uriForm: string;
   /** Parses a key's URI; returns `undefined` if it does not name an immutable key version. */
   parse(uri: string): Key | undefined;
   /**
-   * Creates a client. It need not be closed: idle connections do not keep a process alive.
+   * Creates a client. It need not be closed, because idle connections do not keep a process alive.
    *
    * @param key `undefined` for a new key
    * @throws ConfigError `ERR_OPTION_INVALID` if no option says where to generate new keys; `ERR_PACKAGE_MISSING`
@@ -170,7 +170,7 @@ export function keyServiceBackend<Key, Client>(
   };
 }
 
-/** Returns a value for a message, if it is a number or a single word and so cannot quote a secret text. */
+/** Returns a value for a message if it is a number or a single word, and therefore cannot quote a secret. */
 export function safeDetail(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;

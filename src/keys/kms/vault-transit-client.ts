@@ -5,7 +5,7 @@ import { jsonOf } from "../../base/json.ts";
 import type { Optional, Given } from "../../base/options.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, safeDetail } from "./key-service.ts";
 
-/** Access to a Vault or OpenBao server. */
+/** Options for access to a Vault or OpenBao server. */
 export interface VaultAccess {
   /** File with the token, such as a Vault Agent's sink. It is read again if the token is refused. Default: none. */
   readonly tokenFile?: Optional<string>;

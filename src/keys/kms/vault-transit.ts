@@ -46,7 +46,10 @@ interface Key {
   readonly version: number;
 }
 
-/** The part of a key description that is used. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
+/**
+ * The part of a key description that is used here. @see
+ * https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key
+ */
 interface KeyInfo {
   readonly type?: unknown;
   readonly min_encryption_version?: unknown;
@@ -54,10 +57,10 @@ interface KeyInfo {
 }
 
 /**
- * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. Each rotation generates a key instead of
- * a version of one key, because Transit cannot destroy single versions.
+ * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, through its HTTP API. Each rotation
+ * generates a key instead of a version of one key, because Transit cannot destroy single versions.
  *
- * Connections use https; http is accepted for loopback hosts. Redirects are not followed.
+ * Connections use https; http is accepted only for loopback hosts. Redirects are not followed.
  *
  * @example
  * ```ts

@@ -25,11 +25,13 @@ import {
 } from "./uri.ts";
 
 /**
- * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the
- * module. If the module hangs or crashes, jwksd replaces that process. It runs until its signers are closed. Requires the `pkcs11js` package.
+ * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process,
+ * which loads the module. If the module hangs or crashes, jwksd replaces that process, which runs until its signers are
+ * closed. Requires the `pkcs11js` package.
  *
- * While a token is unavailable, signatures fail with a retryable error; when the token is back, it is opened again. A PIN is tried once:
- * after a refusal, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
+ * While a token is unavailable, signatures fail with a retryable error; when the token is back, it is opened again. A
+ * PIN is tried only once: if it is refused, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is
+ * restarted.
  *
  * @example
  * ```ts
@@ -103,7 +105,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
-  /** Destroys a key after `create` failed. If that fails too, the error names the key. */
+  /** Destroys a key after `create` has failed. If that fails too, the error names the key. */
   async function cleanUp(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
     const remaining = new Set<string>();
     for (const name of names) {
@@ -161,7 +163,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   };
 }
 
-/** Generates a key. @param names receives every name that the key may have on the token */
+/** Generates a key. @param names array to which every name that the key may have on the token is added */
 async function generateKey(
   process: TokenProcess,
   issuer: string,

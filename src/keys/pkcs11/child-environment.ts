@@ -1,6 +1,6 @@
 /**
- * Variables that most programs need and that contain no secrets, in upper case, because Windows ignores case. With NODE_COMPILE_CACHE, the
- * child uses what Node has compiled for this process.
+ * Variables that most programs need and that contain no secrets. They are in upper case, because Windows ignores case.
+ * With NODE_COMPILE_CACHE, the child reuses the code that Node has compiled for this process.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */

@@ -66,7 +66,7 @@ function send(message: FromChild): void {
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 
-/** Finishes the calls in flight and ends the process. If that takes too long, the parent kills it. */
+/** Finishes the calls in flight and exits. If that takes too long, the parent kills the process. */
 async function stop(): Promise<void> {
   await Promise.all(inFlight);
   flush();

@@ -13,8 +13,9 @@ const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
- * A token's process, which is kept while signers use it. A process that ended is replaced: immediately the first time, then after 100 ms,
- * 200 ms and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a retryable error.
+ * A token's process, which is kept while signers use it. A process that has ended is replaced: immediately the first
+ * time, then after 100 ms, 200 ms and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a
+ * retryable error.
  */
 export class Connection {
   readonly #target: ConnectionTarget;
@@ -36,7 +37,7 @@ export class Connection {
     this.#pins = createPinAttempts(target.pin, target.modulePath);
   }
 
-  /** The process, if it accepts calls now. */
+  /** The process, if it currently accepts calls. */
   get current(): TokenProcess | undefined {
     return this.#process?.isUsable === true ? this.#process : undefined;
   }
@@ -99,7 +100,7 @@ export class Connection {
     }
   }
 
-  /** Adds the names of token and PIN source to a login failure, because one of them must be wrong. */
+  /** Adds the names of the token and the PIN source to a login failure, because one of them must be wrong. */
   #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;

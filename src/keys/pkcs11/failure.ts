@@ -7,7 +7,7 @@ const signerError =
   (message: string): JwksdError =>
     new SignerError(code, advice === undefined ? message : `${message}; ${advice}`);
 
-/** Creates the error for callers, by the reason of a failure. */
+/** Functions that create the error for callers, by the failure's reason. */
 const errors = {
   // pkcs11js cannot be loaded.
   package: (message: string) =>
@@ -35,7 +35,7 @@ type Reason = keyof typeof errors;
 /** A token's failure. The message may contain names of functions, return values and parts of a URI, but no PIN. */
 export class TokenFailure extends Error {
   readonly reason: Reason;
-  /** Whether only a new process can help, because sessions and handles are invalid or the module is in a bad state. */
+  /** Whether only a new process can help, because sessions and handles are invalid or the module is in an unknown state. */
   readonly lost: boolean;
 
   constructor(reason: Reason, message: string, lost = false) {
@@ -45,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure as part of a message between processes, in which an error would lose its members. */
+/** A failure in a message between processes. Plain data, because an error would lose its members. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });

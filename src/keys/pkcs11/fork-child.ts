@@ -23,7 +23,7 @@ const moduleVariables = [
 ];
 
 /**
- * Starts the process that loads the module. It ends when this process ends.
+ * Starts the process that loads the module. It exits when this process does.
  *
  * @param variables names of additional environment variables that the module needs
  */

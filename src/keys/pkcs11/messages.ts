@@ -9,7 +9,7 @@ export type Operation =
   | { readonly kind: "rename"; readonly key: number; readonly label: string; readonly id: Uint8Array }
   | { readonly kind: "destroy"; readonly key: KeySelector };
 
-/** The value that each kind of operation returns. */
+/** Return value of each kind of operation. */
 export interface Results {
   readonly sign: Uint8Array;
   readonly find: FoundKey;
@@ -56,11 +56,11 @@ export type Result =
   | { readonly id: number; readonly value: Results[keyof Results] }
   | { readonly id: number; readonly failure: FailureData };
 
-/** Messages to the child. Calls are sent in batches, because a message costs more than a signature. */
+/** Messages to the child. Calls are batched, because sending a message costs more than a signature. */
 export type ToChild =
   /** The first message. */
   | { readonly kind: "start"; readonly request: TokenRequest }
-  /** The PIN, in a message, because other processes can read arguments, environment and files. */
+  /** The PIN. It is sent in a message, because other processes can read arguments, the environment and files. */
   | { readonly kind: "pin"; readonly pin: string | undefined }
   | { readonly kind: "calls"; readonly calls: readonly Call[] }
   | { readonly kind: "stop" };
@@ -69,7 +69,7 @@ export type ToChild =
 export type FromChild =
   /** Requests the PIN of the token that was found. */
   | { readonly kind: "login"; readonly token: TokenDescription }
-  /** Reports the number of sessions that the token allows. Each is for one operation at a time. */
+  /** Reports the number of sessions that the token allows. Each session runs one operation at a time. */
   | { readonly kind: "ready"; readonly token: TokenDescription; readonly sessions: number }
   | { readonly kind: "failed"; readonly failure: FailureData }
   | { readonly kind: "results"; readonly results: readonly Result[] };

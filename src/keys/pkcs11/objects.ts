@@ -11,7 +11,7 @@ export interface OpenSession {
   readonly handle: Handle;
 }
 
-/** A private key and its public key object, which some tokens do not have. */
+/** A private key object and its public key object. Some tokens do not have the latter. */
 export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;
@@ -54,7 +54,7 @@ export function describePair(session: OpenSession, { privateKey, publicKey }: Ke
   };
 }
 
-/** Objects that another thread reads and that must therefore not be garbage-collected. */
+/** Objects that must not be garbage-collected, because another thread reads them. */
 const pinned = new Set<unknown>();
 
 /** Generates a key pair on P-256 that can only sign. The private key cannot leave the token. */
@@ -91,7 +91,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   }
 }
 
-/** Changes the label and id of both keys, or of neither. Throws if the token cannot do that. */
+/** Changes the label and id of both keys or of neither. Throws if the token cannot do that. */
 export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label: string, id: Uint8Array): void {
   const { privateKey, publicKey } = pair;
   const before = module.C_GetAttributeValue(handle, privateKey, [{ type: CKA.LABEL }, { type: CKA.ID }]);
@@ -104,7 +104,7 @@ export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label
   }
 }
 
-/** Destroys both keys, the private key first: if the second step fails, nothing remains that can sign. */
+/** Destroys both keys, the private key first. If the second step fails, no key that can sign remains. */
 export function destroyPair(session: OpenSession, selector: KeySelector): void {
   const { module, handle } = session;
   const { privateKey, publicKey } = findPair(session, selector);

@@ -24,13 +24,16 @@ export interface Pkcs11Options {
    * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
    */
   readonly environment?: Optional<readonly string[]>;
-  /** Concurrent signatures; each has its own session and thread. Default: 16. */
+  /** Number of concurrent signatures, each with its own session and thread. Default: 16. */
   readonly sessions?: Optional<number>;
-  /** Time for one signature, in milliseconds. A module that takes longer counts as hung, and its process is replaced. Default: 5000. */
+  /**
+   * Time limit for one signature, in milliseconds. A module that takes longer is considered hung, and its process is
+   * replaced. Default: 5000.
+   */
   readonly timeoutMs?: Optional<number>;
 }
 
-/** jwksd's own variables may contain wrapping keys, so no module receives them. */
+/** Rule for the names. Refuses jwksd's own variables, because they may contain wrapping keys. */
 const variables: Rule<readonly string[]> = {
   must: "an array of names of environment variables that do not begin with JWKSD_",
   types: ["array"],

@@ -10,7 +10,7 @@ import type { TokenDescription } from "./messages.ts";
 export type PinSource =
   /** A file that contains only the PIN. */
   | { readonly file: string }
-  /** The name of an environment variable. */
+  /** Name of the environment variable that contains the PIN. */
   | { readonly environment: string }
   /** A program that prints the PIN, with its arguments. It runs without a shell. */
   | { readonly command: readonly [program: string, ...args: string[]] };
@@ -91,7 +91,7 @@ const processKey = randomBytes(32);
 export interface PinAttempts {
   /** Reason why no further PIN is tried. */
   readonly refusal: TokenFailure | undefined;
-  /** Resets the attempts. Must be called before the module is started. */
+  /** Begins an attempt. Must be called before the module is started. */
   begin(): void;
   /** Returns the PIN, for one attempt. Rejects with {@link TokenFailure} if it was refused before, or like {@link readPin}. */
   next(token: TokenDescription): Promise<string | undefined>;
@@ -102,8 +102,8 @@ export interface PinAttempts {
 }
 
 /**
- * Limits the attempts, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that was once accepted does
- * not count as refused if a login fails for an unknown reason.
+ * Limits the attempts, because tokens lock after a few wrong PINs. No connection tries a refused PIN again. If a login
+ * fails for an unknown reason, a PIN that was accepted before does not count as refused.
  */
 export function createPinAttempts(source: PinSource | undefined, modulePath: string): PinAttempts {
   /** Hash of the most recent PIN. */

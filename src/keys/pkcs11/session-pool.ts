@@ -5,12 +5,12 @@ import type { OpenSession } from "./objects.ts";
 
 // Twice a signature's size, for modules that check the buffer before they know the size.
 const outputBytes = 128;
-/** Number of consecutive failures after which a new session does not help. */
+/** Number of consecutive failures after which the pool stops replacing sessions. */
 const maxConsecutiveFailures = 3;
 
 /**
- * A session and the buffers for its operation. The pool keeps every session, so that the buffers are not garbage-collected while another
- * thread uses them.
+ * A session and the buffers for its operation. The pool never drops a session, because another thread may still be
+ * using its buffers.
  */
 interface PooledSession extends OpenSession {
   handle: Handle;

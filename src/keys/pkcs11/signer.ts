@@ -21,7 +21,10 @@ export interface TokenKey {
   readonly number: number;
 }
 
-/** Creates a signer that keeps the connection open until it is closed. In a new process, it finds its key again. */
+/**
+ * Creates a signer, which keeps the connection open until it is closed. In a new process, the signer looks up its key
+ * again.
+ */
 export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
   const { uri, selector, publicKey } = key;
   const numbers = new WeakMap<TokenProcess, number | Promise<number>>([[key.process, key.number]]);
@@ -32,7 +35,10 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
     throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now has another key with the same name");
   }
 
-  /** Returns the key's number in a process. All calls share one search per process; the next call repeats a failed search. */
+  /**
+   * Returns the key's number in a process. All calls share one search per process; a failed search is repeated by the
+   * next call.
+   */
   function numberIn(process: TokenProcess): number | Promise<number> {
     const known = numbers.get(process);
     if (known !== undefined) return known;
@@ -65,8 +71,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 }
 
 /**
- * Returns a key's public key from its CKA_EC_PARAMS and CKA_EC_POINT. The standard requires the point in an octet string; some modules
- * return the plain point.
+ * Decodes a public key from CKA_EC_PARAMS and CKA_EC_POINT. The standard requires the point to be in an octet string,
+ * but some modules return the plain point.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`
  * @see PKCS#11 3.0, section 2.3.3; RFC 5480 section 2.2
@@ -93,7 +99,7 @@ function isP256(params: Uint8Array): boolean {
 }
 
 /**
- * Checks that a key may sign, and with a test signature that its public key belongs to it.
+ * Checks that a key may sign. Makes a test signature to check that its public key belongs to it.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_PURPOSE`, `ERR_KEY_MISMATCH`
  */

@@ -20,7 +20,7 @@ export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
 /** Settings of a token's child process. */
 export interface ProcessSettings {
-  /** Time limit for one signature or search in milliseconds, without the time in the queue. */
+  /** Time limit for one signature or search, in milliseconds, not including time in the queue. */
   readonly timeoutMs: number;
   /** Names of additional environment variables that the module needs. */
   readonly environment: readonly string[];
@@ -39,7 +39,10 @@ interface Pending {
 /** Time to wait for a killed process to end before another one is started, in milliseconds. */
 const killedMs = 2_000;
 
-/** A child process that has loaded the module and logged in to the token. After its end, a new TokenProcess is needed. */
+/**
+ * A child process that has loaded the module and logged in to the token. Once it has ended, a new TokenProcess is
+ * needed.
+ */
 export class TokenProcess {
   /** Resolves when the process has ended, with the failure that ended it, or `undefined` after {@link stop}. */
   readonly ended: Promise<TokenFailure | undefined>;
@@ -50,12 +53,12 @@ export class TokenProcess {
   readonly #settings: ProcessSettings;
   /** Calls that wait for a session. */
   readonly #queue: Pending[] = [];
-  /** Calls that the child is running, at most one per session, the oldest first. */
+  /** Calls that the child is running, at most one per session, oldest first. */
   readonly #inFlight = new Map<number, Pending>();
   #sessions = 0;
   #nextId = 0;
   #cancelTimer: (() => void) | undefined;
-  /** Reason why the process accepts no more calls. */
+  /** Reason why the process no longer accepts calls. */
   #failure: TokenFailure | undefined;
   #resolveEnded: () => void = () => {};
 
@@ -94,7 +97,10 @@ export class TokenProcess {
     return this.#failure === undefined;
   }
 
-  /** Runs an operation. If `signal` aborts, a queued operation is dropped; a running one continues, but its result is ignored. */
+  /**
+   * Runs an operation. If `signal` aborts, a queued operation is dropped, while a running one continues and its result
+   * is ignored.
+   */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
     signal?: AbortSignal,
@@ -109,7 +115,7 @@ export class TokenProcess {
     return abortable(completed, signal) as Promise<Results[K]>;
   }
 
-  /** Accepts no more calls, finishes the calls in flight, and ends the process. */
+  /** Stops accepting calls, finishes the calls in flight, and ends the process. */
   async stop(): Promise<void> {
     this.#retire(closed);
     await this.ended;
@@ -216,7 +222,7 @@ export class TokenProcess {
     this.#kill(new TokenFailure("unavailable", message, true));
   }
 
-  /** Accepts no more calls. Gives the process time to finish the calls in flight. */
+  /** Stops accepting calls. Gives the process time to finish the calls in flight. */
   #retire(failure: TokenFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;

@@ -18,13 +18,13 @@ import {
 import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 
-/** A token after login. {@link toFailure} converts its errors. */
+/** A token after login. Its errors can be converted with {@link toFailure}. */
 export interface Token {
   readonly description: TokenDescription;
   /** Number of open sessions. */
   readonly sessions: number;
   run(operation: Operation): Promise<Results[keyof Results]>;
-  /** Ends the module. Must be called when no call is in flight, because modules may crash otherwise. */
+  /** Finalizes the module. Call it only while no call is in flight; otherwise, modules may crash. */
   finalize(): void;
 }
 
@@ -173,7 +173,7 @@ const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
 /** Maximum number of tokens that a message lists. */
 const maxNames = 8;
 
-/** Lists tokens for a message, without tokens that have no label, which are not initialized. */
+/** Lists tokens for a message. Omits tokens without a label, because they are not initialized. */
 function namesOf(tokens: readonly PresentToken[]): string {
   const names = tokens
     .filter(({ label }) => label !== "")
@@ -182,7 +182,7 @@ function namesOf(tokens: readonly PresentToken[]): string {
   return [...names.slice(0, maxNames), ...more].join(", ") || "none";
 }
 
-/** Refuses to log in if a wrong PIN would lock the token, so that restarts with a wrong PIN cannot lock it. */
+/** Refuses to log in if a wrong PIN would lock the token. Otherwise, restarts with a wrong PIN could lock it. */
 function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the token's user PIN is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {

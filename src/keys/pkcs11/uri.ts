@@ -37,8 +37,8 @@ const pathValue = /^(?:[\w.~:[\]@!$'()*+,=&-]|%[\dA-Fa-f]{2})*$/;
 const queryValue = /^(?:[\w.~:[\]@!$'()*+,=/?|-]|%[\dA-Fa-f]{2})*$/;
 
 /**
- * Parses a PKCS#11 URI. An attribute that is unknown, repeated or wrongly encoded is an error, and so is a PIN. No message contains a value,
- * because it may be a misplaced secret.
+ * Parses a PKCS#11 URI. Refuses unknown, repeated and wrongly encoded attributes, and a PIN. Messages contain no
+ * values, because a value may be a misplaced secret.
  *
  * @throws ConfigError `ERR_SIGNER_URI`
  * @see RFC 7512 section 2.3
@@ -61,7 +61,7 @@ export function parsePkcs11Uri(uri: string): Pkcs11Uri {
   };
 }
 
-/** Parses a key's URI, which has a label, an id or both. @throws ConfigError `ERR_SIGNER_URI` */
+/** Parses a key's URI, which must have a label, an id or both. @throws ConfigError `ERR_SIGNER_URI` */
 export function parseKeyUri(uri: string): Pkcs11Uri {
   const parsed = parsePkcs11Uri(uri);
   if (parsed.key.id === undefined && parsed.key.label === undefined) {
@@ -91,7 +91,7 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
-/** Adds a found key's id to its URI, because another key may get the same label later. */
+/** Adds the id of the key that was found to its URI, because another key may get the same label later. */
 export function withId(
   uri: string,
   key: KeySelector,

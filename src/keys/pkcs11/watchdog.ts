@@ -3,7 +3,7 @@
 
 import { Socket } from "node:net";
 
-/** Time to finish the calls in flight and to finalize the module, in milliseconds. */
+/** Time limit for finishing the calls in flight and finalizing the module, in milliseconds. */
 const graceMs = 2_000;
 
 const parent = new Socket({ fd: 0, readable: true, writable: false });

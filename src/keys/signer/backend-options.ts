@@ -1,7 +1,7 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, stringThat, timeout } from "../../base/options.ts";
 
-/** Returns the rule of an option that a signers file cannot contain. @param otherwise the remedy for a file */
+/** Returns the rule for an option that a signers file cannot contain. @param otherwise what to do instead in a file */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
   ...rule,
   must: `${rule.must}, which only code can give (${otherwise})`,

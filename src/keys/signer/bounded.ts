@@ -9,19 +9,22 @@ import { traced } from "../../base/trace.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
-/** Limits for a signer over an HSM or key service. The defaults suit a backend that takes 10 to 50 ms per signature. */
+/**
+ * Limits for a signer whose key is in an HSM or key service. The defaults suit a backend that takes 10 to 50 ms per
+ * signature.
+ */
 export interface SignerLimits {
-  /** Concurrent signatures. Default: 16. */
+  /** Maximum number of concurrent signatures. Default: 16. */
   readonly maxConcurrent?: Optional<number>;
-  /** Calls that wait for their turn. Default: 1024. */
+  /** Maximum number of calls that wait for their turn. Default: 1024. */
   readonly maxQueued?: Optional<number>;
-  /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
+  /** Time limit for one signature, including the wait, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
 }
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
-/** Signs a JWS signing input. Returns 64 bytes, r then s, which the published key verifies. */
+/** Signs a JWS signing input. Returns 64 bytes, r then s, which have been verified with the published key. */
 export interface BoundedSign {
   (message: Bytes, signal?: AbortSignal): Promise<Bytes>;
   /** Number of calls that wait for their turn. */
@@ -29,11 +32,11 @@ export interface BoundedSign {
 }
 
 /**
- * Bounds the calls of a signer: limits concurrency, queue and time, and verifies each signature with the published key of its kid. A
- * signature that does not verify is an error.
+ * Wraps a signer: limits concurrency, queue length and time, and verifies each signature with the published key of its
+ * kid. A signature that does not verify is an error.
  *
- * After its deadline, an operation still counts as in flight until its backend ends it, so that a hanging backend gets no further work. A local
- * signer was checked when its key was loaded and has no backend, so none of this applies to it.
+ * After its deadline, an operation counts as in flight until its backend ends it, so a hanging backend gets no further
+ * work. None of this applies to a local signer, because it has no backend and was checked when its key was loaded.
  *
  * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, and
  * the signer's own SignerError. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
@@ -52,7 +55,7 @@ export function boundSigner(
   let running = 0;
   const queue: (() => void)[] = [];
 
-  /** Passes the slot to the call that has waited longest. */
+  /** Passes the slot to the call that has been waiting longest. */
   function release(): void {
     const next = queue.shift();
     if (next === undefined) running -= 1;

@@ -7,7 +7,7 @@ import type { ExternalSigner } from "./signer.ts";
 interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
-  /** Signs 32 bytes that the caller cannot change. */
+  /** Signs a digest: 32 bytes that the caller can no longer change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
   /** Releases the key. Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;
@@ -45,14 +45,14 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
   } satisfies ExternalSigner);
 }
 
-/** Returns the error of an aborted operation: the deadline's, if the deadline aborted it. */
+/** Returns the error for an aborted operation; the deadline's error if the deadline aborted it. */
 export function abortedBy(signal: AbortSignal, name: string): SignerError {
   const reason: unknown = signal.reason;
   if (reason instanceof SignerError) return reason;
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** Returns the error for a key with another type. @param type the type in its backend's terms */
+/** Returns the error for a key that has another type. @param type the type in its backend's terms */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
   return keyError("ERR_KEY_NOT_P256", name, `a signing key must be an ECDSA key on P-256 (ES256); this key is ${type}`);
 }

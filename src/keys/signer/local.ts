@@ -13,8 +13,8 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localKeys = new WeakMap<Signer, CryptoKey>();
 
 /**
- * Signs with the key of a local signer, which was checked when it was loaded; returns `undefined` for any other signer. Local signers are
- * recognized by their frozen objects, so no other signer can pass for a local one.
+ * Signs with the key of a local signer, which was checked when it was loaded; returns `undefined` for any other signer.
+ * Local signers are recognized by object identity, so no other signer can pass for one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
   const key = localKeys.get(signer);
@@ -22,7 +22,8 @@ export function localSign(signer: Signer): LocalSign | undefined {
 }
 
 /**
- * Creates a signer over a private key in this process's memory. A test signature first checks that private and public key belong together.
+ * Creates a signer for a private key in this process's memory. First makes a test signature to check that the private
+ * key matches the public key.
  *
  * @example
  * ```ts
@@ -37,7 +38,7 @@ export async function localSigner(key: KeyInput): Promise<Signer> {
   return signerFrom(await readKey(key, "the signing key"), "the signing key");
 }
 
-/** Like {@link localSigner}, for a key that was read. @param name the key's name in messages */
+/** Like {@link localSigner}, for a key that has already been read. @param name the key's name in messages */
 export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
   const { publicJwk, privateKey } = material;
   if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
@@ -70,7 +71,7 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Imports the private key. Checks with a test signature that it belongs to the public key. */
+/** Imports the private key. Makes a test signature to check that it matches the public key. */
 async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);

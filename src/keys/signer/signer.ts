@@ -28,15 +28,15 @@ export interface Signer {
   readonly publicKey: JwkObject;
   /** Signs with ES256. Returns 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
-  /** Releases resources, after the signatures in flight. */
+  /** Releases resources once the signatures in flight have finished. */
   close?(): Promise<void>;
 }
 
-/** A signer over a key in an HSM or a key service. */
+/** A signer whose key is in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
   /** URI of a key version that never changes, not of an alias. Contains no credentials. */
   readonly uri: string;
-  /** Releases resources, after the signatures in flight. */
+  /** Releases resources once the signatures in flight have finished. */
   close(): Promise<void>;
 }
 
@@ -49,7 +49,10 @@ export interface SignerBackend {
    * @throws KeyMaterialError `ERR_KEY_NOT_P256`
    */
   open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Generates a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) if the backend has tags. */
+  /**
+   * Generates a P-256 key that cannot leave its backend. If the backend supports tags, the key is tagged with the
+   * issuer and its kid (the RFC 7638 thumbprint).
+   */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
   /** Destroys a key immediately, or as soon as the service allows. @returns when the key is gone, in epoch milliseconds */
   destroy(

@@ -34,7 +34,10 @@ export function healthPage(notReady: () => string | undefined): AdminPage {
   };
 }
 
-/** Creates `/metrics`. Without prom-client, it returns 501 and how to install it. @param metrics collects the metrics for each scrape */
+/**
+ * Creates `/metrics`. If prom-client is not installed, responds with 501 and installation instructions. @param metrics
+ * collects the metrics for each scrape
+ */
 export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
   return async ({ headers }) => {
     try {

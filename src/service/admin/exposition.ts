@@ -28,7 +28,7 @@ export async function processMetrics(): Promise<Metric[]> {
 }
 
 /**
- * Writes metrics in the Prometheus text format, or in OpenMetrics if `accept` names it.
+ * Serializes metrics in the Prometheus text format, or in the OpenMetrics format if `accept` names it.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -47,7 +47,10 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
   return { contentType, text: await registry.metrics() };
 }
 
-/** Escapes label values, because the format escapes only quotes and line breaks, and a terminal would interpret other control characters. */
+/**
+ * Escapes control characters in label values. The format escapes only quotes and line breaks, and a terminal would
+ * interpret the rest.
+ */
 function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
   return Object.fromEntries(
     Object.entries(labels).map(([name, value]) => [name, typeof value === "string" ? printableLine(value) : value]),

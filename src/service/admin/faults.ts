@@ -26,7 +26,7 @@ export interface Fault extends Remedy {
 const graceMs = 60_000;
 
 /**
- * Returns a service's faults, worst first. Each command has the flags that name this service's store.
+ * Returns a service's faults, worst first. Each fault's command includes the flags that name this service's store.
  *
  * @param now the current time by the store's clock
  */
@@ -189,7 +189,10 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
   return faultOf("STEP_OVERDUE", text, remedy, { kid, since });
 }
 
-/** Returns a fault for each step whose waiting period should have begun by now. A short delay is normal in every rotation. */
+/**
+ * Returns a fault for each step whose waiting period should have begun by now. Allows for a short delay, which is
+ * normal in every rotation.
+ */
 function waiting(view: StoreView): Fault[] {
   const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
   return late.map(({ text, kid, since }) =>
@@ -206,5 +209,5 @@ function behind({ health }: KnownManager, view: StoreView): Fault[] {
   return late.map((presence) => faultOf("REPLICA_BEHIND", behindText(presence, view), remedy, { severity: "warning" }));
 }
 
-/** Returns a message as the end of a sentence. */
+/** Formats a message so that it can end a sentence. */
 const asSentenceEnd = (message: string): string => withFlags(/[.!?]$/.test(message) ? message : `${message}.`);

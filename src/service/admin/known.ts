@@ -26,11 +26,11 @@ export interface Known extends KnownKeys {
   readonly notReady?: string | undefined;
   /** Whether `--rotation-mode` is set: the short Cache-Control is on, whatever the keys' states. */
   readonly isShortBySetting: boolean;
-  /** Whether the short Cache-Control is on for the sake of the keys. */
+  /** Whether the short Cache-Control is on because of the keys. */
   readonly isShort: boolean;
   /** Published keys, in the order of the JWK Set. */
   readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];
-  /** Error with which the key files were refused when they were last read. */
+  /** Reason why the key files were refused when they were last read. */
   readonly refused?: KnownError | undefined;
   /** Log entries, newest first. */
   readonly events: readonly LogEvent[];

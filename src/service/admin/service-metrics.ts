@@ -66,7 +66,7 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   ];
 }
 
-/** Returns the metrics of a store outage since startup, when no manager has started that could report it. */
+/** Returns the metrics of a store outage that has lasted since startup. No manager has started that could report them. */
 function savedSetMetrics({ source, store }: Status): Metric[] {
   if (source !== "saved-set" || store?.lastError === undefined) return [];
   return [

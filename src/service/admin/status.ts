@@ -31,7 +31,10 @@ export interface KeyStatus {
   readonly alg: string;
   /** For an encryption key from a file: time from which it is no longer published. */
   readonly notAfter?: number | undefined;
-  /** State of the key. Of keys that jwksd does not manage, the first signing key is `active` and the others are `published`. */
+  /**
+   * State of the key. If jwksd does not manage the keys, the first signing key is `active` and the others are
+   * `published`.
+   */
   readonly state: KeyState | "published";
   /** Time since which it has this state. */
   readonly since?: number | undefined;
@@ -44,7 +47,7 @@ export interface KeyStatus {
 /** A process, as seen by this one. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  /** Whether it is stale: it does not sign and is not ready. Known only for this process. */
+  /** Whether it is stale, and therefore does not sign and is not ready. Known only for this process. */
   readonly isStale: boolean;
 }
 
@@ -59,7 +62,7 @@ export interface Status extends Pick<
   readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
-  /** Next step; of several at the same time, the one that activates a key. */
+  /** Next step. If several steps are due at the same time, the one that activates a key. */
   readonly next?: PlanStep | undefined;
   /** Plan for managed keys. */
   readonly plan?: RotationPlan | undefined;

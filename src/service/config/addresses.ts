@@ -17,7 +17,7 @@ export function urlHost(host: string): string {
 /** Maximum length of a socket path that the kernel accepts, in bytes. @see unix(7) */
 const maxPathBytes = 107;
 
-/** The rule for the path of a Unix socket. */
+/** Rule for the path of a Unix socket. */
 export const socketPath: Rule<string> = stringThat(
   `a path of at most ${maxPathBytes} bytes; an abstract socket (@name) is open to every user`,
   (value) => !/^@|\0/.test(value) && new TextEncoder().encode(value).length <= maxPathBytes,

@@ -3,7 +3,7 @@ import { isEscaped } from "../../rotation/store/url.ts";
 
 const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds"] as const;
 
-/** Scheme of a database URL that is not PostgreSQL. */
+/** Scheme of a database URL other than PostgreSQL's. */
 export type DatabaseScheme = (typeof schemes)[number];
 
 /** Returns the scheme of a database URL; `undefined` for PostgreSQL and for any other string. */
@@ -25,10 +25,10 @@ export function isDatabaseUrl(text: string): boolean {
   return databaseScheme(text) !== undefined && urls.every((url) => URL.canParse(url));
 }
 
-/** A name of a parameter, or of a member of its JSON value, that has a secret value; or a private key. */
+/** Matches the name of a parameter, or of a member of its JSON value, that holds a secret; also matches a private key. */
 const secret = /"[^"]*(pass(?!file)|pwd|token|secret|jwt|pfx)[^"]*":|PRIVATE KEY/i;
 
-/** Reports whether a URL contains what must not be on a command line: a password, a token or a private key. */
+/** Reports whether a URL contains a password, a token or a private key, which must not be on a command line. */
 export function hasPassword(text: string): boolean {
   const [, login = "", query] = /^\w+:\/\/(?:([^@/?#]*)@)?[^?#]*(.*)$/s.exec(text) ?? [];
   const parameters = [...new URLSearchParams(query)].map(([name, value]) => ({ [name]: jsonOf(value) ?? value }));

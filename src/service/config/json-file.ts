@@ -25,8 +25,8 @@ export async function readJsonObject(path: string, what: string): Promise<Record
 }
 
 /**
- * Returns the position of a syntax error in JSON, if V8's message ends with one. Other messages quote the text, which may contain secrets, so
- * nothing is taken from them.
+ * Returns the position of a syntax error in JSON, if V8's message ends with one. Ignores other messages, because they
+ * quote the text, which may contain secrets.
  */
 function positionOf({ message }: SyntaxError): string {
   const [, line, column] = / \(line (\d+) column (\d+)\)$/.exec(message) ?? [];

@@ -20,7 +20,7 @@ export interface Logger {
   readonly error: Log;
 }
 
-/** A writable stream of a process, or a substitute. */
+/** A standard stream of the process, or a substitute. */
 export interface Output {
   /** Writes text. The callback receives the error, if there is one. */
   write(text: string, done?: (error?: Error | null) => void): unknown;
@@ -37,7 +37,7 @@ interface Outputs {
 type LogSettings = Pick<Settings, "logLevel" | "jsonLogs">;
 type Sink = (level: keyof Logger, fields: object, message: string) => void;
 
-/** pino's level numbers, which log viewers know. */
+/** pino's level numbers, which log viewers recognize. */
 const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
 
 /** Creates the log of a service, with one line per event: text on standard error, or JSON on standard output. */
@@ -53,7 +53,7 @@ export function createLog(
   return createLogger(logLevel, (line) => write(`${printableJsonLine(line)}\n`), clock);
 }
 
-/** Creates the log of a command, always on standard error, because standard output is for its result. */
+/** Creates the log of a command. It is always on standard error, because standard output is for the command's result. */
 export function createCommandLog(settings: LogSettings, { stderr }: Outputs): Logger {
   return createLog(settings, { stdout: stderr, stderr });
 }
@@ -87,7 +87,10 @@ export function loggerOf(sink: Sink): Logger {
   return { info: at("info"), warn: at("warn"), error: at("error") };
 }
 
-/** Returns an event as one line of text. Text from outside can neither begin a new line nor look like another field. */
+/**
+ * Formats an event as one line of text. External text is escaped, so it cannot begin a new line or look like another
+ * field.
+ */
 function lineOf(at: number, level: string, fields: object, message: string): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);
   return [timeText(at), level, message, ...given.map(([name, value]) => `${name}=${valueText(value)}`)].join(" ");
@@ -100,8 +103,8 @@ function valueText(value: unknown): string {
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Creates a function that writes text to an open file synchronously. It waits for a slow reader of a pipe. Text that cannot be written (full
- * disk, closed pipe) is lost; the next write is tried again.
+ * Creates a function that writes text to an open file synchronously. It waits if the reader of a pipe is slow. Text
+ * that cannot be written is lost (full disk, closed pipe), but later writes are attempted.
  */
 export function fileWriter(fd: number): (text: string) => void {
   return (text) => {

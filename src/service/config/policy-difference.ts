@@ -1,7 +1,7 @@
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../../rotation/rules/policy.ts";
 import { flagName } from "./setting-definitions.ts";
 
-/** Returns how settings differ from the store's policy. @param given the policy in the settings */
+/** Compares settings with the store's policy. @param given the policy in the settings */
 export function policyDifference(given: RotationPolicyOptions, stored: RotationPolicy) {
   const names = policyNames.filter((name) => (given[name] ?? stored[name]) !== stored[name]);
   const pairs = names.map((name) => `${flagName(name)} is ${given[name]} here and ${stored[name]} in the store`);

@@ -7,7 +7,7 @@ import { escapes } from "../../rotation/store/url.ts";
 import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
-/** Reports whether a value looks like a JWK, a PEM or a wrapping key and not like the path of a file. */
+/** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of a file's path. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
@@ -22,7 +22,7 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** Headings of the help for settings that several commands have, in their order. */
+/** Headings in the help for settings that several commands share, in order. */
 export const settingHeadings = [
   "Issuer and store:",
   "Documents:",
@@ -33,11 +33,11 @@ export const settingHeadings = [
 ] as const;
 type Heading = (typeof settingHeadings)[number];
 
-/** Marks of a setting. `jwksd serve` has every setting; a setting without marks belongs to it alone. */
+/** Marks on a setting. `jwksd serve` has every setting; a setting without marks exists only there. */
 interface Marks {
   /** Heading in `--help`. Default: none; the setting is listed with the command's own options. */
   readonly heading?: Heading;
-  /** Whether the setting is about keys that jwksd manages, so that it cannot be combined with `--keys`. */
+  /** Whether the setting is for keys that jwksd manages. It then cannot be combined with `--keys`. */
   readonly managed?: true;
   /** Whether `jwksd publish` has the setting. */
   readonly publish?: true;
@@ -72,7 +72,7 @@ const toggle = (about: string, marks: Marks = {}) => ({
   ...marks,
 });
 
-/** Defines a duration of the rotation policy. The policy checks its bounds and has its default. */
+/** Defines a duration of the rotation policy. The policy itself checks its bounds and provides its default. */
 const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),

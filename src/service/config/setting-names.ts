@@ -8,6 +8,6 @@ const optionNames = new RegExp(
 
 const wrappingKeys = `${flagName("wrappingKeyFile")} or ${variableName("wrappingKeys")}`;
 
-/** Returns a message of the library for the service and the commands: with flags instead of option names. */
+/** Converts a message from the library for the service and the commands: replaces option names with flags. */
 export const withFlags = (message: string): string =>
   message.replace(optionNames, (name) => (name === "wrappingKeys" ? wrappingKeys : flagName(name)));

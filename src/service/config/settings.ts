@@ -22,7 +22,7 @@ const exclusive = [
   ["metadata", "noDiscovery"] as const,
 ];
 
-/** Variable for the store that `jwksd store migrate` fills. */
+/** Variable for the destination of `jwksd store migrate`. */
 const target = variableName("to");
 
 /** Sources of settings. A flag takes precedence over the environment, the environment over the file, and the file over the default. */
@@ -67,7 +67,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       throw invalidOption(`${sourceName(one)} and ${sourceName(other)} cannot be combined; give one of them`);
     }
   }
-  // Checked here, because commands print the issuer, and this check refuses an issuer with a password.
+  // Checked here because commands print the issuer, and this check refuses an issuer that contains a password.
   if (settings.issuer !== undefined) locate({ issuer: settings.issuer as string });
   return settings as Settings;
 }
@@ -123,7 +123,10 @@ function check(name: SettingName, value: unknown, from: string): unknown {
 
 const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? variableName(name) : flagName(name));
 
-/** Refuses a password on the command line, which every process can read. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Refuses a password on the command line, because every process can read it there. @throws ConfigError
+ * `ERR_OPTION_INVALID`
+ */
 function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   throw invalidOption(

@@ -22,7 +22,7 @@ export interface Signers {
 }
 
 /**
- * Reads the signers file. All options are checked now. Connections are opened when they are needed.
+ * Reads the signers file and checks all options. Connections are opened later, when they are needed.
  *
  * @param log receives warnings about secret files that other users can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
@@ -33,7 +33,10 @@ export async function signersOf(
 ): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
   const backends = new Map<string, Promise<SignerBackend>>();
-  /** Returns the backend of a type. There is one per type, because some backends share a process or connections between keys. */
+  /**
+   * Returns the backend for a type. There is only one per type, because some backends share a process or connections
+   * between keys.
+   */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
     const [type = ""] = uriOrType.split(":", 1);
     const backend = backends.get(type) ?? signerBackend(uriOrType, options);
@@ -42,7 +45,7 @@ export async function signersOf(
     backend.catch(() => backends.delete(type));
     return backend;
   };
-  // Options of unused types are checked, too, so that a mistake does not show up only with the first key.
+  // Options of unused types are checked too, so a mistake shows up now and not with the first key.
   for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);

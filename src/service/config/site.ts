@@ -6,7 +6,7 @@ import type { Settings } from "./setting-definitions.ts";
 type SiteSettings = Pick<Settings, "issuer" | "mountPrefix" | "jwksPath" | "noCors" | "noDiscovery" | "metadata">;
 
 /**
- * Returns the site that a configuration describes. It contains no secrets.
+ * Returns the site that a configuration describes. A site does not contain secrets.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  */

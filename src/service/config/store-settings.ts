@@ -7,7 +7,7 @@ import { issuerOf } from "./addresses.ts";
 import { hasPassword } from "./database-url.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
-/** The settings of a configuration's store. */
+/** Settings of the configured store. */
 export interface StoreSettings extends Pick<
   Settings,
   "issuer" | "requireStore" | "wrappingKeys" | "wrappingKeyFile" | "maxSavedSetSeconds" | "readyWithoutStore"
@@ -18,7 +18,7 @@ export interface StoreSettings extends Pick<
   readonly url: string;
   /** Absolute path of the store's file; `undefined` if the store is on a database server. */
   readonly path: string | undefined;
-  /** Name for messages. The URL cannot be used there, because it may contain a password. */
+  /** Name for messages, which must not contain the URL, because that may contain a password. */
   readonly name: string;
   /** Flag that names the store. */
   readonly flag: "--data" | "--store";
@@ -29,8 +29,8 @@ export interface StoreSettings extends Pick<
   /** Name of this process, in a form that its presence record can contain. */
   readonly replicaName: string;
   /**
-   * Flags with which a command on this machine finds the store and the issuer, quoted for a shell. A URL with a password is omitted: it is in
-   * JWKSD_STORE.
+   * Flags with which a command on this machine finds the store and the issuer, quoted for a shell. A URL with a
+   * password is omitted, because JWKSD_STORE contains it.
    */
   readonly commandFlags: string;
 }

@@ -6,8 +6,8 @@ import { isKeyFileName } from "../../node/key-files.ts";
 const intervalMs = 400;
 
 /**
- * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same for one
- * interval, so that a file is not read while it is written.
+ * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed
+ * the same for one interval, so a file is not read while it is being written.
  *
  * Polls instead of using file events. Network and overlay file systems lose events, and Kubernetes replaces mounted secrets with a symbolic
  * link, without an event for the file.
@@ -31,7 +31,7 @@ export function watchPaths(
   });
 }
 
-/** Runs an action repeatedly, each time `ms` after its last run ended. */
+/** Runs an action repeatedly, each time `ms` after the previous run has ended. */
 export function every(ms: number, action: (isStopped: () => boolean) => Promise<void>): { stop(): void } {
   let isStopped = false;
   let cancel = systemClock.setTimer(tick, ms);

@@ -15,13 +15,13 @@ import { type SignSocket, readSockets } from "../signing/sockets.ts";
 export interface ServiceParts {
   readonly site: Site;
   readonly store: StoreSettings;
-  /** `undefined` if all keys are in files: then jwksd manages none. */
+  /** Settings of managed keys; `undefined` if all keys are in files. */
   readonly managed: ManagedSettings | undefined;
   readonly sockets: readonly SignSocket[];
   readonly admin: HostAndPort | undefined;
 }
 
-/** Resolves the settings and checks everything that can be checked, so that an invalid setting leaves no files behind. */
+/** Resolves the settings. Checks everything that can be checked now, so an invalid setting leaves no files behind. */
 export async function partsOf(settings: Settings, log: Logger): Promise<ServiceParts> {
   const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);

@@ -6,10 +6,10 @@ import { startHttpServer } from "../listen/http-server.ts";
 
 /** Options of the public endpoint. */
 interface Options {
-  /** Default: `http://HOST:PORT`, which only this machine can use. */
+  /** Issuer of the documents. Default: `http://HOST:PORT`, which only this machine can use. */
   readonly issuer?: string | undefined;
   readonly host: string;
-  /** 0 chooses a free port. */
+  /** Port to listen on; 0 chooses a free one. */
   readonly port: number;
   /** Whether other processes may listen on the port. */
   readonly reusePort: boolean;
@@ -21,7 +21,7 @@ export interface PublicEndpoint {
   readonly provider: ServiceProvider;
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Returns the counts of responses since startup, refused requests included. */
+  /** Returns the counts of responses since startup, including those to refused requests. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
 }
@@ -34,7 +34,7 @@ export async function startPublicEndpoint(
 ): Promise<PublicEndpoint> {
   const { host, port, reusePort } = options;
   const createFor = async (port: number): Promise<ServiceProvider> => provide(issuerOf(options, port));
-  // Also created before listening, so that invalid options are found before a connection is accepted.
+  // Created once before listening too, so invalid options are found before a connection is accepted.
   let provider = await createFor(port);
   const refusals = createTally();
   const server = await startHttpServer(

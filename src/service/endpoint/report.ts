@@ -10,10 +10,10 @@ import type { FileKeys } from "../keys/file-keys.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
-/** Sources of a report. */
+/** Objects from which a report is made. */
 interface Reported {
   readonly commandFlags: string;
-  /** See `--rotation-mode`. */
+  /** Whether `--rotation-mode` is set. */
   readonly rotationMode: boolean;
   readonly clock: Clock;
   readonly endpoint: PublicEndpoint;
@@ -27,7 +27,7 @@ interface Reported {
 
 /** Report of a running service. */
 export interface Report {
-  /** Returns the status. Reads the store first, unless that was done within 2 s. */
+  /** Returns the status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;
   /** The pages of the admin address, by path. */
   readonly pages: Readonly<Record<string, AdminPage>>;

@@ -23,13 +23,16 @@ export interface Service {
   readonly url: string;
   /** Kids of the signing keys, the active one first. */
   readonly kids: readonly string[];
-  /** State of the first key, for people: active, unless nothing can sign with it here. */
+  /** Human-readable state of the first key: active, unless this process cannot sign with it. */
   readonly stateText: string;
   /** URL of the admin address; `undefined` if it is off. */
   readonly adminUrl: string | undefined;
-  /** Returns its status. Reads the store first, unless that was done within 2 s. */
+  /** Returns the service's status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;
-  /** Reads the key files again. Resolves to `false` if they are refused: the error is logged, and the old keys stay in use. */
+  /**
+   * Reads the key files again. Resolves to `false` if they are refused; the error is then logged, and the old keys stay
+   * in use.
+   */
   reload(this: void): Promise<boolean>;
   /** Stops accepting connections and finishes requests in flight. Resolves within 16 seconds. @param signal the reason, for the log */
   stop(this: void, signal?: NodeJS.Signals): Promise<void>;
@@ -54,7 +57,7 @@ export async function startService(settings: Settings, log: Logger, given: Subst
   }
 }
 
-/** Functions that stop the started parts, in order. */
+/** Functions that stop the parts that were started, in the order in which to call them. */
 type Stops = (() => Promise<void>)[];
 
 async function stopAll(stops: Stops): Promise<void> {

@@ -10,10 +10,10 @@ import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
-/** A service's keys from files. If the signing keys are managed, `keyset` is empty. */
+/** Keys of a service that come from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {
   readonly keysets: Keysets;
-  /** Error for which the files were refused when they were last read. */
+  /** Reason why the files were refused when they were last read. */
   readonly refused: KnownError | undefined;
   /**
    * Reads the files again.
@@ -37,11 +37,11 @@ export async function openFileKeys(
   clock: Clock = systemClock,
 ): Promise<FileKeys> {
   const paths = pathsOf(settings);
-  // Before the files, so that no change is missed.
+  // Taken before the files are read, so no change is missed.
   const baseline = await fingerprint(paths);
   let keysets = await loadKeyFiles(settings, log);
   let refused: KnownError | undefined;
-  // One reload at a time, so that none undoes a later one.
+  // One reload at a time, so an earlier one cannot undo a later one.
   const inTurn = serial();
 
   return {
@@ -70,7 +70,7 @@ export async function openFileKeys(
 const pathsOf = ({ keys, encryptionKeys }: KeyPaths): string[] =>
   [keys, encryptionKeys].filter((path) => path !== undefined);
 
-/** Reads and checks the key files. Private keys are also checked, then dropped. */
+/** Reads and checks the key files. Private keys are checked too, and then discarded. */
 export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">): Promise<Keysets> {
   const { keys, encryptionKeys } = settings;
   const signing = keys === undefined ? undefined : await readKeyset(keys);

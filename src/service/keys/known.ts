@@ -6,11 +6,11 @@ import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
 // The state of a service's keys, for its status. All times are epoch milliseconds.
 
-/** Keys that a manager in this process rotates. */
+/** State of keys that a manager in this process rotates. */
 export interface KnownManager extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
   /** Part of the stored document that is in use. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
-  /** Policy in the settings. The document's policy applies. */
+  /** Policy in the settings, which does not apply if the document's policy differs. */
   readonly policyGiven: RotationPolicyOptions;
   /** The id of this process. */
   readonly id: string;
@@ -22,7 +22,7 @@ export interface KnownKeys {
   readonly withoutStore?: KnownWithoutStore | undefined;
 }
 
-/** State while the store has not been reached since startup and a saved set is published. */
+/** State while a saved set is published because the store has not been reached since startup. */
 export interface KnownWithoutStore {
   /** Time at which the store was last known to contain the saved set. */
   readonly savedAt: number;

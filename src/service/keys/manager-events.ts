@@ -47,7 +47,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   };
 }
 
-/** Logs a step. Another process's step has the same message as this process's own. */
+/** Logs a step, with the same message whether this or another process took it. */
 function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", log: Logger): void {
   const level = type === "revoked" ? "warn" : "info";
   const fields = { kid, use, reason, by: by === "another" ? "another process" : undefined };

@@ -14,21 +14,21 @@ import { createManagerLog } from "./manager-events.ts";
 export interface ManagedSettings {
   readonly store: StoreSettings;
   readonly signers: Signers;
-  /** Whether other programs get tokens from this process. */
+  /** Whether this process signs tokens for other programs. */
   readonly signs?: boolean;
 }
 
 interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
-  /** Checks the store before its keys are managed; an error refuses it. */
+  /** Checks the store before its keys are managed. Throws to refuse the store. */
   readonly check?: (custody: Custody) => Promise<void>;
-  /** Receives failures, which are then not logged. */
+  /** Receives failures. They are not logged then. */
   readonly onFailure?: (event: Extract<ManagerEvent, { readonly type: "failed" }>) => void;
 }
 
-/** A manager, and the store that was opened for it. */
+/** A manager and the store that was opened for it. */
 export interface OpenedManager extends OpenedStore {
   readonly manager: ServiceManager;
-  /** Ends the manager and closes its store. */
+  /** Closes the manager and its store. */
   close(this: void): Promise<void>;
 }
 

@@ -3,20 +3,21 @@ import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clo
 import type { Processes } from "../../rotation/custody/presence.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 
-/** In milliseconds. */
+/** Times in milliseconds. */
 const limits = {
   /** Age up to which the list is used. */
   oldMs: 2_000,
-  /** How long a caller waits for a new one. */
+  /** How long a caller waits for a new list. */
   waitMs: 250,
 } as const;
 
-/** Lists the processes that are running. */
+/** Lists the running processes. */
 export type ProcessList = () => Promise<Processes>;
 
 /**
- * Makes the list of the processes that are running, for people. The store is read once in two seconds, however many callers there are, and
- * again immediately after a change. A caller waits for a slow store for `waitMs` at most and then gets the last list.
+ * Creates the function that lists the running processes for operators. However many callers there are, the store is
+ * read once every two seconds, and immediately after a change. If the store is slow, a caller waits `waitMs` at most
+ * and then gets the previous list.
  */
 export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
   let found: Processes = { processes: [], unread: 0 };
@@ -26,7 +27,7 @@ export function createProcessList(manager: Pick<ServiceManager, "processes" | "d
   async function ask(): Promise<void> {
     const at = monotonicNow(clock);
     const { revision } = manager.document;
-    // An outage is in the manager's health.
+    // Ignored here, because the manager's health shows an outage.
     found = await manager.processes().catch(() => found);
     [last, asking] = [{ at, revision }, undefined];
   }

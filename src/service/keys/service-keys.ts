@@ -13,26 +13,26 @@ import type { KnownKeys } from "./known.ts";
 import { type ManagedSettings, type OpenedManager, openManager } from "./open-manager.ts";
 import { type ProcessList, createProcessList } from "./process-list.ts";
 
-/** Replacements of the machine's clock and of the configured store. */
+/** Substitutes for the machine's clock and the configured store. */
 export interface Substitutes {
   /** Clock by which keys rotate. Default: the machine's. */
   readonly clock?: Clock | undefined;
   readonly store?: Custody["register"] | undefined;
 }
 
-/** A service's managed keys: from the store, or from the saved set until the store is reached. */
+/** A service's managed keys. Until the store has been reached, they come from the saved set. */
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
   readonly source: KeysWithSavedSet<ServiceManager>;
   /** Returns why this process should not receive requests; `undefined` while it is ready. */
   notReady(): string | undefined;
-  /** Describes the state of the active key for people. */
+  /** Returns a human-readable description of the active key's state. */
   stateText(kid: string): string;
   /** Returns the keys' state for the service's status. Reads the running processes from the store. */
   known(): Promise<KnownKeys>;
   /** Returns the records of the signing keys that are published, the active one first. */
   signingRecords(this: void): readonly LiveRecord[];
-  /** Returns the time at which they were read from the store, in epoch milliseconds. */
+  /** Returns the time at which the keys were read from the store, in epoch milliseconds. */
   takenAt(this: void): number;
   /** Returns the longest token lifetime under the store's policy, in seconds. */
   maxTokenLifetimeSeconds(this: void): number;
@@ -40,7 +40,7 @@ export interface ServiceKeys {
   servedAs(issuer: string): Promise<void>;
 }
 
-/** Starts to manage the configured keys. @throws see `openManaged` and `createKeyManager` */
+/** Starts managing the configured keys. @throws see `openManaged` and `createKeyManager` */
 export async function startServiceKeys(
   settings: ManagedSettings,
   log: Logger,

@@ -10,7 +10,7 @@ export interface ConnectionOptions {
   readonly maxConnections: number;
   /** Clock for reports and for the expiry of client certificates. */
   readonly clock: Clock;
-  /** Called at most every ten seconds with the lost connections. */
+  /** Receives the numbers of lost connections, at most every ten seconds. */
   readonly onOverload: LogOverload;
   /** Advice for the operator, as an imperative. */
   readonly remedy: string;
@@ -24,7 +24,10 @@ export interface Connections {
   size(): number;
   /** Records the start of a request. */
   begin(socket: Socket, reply: ServerResponse): void;
-  /** Returns the reply to the latest request, finished or not. Earlier replies end before it, because HTTP/1.1 keeps their order. */
+  /**
+   * Returns the reply to the latest request, finished or not. Earlier replies end before it, because HTTP/1.1 preserves
+   * their order.
+   */
   lastReply(socket: Socket): ServerResponse | undefined;
   /** Closes the connections that pass the test, including those that node:http no longer tracks. */
   destroy(test: (socket: Socket) => boolean): void;
@@ -41,7 +44,7 @@ export function boundConnections(
   event: "connection" | "secureConnection",
   { maxConnections, clock, onOverload, remedy }: ConnectionOptions,
 ): Connections {
-  // Ordered by last request, the longest idle first.
+  // Ordered by last request: the connection that has been idle longest comes first.
   const connections = new Map<Socket, ServerResponse | undefined>();
   let lost = { closed: 0, refused: 0 };
   let cancelReport: (() => void) | undefined;

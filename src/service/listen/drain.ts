@@ -7,7 +7,7 @@ import type { Gate, Handler } from "./gate.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** How long idle connections stay open for requests already sent. */
+  /** How long idle connections stay open for requests that are already on the way. */
   idleMs: 250,
   pollMs: 10,
   /** Time without a new connection after which the port is closed; see {@link noNewConnections}. */
@@ -33,8 +33,8 @@ export async function drain(server: Server, connections: Connections, gate: Gate
   gate.close();
   await noNewConnections(server);
   const closed = once(server, "close");
-  // The port first: node:http's `close` closes idle connections before the port, a thousand in 80 ms, and connections that arrive
-  // meanwhile would be reset.
+  // Closes the port first. node:http's `close` closes idle connections before the port (a thousand in 80 ms), and
+  // connections that arrive in the meantime would be reset.
   NetServer.prototype.close.call(server);
   server.close();
   gate.open(answerLast);
@@ -48,8 +48,8 @@ export async function drain(server: Server, connections: Connections, gate: Gate
 }
 
 /**
- * Resolves after `quietMs` without a new connection. If connections keep arriving, resolves after `maxAcceptMs`, in a turn of the event loop
- * without a new one.
+ * Resolves after `quietMs` without a new connection. If connections keep arriving, resolves after `maxAcceptMs`, in a
+ * turn of the event loop in which none arrives.
  */
 async function noNewConnections(server: Server): Promise<void> {
   const startMs = performance.now();

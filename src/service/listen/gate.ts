@@ -6,7 +6,7 @@ export type Handler = (request: IncomingMessage, response: ServerResponse) => vo
 /** Passes requests to their handler while open and holds them while closed. */
 export interface Gate {
   pass(...exchange: Parameters<Handler>): void;
-  /** Passes the held requests to `next`, then later ones as they arrive. */
+  /** Passes the held requests to `next`, and then later requests as they arrive. */
   open(next: Handler): void;
   close(): void;
 }

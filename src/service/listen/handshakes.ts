@@ -2,8 +2,8 @@ import type { Server } from "node:https";
 import type { Socket } from "node:net";
 
 /**
- * Limits concurrent handshakes. One too many ends the oldest, because honest peers finish within milliseconds and silent peers wait the
- * longest.
+ * Limits concurrent handshakes. If there is one too many, aborts the oldest: honest peers finish within milliseconds,
+ * so the oldest is most likely a silent peer's.
  */
 export function boundHandshakes(server: Server, maxHandshakes: number): void {
   // Ordered by age, keyed by peer address: in Node, a connection has another socket object after its handshake.

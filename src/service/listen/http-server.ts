@@ -21,12 +21,12 @@ const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
 const limits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 15_000,
-  // Longer than the idle timeout of common load balancers (60 s), so that they close first and no request is lost.
+  // Longer than the idle timeout of common load balancers (60 s), so they close first and no request is lost.
   keepAliveTimeoutMs: 75_000,
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** Time within a request in which neither side sends anything, for example because the peer does not read. */
+  /** Maximum time within a request during which neither side sends anything, for example because the peer does not read. */
   timeoutMs: 10_000,
   /** Time to keep reading from a refused peer, because an early close could reset the connection before the peer reads the reply. */
   lingerMs: 1_000,
@@ -36,13 +36,13 @@ interface TcpAddress {
   readonly host: string;
   readonly port: number;
   readonly reusePort?: boolean;
-  /** Default: none. */
+  /** TLS options. Default: none; the server uses plain HTTP. */
   readonly tls?: TlsOptions;
 }
 
 /** An HTTP server that is listening. */
 export interface RunningServer {
-  /** 0 for a Unix socket. */
+  /** Port; 0 for a Unix socket. */
   readonly port: number;
   /** Uses other certificates for new connections. */
   renew(this: void, tls: TlsOptions): void;
@@ -125,7 +125,7 @@ export async function startHttpServer(
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
-    // Other methods are refused, whatever their expectation.
+    // Other methods are refused, regardless of the Expect header.
     if (!isRead || !hasValidHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
@@ -163,14 +163,17 @@ interface ClientError extends NodeJS.ErrnoException {
   readonly bytesParsed?: number;
 }
 
-/** The parser's reasons for rejecting RTSP and HTTP/2 methods. */
+/** Reasons that the parser gives for rejecting RTSP and HTTP/2 methods. */
 const foreignMethod = new Set([
   "Invalid method for HTTP/x.x request",
   "Expected HTTP/2 Connection Preface",
   "Pause on PRI/Upgrade",
 ]);
 
-/** Returns the refusal for an error: 405 for a method that the parser does not know, otherwise by the code. */
+/**
+ * Returns the refusal for an error: 405 for a method that the parser does not know; otherwise, the refusal for the
+ * error's code.
+ */
 function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
   if (foreignMethod.has(reason)) return methodNotAllowed;
   // The parser stops within the method, which may end in a later packet.
@@ -178,7 +181,7 @@ function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientErr
   return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
 }
 
-/** Returns a refused request's method. If the request came in several packets, this may be other text. */
+/** Returns a refused request's method. May return other text if the request arrived in several packets. */
 function methodOf({ rawPacket, bytesParsed = 0 }: ClientError): string {
   const text = rawPacket?.toString("latin1") ?? "";
   const [, method = ""] = /^([^ ]*) /.exec(text.slice(0, bytesParsed).split("\r\n\r\n").at(-1) ?? "") ?? [];
@@ -200,18 +203,19 @@ function hintText(code: string, setting: string | undefined): string {
   return `${hint} with ${setting === "--port" && hint.endsWith("address") ? "--host" : setting}`;
 }
 
-/** An address to listen on, and the setting that messages name for it. */
+/** An address to listen on, with the setting that messages name for it. */
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
 
 /**
- * Checks that addresses are free and that no two are the same, before any work for a service that could not start.
+ * Checks that addresses are free and distinct. Called before any other work, which would be wasted if the service
+ * cannot start.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
 export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   const probes: NetServer[] = [];
   try {
-    // All stay open until the end, so that two equal addresses collide.
+    // All stay open until the end, so two equal addresses collide.
     for (const [address, setting] of wanted) {
       // An open connection would prevent the probe from closing.
       const probe = createNetServer((socket) => socket.destroy());

@@ -5,7 +5,10 @@ import type { TlsOptions } from "node:tls";
 import { ServiceError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 
-/** File names as in a Kubernetes secret: the server's certificate chain, its key, and the CA certificate for its clients. */
+/**
+ * File names, as in a Kubernetes secret, of the server's certificate chain, its key, and the CA certificate for its
+ * clients.
+ */
 const names = ["tls.crt", "tls.key", "ca.crt"] as const;
 
 export const tlsFiles = (folder: string): string[] => names.map((name) => join(folder, name));

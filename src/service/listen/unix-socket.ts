@@ -12,7 +12,7 @@ export interface SocketAddress {
 }
 
 /**
- * Listens on a Unix socket. A socket that a dead process left behind is replaced; nothing else is.
+ * Listens on a Unix socket. Replaces a socket that a dead process left behind, but nothing else.
  *
  * @throws ServiceError `ERR_LISTEN`
  * @see unix(7)
@@ -55,7 +55,7 @@ async function bind(server: Server, path: string): Promise<boolean> {
   }
 }
 
-/** Removes a socket on which no process listens. @throws ServiceError `ERR_LISTEN` for anything else */
+/** Removes a socket if no process listens on it. @throws ServiceError `ERR_LISTEN` for anything else */
 async function removeDead(path: string): Promise<void> {
   const file = lstatSync(path, { throwIfNoEntry: false });
   if (file === undefined) return;
@@ -81,7 +81,7 @@ async function checkDead(path: string): Promise<void> {
   throw refused(path, "another process listens there; stop it or choose another path");
 }
 
-/** Returns a group's number. Node has no call for this, so only groups in /etc/group can be named. */
+/** Returns a group's number. Supports only groups in /etc/group, because Node has no call for this. */
 function gidOf(group: string, path: string): number {
   if (/^\d+$/.test(group)) return Number(group);
   const entry = readFileSync("/etc/group", "utf8")

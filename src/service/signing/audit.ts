@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { SignerError, codeOf } from "../../base/errors.ts";
 
-/** A socket's requests within one minute, as counts only: nothing about the tokens' content. */
+/** Counts of a socket's requests within one minute. Nothing about the tokens' content is recorded. */
 export interface SignCounts {
   readonly signed: number;
   /** Counts by error code. */
@@ -15,12 +15,12 @@ const limits = { total: 1_024, perConnection: 64 } as const;
 /** Limits and counts one socket's signatures. */
 export interface Audit {
   /**
-   * Signs for a connection and counts the outcome. A connection that pipelines endlessly leaves room for the others.
+   * Signs for a connection and counts the outcome. A connection that pipelines endlessly cannot crowd out the others.
    *
    * @throws SignerError `ERR_SIGNER_BUSY`, and the errors of `work`
    */
   sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
-  /** Reports the remaining counts. Later outcomes are not counted. */
+  /** Reports the remaining counts and stops counting. */
   end(this: void): void;
 }
 

@@ -1,7 +1,10 @@
 import type { Readable } from "node:stream";
 import { SignerError } from "../../base/errors.ts";
 
-/** A token has at most 16 KiB. Escape sequences can make its claims longer in the request. */
+/**
+ * Maximum size of a body, in bytes. A token has at most 16 KiB, but escape sequences can make its claims longer in the
+ * request.
+ */
 export const maxBodyBytes = 65_536;
 
 /**

@@ -4,7 +4,7 @@ import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { pemBlocks } from "../../keys/jwk/pem.ts";
 
-/** A public key with which Kubernetes signed tokens before; it only verifies. */
+/** A public key whose private half Kubernetes used to sign tokens. It is only used for verification. */
 export interface FormerKey {
   /** The key's kid in Kubernetes: the SHA-256 of `spki` in base64url. */
   readonly kid: string;

@@ -14,7 +14,7 @@ export const status = {
   unavailable: 14,
 } as const;
 
-/** The status and message with which a failed call ends. */
+/** Status and message of a failed call. */
 export class CallError extends Error {
   readonly status: number;
 
@@ -43,7 +43,8 @@ const prefixBytes = 5;
  *
  * @param methods handlers by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param toCallError returns the caller's view of an error
- * @param callMs time for one call, from its first byte until its reply is read; also the time in which a connection must begin its first call
+ * @param callMs time limit for a call, from its first byte until its reply has been read; also the time within which a
+ *   connection must begin its first call
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(

@@ -13,13 +13,13 @@ import { readSignRequest } from "./request.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** The signer for sign sockets: a provider and the keys that it follows. */
+/** Signer for sign sockets: a provider and its source of keys. */
 export interface Signing
   extends
     Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">,
     Pick<ServiceKeys, "signingRecords" | "takenAt" | "maxTokenLifetimeSeconds"> {}
 
-/** The parts that sign for one socket. */
+/** The parts involved in signing for one socket. */
 export interface SocketSigning {
   readonly signing: Signing;
   readonly policy: SignPolicy;
@@ -71,7 +71,7 @@ export function signHandler(sign: SocketSigning) {
 
 class BodyTooLong extends TokenError {}
 
-/** Signs the token that a body asks for. @throws JwksdError if the request is invalid or the signer fails */
+/** Signs the token that a request body describes. @throws JwksdError if the request is invalid or the signer fails */
 function tokenFor(body: Uint8Array, { policy, signing }: SocketSigning): Promise<string> {
   const { claims, ...options } = readSignRequest(body);
   checkAllowed(policy, claims, options);
@@ -83,7 +83,7 @@ function keysJson({ signingRecords }: Signing): string {
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 
-/** A process is ready if it may sign now. */
+/** Reports readiness: a process is ready if it may sign now. */
 function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();
@@ -108,13 +108,16 @@ const notFound = refusal(404, "There is nothing at this path. Get tokens from PO
 
 const notAllowed = (allow: string): Reply => refusal(405, `This path accepts only ${allow}.`, ["Allow", allow]);
 
-/** Returns the problem document for an error, with `code` and `retryable`. An unknown error may quote secrets, so its message is left out. */
+/**
+ * Returns the problem document for an error, with `code` and `retryable`. Omits the message of an unknown error,
+ * because it might quote secrets.
+ */
 function problemOf(error: unknown): Reply {
   if (!(error instanceof JwksdError)) {
     return refusal(500, "an unexpected error occurred", [], { code: codeOf(error), retryable: false });
   }
   const { code, retryable, message } = error;
-  // A stale manager reads its store again within a second.
+  // A stale manager reads its store again within a second, so the client should retry.
   return refusal(statusOf(error), message, retryable ? ["Retry-After", "1"] : [], { code, retryable });
 }
 

@@ -13,7 +13,10 @@ interface KubernetesOptions {
   readonly clock: Clock;
 }
 
-/** How long the API server may cache the keys. The same as for caches in rotation mode, so that a revoked key disappears soon. */
+/**
+ * How long the API server may cache the keys, in seconds. Same as for caches in rotation mode, so a revoked key
+ * disappears soon.
+ */
 const refreshSeconds = 300;
 
 /**
@@ -75,7 +78,7 @@ function claimsIn(message: Uint8Array): string {
   }
 }
 
-/** Converts an error for the caller. An unknown error may quote secrets, so its message is left out. */
+/** Converts an error for the caller. Omits the message of an unknown error, because it might quote secrets. */
 function toCallError(error: unknown): CallError {
   if (!(error instanceof JwksdError)) return new CallError("internal", "an unexpected error occurred");
   const { code, retryable, message } = error;

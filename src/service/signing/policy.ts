@@ -2,7 +2,7 @@ import { TokenError } from "../../base/errors.ts";
 import { type Given, type Rules, strings, wholeNumber } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
-/** The tokens that may be signed through one socket. */
+/** Restricts the tokens that may be signed through one socket. */
 export interface SignPolicy {
   /** Allowed `typ` headers, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
@@ -25,7 +25,7 @@ export function checkAllowed(
   { typ = "JWT", lifetimeSeconds }: Pick<Given<SignOptions>, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
-  // `sign` refuses a lifetime that is not a number.
+  // A lifetime that is not a number is refused by `sign`.
   if (typeof lifetimeSeconds === "number" && lifetimeSeconds > maxLifetimeSeconds)
     throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
   checkAllowedAudience(policy, aud);

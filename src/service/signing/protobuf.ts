@@ -1,4 +1,4 @@
-/** The fields of one message; the last value of a field applies. Wire type 0 is a number, wire type 2 is bytes. */
+/** Fields of a message. If a field is repeated, its last value applies. Wire type 0 is a number, wire type 2 is bytes. */
 export type Fields = ReadonlyMap<number, bigint | Uint8Array>;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -44,7 +44,10 @@ export function readFields(bytes: Uint8Array): Fields {
   return fields;
 }
 
-/** Returns a field of type `string`; an empty string if it was not sent. @throws TypeError if it is not a string in UTF-8 */
+/**
+ * Returns a field of type `string`; an empty string if the field is missing. @throws TypeError if it is not a string in
+ * UTF-8
+ */
 export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();
   if (typeof value === "bigint") throw new TypeError("a number instead of a string");

@@ -11,10 +11,13 @@ interface SignRequest extends Omit<Given<SignOptions>, "signal"> {
   readonly lifetimeSeconds: number;
 }
 
-/** `sign` checks the values. */
+/** Rules for the members. Values are not checked here, because `sign` checks them. */
 const rules: Rules<SignRequest> = { claims: object, lifetimeSeconds: anything, typ: anything, header: anything };
 
-/** Maximum depth of nested objects and arrays, including the outermost. It is the limit of some JSON parsers, such as .NET's. */
+/**
+ * Maximum nesting depth of objects and arrays, including the outermost. Some JSON parsers, such as .NET's, have this
+ * limit.
+ */
 const maxDepth = 64;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

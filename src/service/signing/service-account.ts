@@ -12,16 +12,22 @@ interface AccountRules {
   readonly now: number;
 }
 
-/** The caller is on the same machine, but it may have waited for a connection. */
+/**
+ * Allowed difference from the current time, in seconds. The caller is on the same machine, but may have waited for a
+ * connection.
+ */
 const toleranceSeconds = 60;
 
 const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
-/** A namespace is a DNS label, and the name of a service account is a DNS name. @see RFC 1123 section 2.1 */
+/**
+ * Matches the subject of a service account: its namespace is a DNS label, its name a DNS name. @see RFC 1123 section
+ * 2.1
+ */
 const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
 
 /**
- * Checks that claims are for a Kubernetes service account of this issuer. The API server composes the claims and jwksd signs them unchanged,
- * so without this check, any process that can connect could get other tokens.
+ * Checks that claims are for a Kubernetes service account of this issuer. jwksd signs the claims as composed by the API
+ * server. Without this check, any process that can connect could therefore get other tokens.
  *
  * @param payload the claims in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`
@@ -47,7 +53,7 @@ export function checkServiceAccountClaims(
     throw invalidClaims('the "iat" and "nbf" claims must be the current time; check the clocks');
   }
   if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('the "exp" claim must be a time in the future');
-  // The caller may have read its clock in the next second already.
+  // The caller may already have read its clock in the next second.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
 }
 

@@ -14,11 +14,11 @@ interface Session {
 }
 
 /**
- * Limits a server's sessions. If there is one too many, ends a session without a call in flight: the oldest that has never made a call, or
- * the longest idle one.
+ * Limits a server's sessions. If there is one too many, closes a session without a call in flight: the oldest that has
+ * never made a call; if there is none, the one that has been idle longest.
  */
 export function boundSessions(server: Http2Server, limits: Limits): void {
-  // Ordered by last call, the longest idle first.
+  // Ordered by last call: the session that has been idle longest comes first.
   const sessions = new Map<ServerHttp2Session, Session>();
 
   server.on("session", (session) => {

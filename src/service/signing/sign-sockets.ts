@@ -11,17 +11,18 @@ import { type Signing, type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 
-/** Each connection needs a file descriptor, of which a process often has 1,024. */
+/** Maximum number of connections. Each needs a file descriptor, and a process often has only 1,024. */
 const maxConnections = 512;
 
 const remedy = `have programs share fewer connections, or give some their own socket: each socket accepts ${maxConnections}`;
 
-/** Returns the addresses of sockets, each with the setting that names it. */
+/** Returns the addresses of sockets, each with its setting. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
   sockets.map(({ setting, address, mode, group }) => [hostAndPort(address) ?? { path: address, mode, group }, setting]);
 
 /**
- * Reads the files of sockets before a first start generates a key, which would stay and be the active one.
+ * Checks that the files of sockets can be read. Called before a first start generates a key, because that key would
+ * remain the active one even if the start then fails.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -85,7 +86,7 @@ async function startHttp(
   if (folder === undefined || hostPort === undefined) {
     return (await start({ path: address, mode, group })).stop;
   }
-  // Taken before the files are read, so that no change is missed.
+  // Taken before the files are read, so no change is missed.
   const baseline = await fingerprint(tlsFiles(folder));
   const server = await start({ ...hostPort, tls: await readMutualTls(folder) });
   const watch = watchPaths(tlsFiles(folder), baseline, async () => {

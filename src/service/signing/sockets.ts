@@ -21,12 +21,15 @@ export interface SignSocket {
   readonly policy: SignPolicy;
   /** HTTP, or Kubernetes' protocol for external signers. */
   readonly protocol: (typeof protocols)[number];
-  /** Files with public keys that Kubernetes signed with before. */
+  /** Files with the public keys that belong to Kubernetes' former signing keys. */
   readonly formerKeys: readonly string[];
 }
 
 const protocols = ["http", "kubernetes"] as const;
-/** Shortest maximum lifetime that the API server accepts. @see `MetadataResponse` of k8s.io/externaljwt/apis/v1 */
+/**
+ * Smallest maximum lifetime that the API server accepts, in seconds. @see `MetadataResponse` of
+ * k8s.io/externaljwt/apis/v1
+ */
 const minLifetimeSeconds = 600;
 
 type SocketMembers = SignPolicy & {
@@ -37,7 +40,7 @@ type SocketMembers = SignPolicy & {
   readonly formerKeys?: readonly string[];
 };
 
-/** Other modes would admit every user of the machine, or have no effect on connecting. */
+/** Rule for the mode of a socket. Other modes would admit every user of the machine or have no effect on connecting. */
 const mode = stringThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
 const rules: Rules<SocketMembers> = {
   ...policyRules,

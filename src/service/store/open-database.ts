@@ -11,7 +11,7 @@ type Open = (url: string, options: { readonly issuer: string }) => OpenRegister;
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
-/** Function that opens a database, by the scheme of its URL. */
+/** Functions that open a database, by URL scheme. */
 const openers: Readonly<Record<DatabaseScheme, Open>> = {
   mysql: mysqlStore,
   mariadb: mysqlStore,

@@ -23,11 +23,11 @@ type Log = Pick<Logger, "warn">;
 export interface OpenOptions extends Pick<CustodyOptions, "accepts" | "movesToFirst"> {
   /** Whether to create a missing store, with a wrapping key next to it. */
   readonly create?: boolean | undefined;
-  /** Path of a saved set, which shows that the store had keys: as with `--require-store`, none are generated then. */
+  /** Path of a saved set that shows that the store had keys. As with `--require-store`, no keys are generated then. */
   readonly savedSet?: string | undefined;
-  /** Open store. Default: the configured one. */
+  /** A store that is already open. Default: the configured store. */
   readonly store?: Register | undefined;
-  /** Issuer check. Default: the check of commands. */
+  /** Creates the issuer check. Default: the check for commands. */
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
@@ -82,7 +82,7 @@ export async function openManaged(
   }
 }
 
-/** Creates the custody of an empty store in memory, for dry runs. */
+/** Creates a custody with an empty store in memory, for dry runs. */
 export async function emptyCustody({ owner }: StoreSettings): Promise<Custody> {
   const keys = await readWrappingKeys([newWrappingKey()]);
   return createCustody({ register: memoryStore(), keys, issuerCheck: commandedBy(owner) });
@@ -133,7 +133,7 @@ export async function openStore(
   return store;
 }
 
-/** Creates the data folder. An existing folder keeps its mode, because other programs may use it. */
+/** Creates the data folder. Does not change the mode of an existing folder, because other programs may use it. */
 async function makeDataFolder(folder: string): Promise<void> {
   try {
     await makeFolder(folder);

@@ -102,14 +102,17 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   return readKeyFile(file, log);
 }
 
-/** Reports whether a string is certainly a path: a key is a long run of these characters, and is not in a folder. */
+/**
+ * Reports whether a string is certainly a path and not a key. A key contains a long run of these characters and does
+ * not name a file in an existing folder.
+ */
 async function isPath(text: string): Promise<boolean> {
   if (!/[\w+/=-]{32,}/.test(text)) return true;
   const folder = dirname(text);
   return folder !== "." && folder !== "/" && (await exists(folder).catch(() => false));
 }
 
-/** Reports whether an error says that the file of wrapping keys cannot be read. */
+/** Reports whether an error means that the file with the wrapping keys cannot be read. */
 export const isUnreadable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
 
@@ -137,7 +140,8 @@ async function keysAt(
 }
 
 /**
- * Returns the end of a message that names the wrapping keys which a store needs; empty for a store without wrapping keys.
+ * Returns the end of a message, which names the wrapping keys that a store needs; empty for a store without wrapping
+ * keys.
  *
  * @param stored the stored document, if there is one
  */
@@ -146,7 +150,7 @@ export function neededKeys(stored: string | undefined): string {
   return ids.length === 0 ? "" : `; the store needs the wrapping key ${someOf(ids, printable)}; ${ifLost}`;
 }
 
-/** Returns the ids of the wrapping keys under which the MAC was made and the private keys are wrapped. */
+/** Returns the ids of the wrapping keys with which the MAC was computed and the private keys were wrapped. */
 function wrappingKeyIds(stored: string | undefined): string[] {
   if (stored === undefined) return [];
   const { records } = parseDocument(unsealed(stored));

@@ -1,7 +1,10 @@
 import { realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
-/** In a folder with this bit, only the owner of a file can rename or remove it. @see https://man7.org/linux/man-pages/man7/inode.7.html */
+/**
+ * Mode bit of a folder in which only the owner of a file can rename or remove it. @see
+ * https://man7.org/linux/man-pages/man7/inode.7.html
+ */
 const sticky = 0o1000;
 
 /**

@@ -21,7 +21,7 @@ export interface BucketOptions {
 }
 
 const requestMs = 20_000;
-/** No jwksd document is larger. */
+/** Maximum size of a document, in bytes. No jwksd document is larger. */
 const maxBytes = 1_000_000;
 
 /** Parses a URL like `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
@@ -37,9 +37,9 @@ const writtenMeanwhile =
   "another process has written it in the meantime; make sure that only jwksd publish writes there";
 
 /**
- * Creates a target for the objects of a bucket, through the `@aws-sdk/client-s3` SDK. An object is replaced only if it still has the recorded
- * ETag (`If-Match`) and created only if it does not exist (`If-None-Match`). Region and credentials come from the environment, as the SDK
- * reads it.
+ * Creates a target for the objects of a bucket, through the `@aws-sdk/client-s3` SDK. An object is replaced only if it
+ * still has the recorded ETag (`If-Match`), and created only if it does not exist (`If-None-Match`). The SDK reads
+ * region and credentials from the environment.
  *
  * @param paths the documents' paths
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
@@ -81,7 +81,7 @@ export function bucketTarget(
       return { etag: ETag, body: body ?? new Uint8Array(), contentType: ContentType, cacheControl: CacheControl };
     } catch (error) {
       if (nameOf(error) === "NoSuchKey" || nameOf(error) === "NotFound") return undefined;
-      // Without a cause, because the SDK's error contains the request.
+      // The error has no `cause`, because the SDK's error contains the request.
       throw error instanceof ConfigError
         ? error
         : new ServiceError("ERR_TARGET", `cannot read ${name}: ${reasonOf(error, bucket)}`);
@@ -115,7 +115,7 @@ export function bucketTarget(
   }
 
   /**
-   * Reads the object again after a failure. It may have been written although the response was lost, and then the next write with the old
+   * Reads the object again after a failure. If it was written but the response was lost, the next write with the old
    * condition would be refused.
    *
    * @throws ServiceError `ERR_TARGET` if the object is not this document
@@ -182,7 +182,7 @@ function reasonOf(error: unknown, bucket: string): string {
   return status === undefined ? `no response (${code ?? name})` : `the service returned ${status} (${name})`;
 }
 
-/** Returns the name of the service's error, but none of the service's text. */
+/** Returns the name of the service's error, without the service's text. */
 function nameOf(error: unknown): string {
   const { name } = error as { readonly name?: unknown };
   return typeof name === "string" && /^\w{1,64}$/.test(name) ? name : "unknown";

@@ -3,7 +3,7 @@ import { jsonOf } from "../../base/json.ts";
 import { quoted } from "../../base/printable.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
-/** A file as read back from a target. */
+/** A file that was read back from a target. */
 export interface TargetFile {
   readonly body: Uint8Array;
   readonly etag?: string | undefined;
@@ -14,13 +14,14 @@ export interface TargetFile {
 /** A file that differs from the published one. */
 export interface ChangedFile {
   readonly path: string;
-  /** The file now; `undefined` if it no longer exists. */
+  /** The current file; `undefined` if it no longer exists. */
   readonly current: TargetFile | undefined;
 }
 
 /**
- * Returns why a file that another process has changed must not be overwritten; `undefined` if it may be. It must not if its keys are the same,
- * or if it may come from another store or newer key files. So two publishers with the same target never keep overwriting each other.
+ * Returns why a file that another process has changed must not be overwritten; `undefined` if it may be. The file is
+ * kept if its keys are the same, or if it may come from another store or from newer key files. Two publishers with the
+ * same target therefore do not overwrite each other endlessly.
  *
  * @param knows reports whether a key with this kid has ever been in the store or is in this publisher's key files
  */
@@ -30,7 +31,7 @@ export function whyKept(
   knows: (kid: string) => boolean,
 ): string | undefined {
   const ours = documents.find((document) => document.path === path);
-  // Only jwksd writes the files for servers.
+  // Only jwksd writes these files, which servers read.
   if (ours === undefined || current === undefined) return undefined;
   const [own, theirs] = [objectOf(ours.body), objectOf(current.body)];
   if (Array.isArray(own["keys"])) {
@@ -46,7 +47,10 @@ export function whyKept(
   return hasRightHeaders(current, ours) ? "the same keys in another form" : undefined;
 }
 
-/** Reports whether a file has the right headers for relying parties, and caches keep it no longer than a rotation waits. */
+/**
+ * Reports whether a file has the right headers for relying parties and caches keep it no longer than a rotation allows
+ * for.
+ */
 function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
   const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
   return current.contentType === ours.contentType && modes.includes(current.cacheControl);

@@ -25,14 +25,14 @@ export interface DocumentSet {
   readonly isShort: boolean;
 }
 
-/** A site whose issuer is known. */
+/** A site with an issuer. */
 export interface TargetSite extends Site {
   readonly issuer: string;
 }
 
 /**
- * Returns the documents' paths below the issuer, in the order of publication. If the issuer has a path, clients also request its metadata at
- * paths that are not below the issuer; a server must serve the same document there.
+ * Returns the documents' paths below the issuer, in the order of publication. If the issuer has a path, clients also
+ * request its metadata at paths that are not below the issuer; the web server must serve the same document there.
  *
  * @see RFC 8414 section 3.1
  */

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { unlessMissing } from "../../base/file-errors.ts";
 
-/** No jwksd document is larger. */
+/** Maximum size of a document, in bytes. No jwksd document is larger. */
 const maxBytes = 1_000_000;
 const drafts = /^draft/;
 const othersWrite = 0o022;
@@ -34,7 +34,7 @@ export async function checkFile(path: string): Promise<Stats | undefined> {
 }
 
 /**
- * Replaces a file atomically, so that readers find either the old or the new one complete.
+ * Replaces a file atomically: readers find either the complete old file or the complete new one.
  *
  * @param own a folder on the same disk that other users cannot write to
  */
@@ -70,7 +70,7 @@ export async function removeFile(path: string): Promise<boolean> {
   return true;
 }
 
-/** Removes the drafts of killed processes. Only the process that has locked the folder may call this. */
+/** Removes the drafts that killed processes left behind. Only the process that has locked the folder may call this. */
 export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });
 }
@@ -117,7 +117,7 @@ function check(path: string, stats: Stats, isRightKind: boolean): void {
   );
 }
 
-/** Reports whether a file belongs to this user or to root, who can change everything anyway. */
+/** Reports whether a file belongs to this user or to root. Root can change everything anyway. */
 function isOurs(uid: number): boolean {
   return process.geteuid === undefined || uid === 0 || uid === process.geteuid();
 }

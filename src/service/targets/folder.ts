@@ -18,7 +18,7 @@ import type { Target } from "./target.ts";
 
 /** Folder for files that are not documents. */
 const own = ".jwksd";
-/** File during whose existence servers that are configured as in docs/publish.md send the short Cache-Control. */
+/** Marker file: while it exists, servers that are configured as in docs/publish.md send the short Cache-Control. */
 export const rotationMarker = `${own}/rotation`;
 
 /** Returns the files in the order in which they are written; `undefined` is the content of a file to remove. */
@@ -30,8 +30,8 @@ function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, 
 }
 
 /**
- * Creates a target for a folder that a web server serves at the issuer's URL. A document is never seen incomplete: it is written to a draft,
- * synced to disk, and renamed. Only one process at a time writes to the folder.
+ * Creates a target for a folder that a web server serves at the issuer's URL. Readers never see an incomplete document,
+ * because each is written to a draft, synced to disk, and renamed. Only one process at a time writes to the folder.
  *
  * @param folder an absolute path
  */
@@ -62,14 +62,14 @@ export function folderTarget(folder: string, name: string): Target {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
-      // The server's configuration sets the headers, so they are taken as unchanged.
+      // The headers are assumed to be unchanged, because the server's configuration sets them.
       const sent = documentSet.documents.find((document) => document.path === path);
       changed.push({ path, current: body && { ...sent, body } });
     }
     return changed;
   }
 
-  /** Locks the folder, again if its lock file was removed. */
+  /** Locks the folder. Locks it again if the lock file was removed. */
   async function lock(): Promise<void> {
     await createFolders(folder, own);
     await checkOwnFolder(at(own));
@@ -103,8 +103,8 @@ export function folderTarget(folder: string, name: string): Target {
 }
 
 /**
- * Locks a folder for this process until the returned function is called or the process ends for any reason. It is an operating system lock,
- * taken through SQLite because Node offers none.
+ * Locks a folder for this process until the returned function is called or the process ends for any reason. Uses SQLite
+ * to take an operating system lock, because Node has no call for that.
  *
  * @param path the file to lock; it stays empty
  * @throws ServiceError `ERR_TARGET` if another process has locked it

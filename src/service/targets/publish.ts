@@ -22,10 +22,13 @@ import { purgeSeconds, runPurge } from "./purge.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
 
-/** Interval for creating the documents again: a target may be unavailable for a while, and encryption keys from files expire. */
+/**
+ * Interval at which the documents are created again, in milliseconds, because a target may have been unavailable and
+ * encryption keys from files expire.
+ */
 const pollEveryMs = 10_000;
 
-/** The documents in a target, after they were read back. */
+/** The documents in a target, once they have been read back. */
 export interface Published {
   readonly documentSet: DocumentSet;
   /** Paths of the written documents; none if the target already had them all. */
@@ -40,15 +43,15 @@ export interface PublishOptions {
   readonly purgeCommand?: string | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly onPublished: (published: Published) => void;
-  /** Called with each failure, after which jwksd retries. */
+  /** Receives each failure. jwksd then retries. */
   readonly onFailure: (error: unknown) => void;
-  /** Aborts anything that startup waits for: a target, a read-back, a purge command. `stop` aborts them too. */
+  /** Aborts whatever startup is waiting for: a target, a read-back, a purge command. `stop` does the same. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A running `jwksd publish`. */
 export interface Publishing {
-  /** Whether the latest keys are published and were read back, and the store has recorded it. */
+  /** Whether the latest keys have been published and read back, and the store has recorded that. */
   readonly isDone: boolean;
   /** Reads the key files again. */
   reload(): Promise<void>;
@@ -78,7 +81,10 @@ export async function startPublishing(settings: Settings, options: PublishOption
   let isPurged = true;
   const inTurn = serial();
 
-  /** Writes documents. Resolves when a read from outside, past caches, returns them. After a failure, the next call continues from there. */
+  /**
+   * Writes documents. Resolves when an external read that bypasses caches returns them. After a failure, the next call
+   * continues where this one failed.
+   */
   async function write(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<void> {
     const paths = await target.put(documentSet, replaced);
     if (paths.length > 0) isPurged = purgeCommand === undefined;
@@ -99,7 +105,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const publish = (): Promise<void> => inTurn(async () => write(await latestSet()));
 
-  // Opened before the keys are read, so that an older set never replaces a newer one.
+  // Opened before the keys are read, so an older set never replaces a newer one.
   for (const warning of await target.open()) log.warn(warning);
   let isRotating = false;
   let files: FileKeys;
@@ -107,7 +113,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   let managing: OpenedManager | undefined;
   let managed: Keysets | undefined;
   const inTurnKeys = serial();
-  /** Publishes a manager's keys or keys from files from now on, unless their kids clash. */
+  /** Switches to a manager's keys or to keys from files, unless their kids clash. */
   const take = (next: { readonly managed?: Keysets; readonly files?: Keysets }): Promise<void> =>
     inTurnKeys(async () => {
       keys = await setOf(next.managed ?? managed, next.files ?? files.keysets);
@@ -140,7 +146,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     throw error;
   }
 
-  /** Publishes changes of key files. The manager itself retries to publish its keys. */
+  /** Publishes changes to key files. For its own keys, the manager retries on its own. */
   const refresh = async (): Promise<void> => {
     if (managing?.manager.isPublished === false || isSame(await latestSet(), done)) return;
     await managing?.manager.runDueSteps();
@@ -151,7 +157,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
     const documentSet = done;
     const changed = documentSet === undefined ? [] : await target.changed(documentSet);
     if (documentSet === undefined || changed.length === 0) return;
-    // The manager reads the store after the target was read, so it knows every key that another publisher with this store may have written.
+    // The manager reads the store after the target has been read, so it knows every key that another publisher with
+    // this store may have written.
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
       if (!isSame(await latestSet(), documentSet)) return;
@@ -237,14 +244,14 @@ async function siteOf(settings: Settings): Promise<TargetSite> {
 const comparable = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
-/** Reports whether two sets are the same, headers included: the same keys in the other mode differ. */
+/** Reports whether two sets are the same, including their headers: sets with the same keys but different modes differ. */
 function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
   return other !== undefined && comparable(documentSet) === comparable(other);
 }
 
 /**
- * Checks that the store knows every key of the set that would be replaced. If it does not, the set is from another store, from a newer one,
- * or was made by hand, and tokens signed with its keys would fail.
+ * Checks that the store knows every key of the set to be replaced. If it does not, the set comes from another store,
+ * comes from a newer one, or was made by hand, and replacing it would make tokens signed with its keys fail.
  *
  * @throws StateError `ERR_KID_UNMANAGED`
  */

@@ -4,20 +4,20 @@ import { ServiceError } from "../../base/errors.ts";
 
 /** Time limit of a purge command. */
 export const purgeSeconds = 60;
-/** Time for a command to end after SIGTERM. */
+/** How long a command has to exit after SIGTERM, in milliseconds. */
 const graceMs = 2_000;
 
 interface PurgeOptions {
   readonly urls: readonly string[];
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Ends the command. */
+  /** Terminates the command. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Runs the operator's command that purges a CDN. The command gets this process's environment without jwksd's settings, which include wrapping
- * keys, and `JWKSD_URLS`: the URLs of the documents, one per line. No process of the command's group remains after the time limit, after
- * `signal` aborts, or after this process ends.
+ * Runs the operator's command that purges a CDN. The command gets this process's environment, without jwksd's settings,
+ * which may include wrapping keys, but with `JWKSD_URLS`: the URLs of the documents, one per line. After the time
+ * limit, after `signal` aborts or after this process ends, no process in the command's group is left running.
  *
  * @throws ServiceError `ERR_PURGE`
  */
@@ -27,7 +27,7 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     shell: true,
     stdio: ["ignore", "ignore", "inherit"],
     env: { ...Object.fromEntries(own), JWKSD_URLS: urls.join("\n") },
-    // The shell leads a process group, because ending only the shell would leave its child processes.
+    // The shell leads a process group, because killing only the shell would leave its child processes running.
     detached: process.platform !== "win32",
   });
   const ended = once(child, "exit") as Promise<[code: number | null, signal: string | null]>;
@@ -59,7 +59,7 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     ending.removeEventListener("abort", end);
     process.removeListener("exit", kill);
     clearTimeout(killing);
-    // The shell may have ended before its child processes.
+    // The shell may have exited before its child processes.
     if (ending.aborted) kill();
   }
 }

@@ -8,8 +8,8 @@ import type { StaticDocument } from "./documents.ts";
 const timeoutMs = 10_000;
 
 /**
- * Reads documents as relying parties do, but bypasses caches, and compares them byte for byte. Also refuses a Cache-Control that would let caches
- * keep them longer than a rotation waits.
+ * Reads documents as relying parties do, but bypasses caches, and compares them byte for byte. Also refuses a
+ * Cache-Control that lets caches keep them longer than a rotation allows for.
  *
  * @param base the documents' base URL, with a trailing slash
  * @throws ServiceError `ERR_NOT_SERVED`
@@ -41,7 +41,10 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
   );
 }
 
-/** Returns the longest time that a cache may serve the response, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
+/**
+ * Returns the longest time that a cache may serve the response, in seconds; `Infinity` without an age, because caches
+ * then guess (RFC 9111 section 4.2.2).
+ */
 function keptFor(cacheControl: string): number {
   const { noStore, noCache, maxAge = Infinity, whileRevalidated } = cacheDirectives(cacheControl);
   return noStore || noCache ? 0 : maxAge + whileRevalidated;

@@ -3,11 +3,11 @@ import type { DocumentSet } from "./documents.ts";
 
 /** A folder or bucket whose content a web server or CDN serves. */
 export interface Target {
-  /** Name in messages and among replicas. */
+  /** Name of the target in messages and in the list of replicas. */
   readonly name: string;
   /**
-   * Records the target's files. `put` replaces only the recorded files, not newer ones. A caller that opens the target before it reads the keys
-   * from the store never replaces a newer set with an older one.
+   * Records the target's files. `put` replaces only the recorded files, not newer ones, so a caller that opens the
+   * target before it reads the keys from the store never replaces a newer set with an older one.
    *
    * @returns warnings for the operator, for example about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
@@ -22,10 +22,10 @@ export interface Target {
    */
   changed(documentSet: DocumentSet): Promise<readonly ChangedFile[]>;
   /**
-   * Writes the documents that the target does not have yet, in order. At any moment, even after a crash, a reader finds each document complete,
-   * and a JWK Set at the URL in the discovery document.
+   * Writes the documents that the target does not have yet, in order. At any moment, even after a crash, each document
+   * is complete and the URL in the discovery document returns a JWK Set.
    *
-   * @param replaced files found by `changed` before the keys were read from the store; they are replaced like recorded files
+   * @param replaced files that `changed` found before the keys were read from the store; replaced like recorded files
    * @returns the paths of the written documents
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */

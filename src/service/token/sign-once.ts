@@ -15,16 +15,16 @@ import { createTokenSigner } from "../../sign/token/token-signer.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { openStore } from "../store/open-store.ts";
 
-// Tokens signed by a command. No service has to run.
+// Signs tokens for a command, without a running service.
 
-/** Lifetime of a token, in seconds, unless the caller gives one or the policy requires less. */
+/** Default token lifetime, in seconds; a policy may require a shorter one. */
 const usualSeconds = 3600;
 
 /** Adds a lifetime, unless the claims have `exp`. */
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
-/** Signs with the active key of files. @throws see `readKeyset`, and `sign` of a provider */
+/** Signs with the active key from key files. @throws see `readKeyset`, and `sign` of a provider */
 export async function signWithFiles(
   files: string,
   issuer: string,
@@ -72,7 +72,10 @@ export async function signOnce(
   return signer.sign(claims, withLifetime(claims, options, Math.min(usualSeconds, maxTokenLifetimeSeconds)));
 }
 
-/** Checks that the store holds a key, before a wrapping key is generated that would wrap nothing. @throws StateError `ERR_TRANSITION` */
+/**
+ * Checks that the store holds a key. Called before a wrapping key is generated, which would otherwise have nothing to
+ * wrap. @throws StateError `ERR_TRANSITION`
+ */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
   // Opening the store to sign logs the warnings.

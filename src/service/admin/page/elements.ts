@@ -1,18 +1,18 @@
 import { relativeText, timeText } from "../../../base/format.ts";
 import { type Html, html } from "../../../base/html.ts";
 
-/** Renders a time, and how far away it is. */
+/** Renders a time and its distance from now. */
 export function moment(at: number | undefined, now: number): Html {
   if (at === undefined || !Number.isFinite(at)) return html`<span class="quiet">never</span>`;
   return html`<time datetime="${isoText(at)}">${timeText(at)}</time> <span class="quiet">${relative(at, now)}</span>`;
 }
 
-/** Renders how far away a time is. */
+/** Renders a time's distance from now. */
 export function relative(at: number, now: number): Html {
   return html`<time class="relative" datetime="${isoText(at)}" title="${timeText(at)}">${relativeText(at, now)}</time>`;
 }
 
-/** Renders content that scrolls on a narrow screen, with the keyboard too. */
+/** Renders content that scrolls on a narrow screen, by touch or by keyboard. */
 export const scrolled = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="group" aria-label="${name}">${content}</div>`;
 
@@ -24,7 +24,7 @@ export function copyable(id: string, label: string, content: Html): Html {
   </div>`;
 }
 
-/** Renders facts, each with its name. */
+/** Renders a list of named facts. */
 export function facts(rows: readonly (readonly [name: string, fact: Html])[], kind = ""): Html {
   return html`<dl class="facts ${kind}">
     ${rows.map(

@@ -4,7 +4,10 @@ import { guideUrl } from "../remedies.ts";
 import type { Status } from "../status.ts";
 import { copyable, plural, relative } from "./elements.ts";
 
-/** Renders the service's state as a sentence. Screen readers announce each change of it, so it contains no elapsed time. */
+/**
+ * Renders the service's state as a sentence. The sentence contains no elapsed time, because screen readers announce
+ * each change.
+ */
 export function headlinePart({ faults, phase }: Status): Html {
   if (phase !== "running") return html`<strong class="verdict wrong">The service is ${phase}.</strong>`;
   if (faults.length === 0) return html`<strong class="verdict good">No errors or warnings.</strong>`;

@@ -110,7 +110,7 @@ export function page(status: Status, served: ServedSet, nonce: string): string {
   return text;
 }
 
-/** Icon of a key. */
+/** A key as an icon. */
 const icon = encodeURIComponent(
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M7 9l7-7M11 5l2 2" stroke="#2f7d4f" stroke-width="2" fill="none"/><circle cx="5" cy="11" r="3" stroke="#2f7d4f" stroke-width="2" fill="none"/></svg>',
 );

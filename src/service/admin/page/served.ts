@@ -14,7 +14,7 @@ export type ServedSet =
     }
   | { readonly failure: string };
 
-/** Returns the fault of a response that relying parties would also receive; `undefined` if it is in order. */
+/** Returns what is wrong with a response that relying parties would receive too; `undefined` if nothing is. */
 export function faultOfServed(served: ServedSet, url: string): Fault | undefined {
   const outcome = "failure" in served ? `failed: ${served.failure}` : `returned ${served.status}`;
   if (!("failure" in served) && served.status.startsWith("200 ")) return undefined;
@@ -37,7 +37,7 @@ export function servedPart(served: ServedSet, url: string): Html {
   ${copyable("jwks-document", "Document", lines(indented(served.body)))}`;
 }
 
-/** Returns the document indented for reading. The ETag is for the bytes as served. */
+/** Indents the document for display. The ETag refers to the bytes as served. */
 function indented(body: string): string {
   const value = jsonOf(body);
   return value === undefined ? body : JSON.stringify(value, undefined, 2);

@@ -4,13 +4,13 @@ import type { Status } from "../status.ts";
 import { page, pagePolicy } from "./page.ts";
 import type { ServedSet } from "./served.ts";
 
-/** Timeout for the request for the service's own JWK Set. */
+/** Timeout for fetching the service's own JWK Set. */
 const timeoutMs = 1_000;
 
-/** Headers that are not shown: the connection's, and the time of the request. */
+/** Headers that are not shown, because they describe the connection or the time of the request. */
 const hiddenHeaders: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
 
-/** Creates a service's page. @param jwksUrl URL of the JWK Set on this machine */
+/** Creates a service's status page. @param jwksUrl URL of the JWK Set on this machine */
 export function statusPage(statusOf: () => Promise<Status>, jwksUrl: string): AdminPage {
   return async () => {
     const [status, served] = await Promise.all([statusOf(), servedAt(jwksUrl)]);
