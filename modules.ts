@@ -26,8 +26,12 @@ export const modules: Readonly<Record<string, Module>> = {
   publish: { modules: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
 
   "verify/token": { modules: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
-  "verify/relying-party": { modules: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
-  "verify/client": { modules: ["keys/crypto", "keys/jwk", "verify/relying-party", "verify/token"], packages: ["jose"] },
+  "verify/http-cache": { modules: [], packages: [] },
+  "verify/relying-party": { modules: ["keys/crypto", "keys/jwk", "verify/http-cache"], packages: ["jose"] },
+  "verify/client": {
+    modules: ["keys/crypto", "keys/jwk", "verify/http-cache", "verify/relying-party", "verify/token"],
+    packages: ["jose"],
+  },
   "verify/bearer": {
     modules: [
       "keys/crypto",
@@ -35,6 +39,7 @@ export const modules: Readonly<Record<string, Module>> = {
       "publish",
       "verify/bearer/adapters",
       "verify/client",
+      "verify/http-cache",
       "verify/relying-party",
       "verify/token",
     ],
@@ -54,7 +59,7 @@ export const modules: Readonly<Record<string, Module>> = {
     packages: ["jose", "node:", "oidc-provider"],
   },
   node: {
-    modules: ["keys/jwk", "keys/signer", "publish", "verify/relying-party"],
+    modules: ["keys/jwk", "keys/signer", "publish", "verify/http-cache"],
     packages: ["jose", "node:", "ipaddr.js"],
   },
 

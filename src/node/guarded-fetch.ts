@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { FetchError, invalidOption } from "../base/errors.ts";
 import { type Optional, type Rules, callback, checkOptions, nonEmptyString } from "../base/options.ts";
 import { shownUrl } from "../base/urls.ts";
-import type { Fetch } from "../verify/relying-party/fetch-json.ts";
+import type { Fetch } from "../verify/http-cache/fetch-json.ts";
 import { isPublicAddress } from "./addresses.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/verify/relying-party/freshness.ts";
+import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/verify/http-cache/freshness.ts";
 import { createUnknownKids } from "../../src/verify/relying-party/unknown-kids.ts";
 import { soak } from "../support/soak.ts";
 import { type Caching, type Use, useOf } from "./model.ts";

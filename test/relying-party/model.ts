@@ -1,4 +1,4 @@
-import type { FreshnessBounds } from "../../src/verify/relying-party/freshness.ts";
+import type { FreshnessBounds } from "../../src/verify/http-cache/freshness.ts";
 
 /** The caching fields of a response, in seconds. A missing directive is `undefined`; an invalid one is 0. */
 export interface Caching {

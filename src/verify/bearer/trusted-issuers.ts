@@ -2,10 +2,10 @@ import { notify } from "../../base/async.ts";
 import { InternalError, KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
-import { createRemoteSets } from "../client/remote-sets.ts";
-import { createBudget } from "../relying-party/budget.ts";
+import { createBudget } from "../http-cache/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
+import { createRemoteSets } from "../relying-party/remote-sets.ts";
 import { withKeys } from "../relying-party/stored.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
 import type { KeySource } from "../token/verify.ts";
@@ -88,7 +88,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     // Anyone can be an issuer here, and importing a key costs more than reading it.
     internalOf: (issuer) => ({ ...internalOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
     newBudget: () => createBudget(),
-    emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
+    emit: onKeySetEvent,
   });
   return {
     async keysOf(issuer) {
@@ -96,7 +96,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
         return untrusted('it is not an https URL in canonical form, so the "issuer" function was not called');
       if (!(await issuers(issuer))) return untrusted('the "issuer" function did not accept it');
       const set = sets.use(issuer);
-      return { keys: ({ kid, alg }) => set.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
+      return { keys: ({ kid, alg }) => set.resource({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
     // The issuers are not known.
     async refresh() {},

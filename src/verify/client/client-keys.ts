@@ -9,11 +9,11 @@ import {
   maxUntrustedKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
-import { createBudget } from "../relying-party/budget.ts";
-import type { Fetch } from "../relying-party/fetch-json.ts";
+import { createBudget } from "../http-cache/budget.ts";
+import type { Fetch } from "../http-cache/fetch-json.ts";
+import { type RemoteSet, createRemoteSets } from "../relying-party/remote-sets.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
-import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 
 // Sets of honest clients are small.
 const maxBytes = 65_536;
@@ -64,7 +64,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       optionsOf: (jwksUri) => ({ jwksUri, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
       internalOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
       newBudget: () => createBudget(1, [leastSeconds * 1000]),
-      emit({ name }, event) {
+      emit(name, _keys, event) {
         const clientEvent = keySetEvent(name, event);
         if (clientEvent !== undefined) emit(clientEvent);
       },
@@ -112,7 +112,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       // Only for a token that passed the first checks, so that other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
-        return used.keys(header);
+        return used.resource(header);
       },
       prove() {
         if (used !== undefined) remoteSets.prove(used);

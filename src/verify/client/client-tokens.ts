@@ -13,7 +13,7 @@ import {
   strings,
 } from "../../base/options.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
-import type { Fetch } from "../relying-party/fetch-json.ts";
+import type { Fetch } from "../http-cache/fetch-json.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
 import { checkTyp } from "../token/typ.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";

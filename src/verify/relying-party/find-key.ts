@@ -1,12 +1,13 @@
 import type { CryptoKey } from "jose";
 import type { Clock } from "../../base/clock.ts";
-import { FetchError, TokenError } from "../../base/errors.ts";
+import { FetchError, type JwksdError, TokenError } from "../../base/errors.ts";
 import { maxKidLength } from "../../keys/jwk/verification-keys.ts";
-import type { Budget } from "./budget.ts";
-import { type Fetches, withPause } from "./fetches.ts";
-import type { KeptSet, SetKeeper } from "./kept-set.ts";
+import type { Budget } from "../http-cache/budget.ts";
+import type { Cached } from "../http-cache/cached.ts";
+import { withPause } from "../http-cache/fetches.ts";
 import type { KeySetEvent } from "./options.ts";
-import { isOutage } from "./source.ts";
+import type { SavedState } from "./saved-state.ts";
+import type { KeptKeys } from "./stored.ts";
 import type { UnknownKids } from "./unknown-kids.ts";
 
 /** The members of a header that choose a key; other members are ignored. */
@@ -19,10 +20,8 @@ export interface KeyHeader {
 export interface KeySetContext {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Longest time that a call waits for a response while the old keys may be used, in milliseconds. */
-  readonly maxWaitMs: number;
-  readonly keeper: SetKeeper;
-  readonly fetches: Fetches;
+  readonly cached: Cached<KeptKeys>;
+  readonly saved: SavedState;
   /** Limit of the fetches for unknown kids. */
   readonly budget: Budget;
   readonly unknownKids: UnknownKids;
@@ -31,60 +30,28 @@ export interface KeySetContext {
 
 /** Returns the key for the header of a token. @throws TokenError, FetchError see `RemoteKeySet` */
 export async function findKey(context: KeySetContext, { kid, alg = "" }: KeyHeader): Promise<CryptoKey> {
-  const { clock, keeper, fetches } = context;
+  const { clock, cached } = context;
+  const { keeper, fetches } = cached;
   if (typeof kid !== "string" || kid === "") {
     throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
   }
   if (kid.length > maxKidLength) throw unknownKid(context);
   const now = clock.now();
   const set = keeper.usable("freshUntil", now);
-  const key = set?.keys.find(kid, alg);
+  const key = set?.value.keys.find(kid, alg);
   if (set === undefined || key === undefined) return findAfterFetch(context, kid, alg);
   if (now >= set.refreshFrom) void fetches.inBackground();
   return key;
 }
 
 async function findAfterFetch(context: KeySetContext, kid: string, alg: string): Promise<CryptoKey> {
-  const { signal, keeper, fetches } = context;
-  const startedBefore = fetches.started();
+  const { signal, cached, saved } = context;
+  const startedBefore = cached.fetches.started();
   signal.throwIfAborted();
-  await keeper.load();
-  await keeper.restore();
-  const set = await usableSet(context);
-  return set.keys.find(kid, alg) ?? findAfterRefetch(context, kid, alg, startedBefore);
-}
-
-/** Returns the stored set if it may be used, otherwise a fetched one. @throws FetchError, TokenError */
-async function usableSet(context: KeySetContext): Promise<KeptSet> {
-  const { clock, signal, maxWaitMs, keeper, fetches } = context;
-  const fresh = keeper.usable("freshUntil");
-  if (fresh !== undefined) return fresh;
-  const stale = keeper.usable("staleUntil") ?? usableInOutage(context, fetches.lastError());
-  if (stale !== undefined) {
-    await fetches.inBackground();
-    signal.throwIfAborted();
-    return keeper.current() ?? stale;
-  }
-  const pauseMs = fetches.current() === undefined ? fetches.waitMs(clock.now()) : 0;
-  if (pauseMs > 0) throw tooEarly(context, pauseMs);
-  const fetch = fetches.join(false);
-  try {
-    // While an old set may be used, a server that does not respond delays no caller for longer than that.
-    await fetches.wait(fetch, keeper.usable("outageUntil") === undefined ? Infinity : maxWaitMs);
-  } catch (error) {
-    const old = usableInOutage(context, error);
-    if (old === undefined) throw error;
-    fetches.abandon(fetch);
-    return old;
-  }
-  const fetched = keeper.current();
-  if (fetched === undefined) throw signal.reason;
-  return fetched;
-}
-
-/** Returns the stored set if it may be used although fetching failed with this error. */
-function usableInOutage({ keeper }: KeySetContext, error: unknown): KeptSet | undefined {
-  return isOutage(error) ? keeper.usable("outageUntil") : undefined;
+  await saved.load();
+  await saved.restore();
+  const { value } = await cached.usable();
+  return value.keys.find(kid, alg) ?? findAfterRefetch(context, kid, alg, startedBefore);
 }
 
 /**
@@ -99,7 +66,8 @@ async function findAfterRefetch(
   alg: string,
   startedBefore: number,
 ): Promise<CryptoKey> {
-  const { clock, keeper, fetches, budget, unknownKids } = context;
+  const { clock, cached, budget, unknownKids } = context;
+  const { keeper, fetches } = cached;
   for (;;) {
     const now = clock.now();
     if (await unknownKids.has(kid, now)) throw unknownKid(context);
@@ -113,7 +81,7 @@ async function findAfterRefetch(
     await fetches.wait(fetch).catch((error: unknown) => {
       throw withPause(error, budget.waitMs(clock.now()));
     });
-    const key = keeper.current()?.keys.find(kid, alg);
+    const key = keeper.current()?.value.keys.find(kid, alg);
     if (key !== undefined) return key;
     // Only a fetch after this token arrived, bypassing all caches, proves that its kid is unknown.
     if (fetches.bypassedSince(startedBefore)) {
@@ -128,7 +96,8 @@ async function findAfterRefetch(
  * the set, and a flood of forged kids must not look like an outage of this verifier.
  */
 function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchError {
-  const { clock, keeper, fetches, emit } = context;
+  const { clock, emit } = context;
+  const { keeper, fetches } = context.cached;
   if (fetches.waitMs(clock.now()) === 0 && keeper.usable("freshUntil") !== undefined) return unknownKid(context);
   emit({ type: "exhausted" });
   return retryLater(pauseMs, fetches.lastError());
@@ -140,7 +109,7 @@ function unknownKid({ emit }: KeySetContext): TokenError {
 }
 
 /** @param cause the last failure, if that is the reason */
-export function retryLater(pauseMs: number, cause?: FetchError): FetchError {
+export function retryLater(pauseMs: number, cause?: JwksdError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   const message = `the keys cannot be fetched again yet; try again in ${retryAfterSeconds} s`;
   return new FetchError("ERR_KEYS_RETRY_LATER", message, { cause, retryAfterSeconds });

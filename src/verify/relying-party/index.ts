@@ -10,5 +10,5 @@ export type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 export type { KeyHeader } from "./find-key.ts";
 export { type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
-export type { Fetch } from "./fetch-json.ts";
+export type { Fetch } from "../http-cache/fetch-json.ts";
 export type { KeySetState } from "./stored.ts";

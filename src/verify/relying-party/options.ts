@@ -13,7 +13,7 @@ import {
   timeout,
 } from "../../base/options.ts";
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
-import type { Fetch } from "./fetch-json.ts";
+import type { Fetch } from "../http-cache/fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
 import { checkIssuer, checkSecureUrl } from "./urls.ts";
 

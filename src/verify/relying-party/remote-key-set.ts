@@ -3,14 +3,15 @@ import { notify } from "../../base/async.ts";
 import { FetchError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { type Budget, createBudget } from "./budget.ts";
-import { createFetches } from "./fetches.ts";
-import { type KeyHeader, findKey } from "./find-key.ts";
-import { createSetKeeper } from "./kept-set.ts";
+import { type Budget, createBudget } from "../http-cache/budget.ts";
+import { createCached } from "../http-cache/cached.ts";
+import { createChanges } from "./changes.ts";
+import { type KeyHeader, findKey, retryLater } from "./find-key.ts";
 import { createKeySetMetrics } from "./metrics.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
+import { createSavedState } from "./saved-state.ts";
 import { createSource } from "./source.ts";
-import { type KeySetState, type ReadKeys, withKeys } from "./stored.ts";
+import { type KeySetState, type ReadKeys, setReader, withKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
 /**
@@ -100,18 +101,28 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
   }
 
   const bounds = { ...settings.bounds, maxStaleSeconds };
-  const keeper = createSetKeeper({ ...settings, signal, readKeys, bounds, maxRemoved, loadState, emit, onNewKeys });
-  const source = createSource({ ...settings, signal, readKeys, mediaTypes, maxBytes });
-  const load = (bypassCaches: boolean) => source.load(keeper.current(), bypassCaches);
-  const fetches = createFetches({ ...settings, signal, load, store: keeper.store, emit });
-  const context = { ...settings, signal, keeper, fetches, budget, unknownKids, emit };
-  void keeper.restore();
+  const read = setReader(readKeys);
+  const source = createSource({ ...settings, signal, read, mediaTypes, maxBytes });
+  const cached = createCached({
+    ...settings,
+    signal,
+    bounds,
+    what: "keys",
+    load: source.load,
+    changing: createChanges({ bounds, maxRemoved, emit, onNewKeys }),
+    retryLater,
+    emit,
+  });
+  const { keeper, fetches } = cached;
+  const saved = createSavedState({ ...settings, keeper, read, loadState, emit });
+  const context = { ...settings, signal, cached, saved, budget, unknownKids, emit };
+  void saved.restore();
 
   return Object.assign((header: KeyHeader) => findKey(context, header), {
     async refresh() {
       source.lookUpAgain();
       const startedBefore = fetches.started();
-      await keeper.restore();
+      await saved.restore();
       for (let joined = fetches.current(); joined !== undefined; joined = fetches.current()) {
         if (joined.bypassCaches && joined.number > startedBefore) break;
         await fetches.wait(joined).catch(() => {});
@@ -121,8 +132,8 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
     state() {
       const set = keeper.current();
       if (set === undefined) return undefined;
-      const { jwksUri, body, etag, headers, requestedAt } = set;
-      return { issuer: place.issuer, jwksUri, body, etag, headers, requestedAt };
+      const { url, body, etag, headers, requestedAt } = set;
+      return { issuer: place.issuer, jwksUri: url, body, etag, headers, requestedAt };
     },
     metrics: () => metrics.metrics(keeper.current()?.requestedAt),
     close() {

@@ -1,28 +1,16 @@
-import { ageSeconds } from "../../base/cache-control.ts";
 import { FetchError } from "../../base/errors.ts";
 import { jsonOf, memberOf } from "../../base/json.ts";
 import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
-import { type FetchOptions, type Fetched, fetchJson } from "./fetch-json.ts";
-import { type Freshness, freshness, mayUse } from "./freshness.ts";
+import { type FetchOptions, type Fetched, fetchJson } from "../http-cache/fetch-json.ts";
+import { type Freshness, freshness, mayUse } from "../http-cache/freshness.ts";
+import { type FetchStoredOptions, type FetchedResponse, fetchStored, isOutage } from "../http-cache/stored.ts";
 import type { KeySetPlace } from "./options.ts";
-import type { RequestCaching } from "./runtime.ts";
-import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
+import type { KeptKeys, StoredSet } from "./stored.ts";
 import { checkSecureUrl, shownIssuer } from "./urls.ts";
 
-export interface SourceOptions extends Omit<FetchOptions, keyof RequestCaching> {
+export interface SourceOptions extends FetchStoredOptions<KeptKeys> {
   readonly place: KeySetPlace;
   readonly allowInsecure: boolean;
-  readonly readKeys: ReadKeys;
-}
-
-/** A JWK Set and the response to the request for it. */
-export interface FetchedSet {
-  readonly set: StoredSet;
-  readonly status: 200 | 304;
-  /** Size of the decompressed body. */
-  readonly bytes: number;
-  /** How long caches on the way kept the response. */
-  readonly ageSeconds: number;
 }
 
 // Discovery documents change rarely, and many providers send no caching headers.
@@ -47,10 +35,10 @@ export interface Source {
    *
    * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
    */
-  load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet>;
+  load(this: void, stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedResponse<KeptKeys>>;
 }
 
-export function createSource({ place, allowInsecure, readKeys, ...fetchOptions }: SourceOptions): Source {
+export function createSource({ place, allowInsecure, read, ...fetchOptions }: SourceOptions): Source {
   let discovered: ({ readonly url: string; readonly jwksUri: string } & Freshness) | undefined;
   /** Time of the last request for the discovery document, in epoch milliseconds. */
   let lookedUpAt: number | undefined;
@@ -64,38 +52,12 @@ export function createSource({ place, allowInsecure, readKeys, ...fetchOptions }
 
     async load(stored, bypassCaches) {
       const jwksUri = place.jwksUri ?? (await discover(place.issuer, bypassCaches));
-      const known = stored?.jwksUri === jwksUri ? stored : undefined;
       hasFailed = true;
-      let fetched = await fetchSet(jwksUri, known, bypassCaches);
-      // A set from a cache must not bring back a key that the origin has removed since.
-      if (!bypassCaches && isOutdated(fetched.set, known)) fetched = await fetchSet(jwksUri, known, true);
+      const fetched = await fetchStored(jwksUri, stored, bypassCaches, { ...fetchOptions, read });
       hasFailed = false;
       return fetched;
     },
   };
-
-  async function fetchSet(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
-    const requestedAt = fetchOptions.clock.now();
-    const { text, bytes, etag, headers } = await fetchJson(jwksUri, {
-      ...fetchOptions,
-      // A server that computes its ETags from length and time may return 304 for another set, and would do so again and again.
-      etag: bypassCaches ? undefined : known?.etag,
-      bypassCaches,
-    });
-    const status = text === undefined ? 304 : 200;
-    if (known === undefined || (text !== undefined && text !== known.body)) {
-      const state = { issuer: place.issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
-      const set = await storedSet(state, readKeys);
-      return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
-    }
-    // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
-    const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
-    const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-    // With the ETag of another body, every later request would get a 304 and never the other body.
-    const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
-    const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
-    return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
-  }
 
   async function discover(wanted: string, bypassCaches: boolean): Promise<string> {
     const now = fetchOptions.clock.now();
@@ -155,17 +117,4 @@ async function fetchFirst(
     if (others.length === 0 || !(error instanceof FetchError) || error.answered !== 404) throw error;
     return fetchFirst(others, options).catch(() => Promise.reject(error));
   }
-}
-
-/**
- * Reports whether a stored set may be used in spite of this error. If the discovery document belongs to another issuer, or names an insecure
- * URL, the configuration is wrong, and waiting does not fix it.
- */
-export function isOutage(error: unknown): boolean {
-  return error instanceof FetchError && error.retryable;
-}
-
-/** Returns an ETag without `W/`. @see RFC 9110 section 8.8.3 */
-function opaqueTag(etag: string | undefined): string | undefined {
-  return etag?.replace(/^W\//, "");
 }

@@ -1,41 +1,46 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
-import { FetchError, asJwksdError } from "../../base/errors.ts";
+import { FetchError, type JwksdError, asJwksdError } from "../../base/errors.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
-import { createBudget } from "./budget.ts";
+import { type Budget, createBudget } from "./budget.ts";
 import type { FetchOptions } from "./fetch-json.ts";
-import type { KeySetEvent } from "./options.ts";
-import type { FetchedSet } from "./source.ts";
+import type { FetchedResponse } from "./stored.ts";
 
-export interface FetchesOptions extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
+export interface FetchesOptions<Value> extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
   /** Longest time that a caller waits although it can do without the result, in milliseconds. */
   readonly maxWaitMs: number;
-  readonly load: (bypassCaches: boolean) => Promise<FetchedSet>;
-  /** Stores a fetched set. */
-  readonly store: (fetched: FetchedSet, bypassCaches: boolean) => void;
-  readonly emit: (event: KeySetEvent) => void;
+  readonly load: (bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
+  /** Stores a fetched response. */
+  readonly store: (fetched: FetchedResponse<Value>, bypassCaches: boolean) => void;
+  /** Paces fetches after failures. Default: each fetch after the first failure has to wait. */
+  readonly failures?: Budget;
+  /** The fetched thing in messages: "keys". */
+  readonly what: string;
+  /** Called after a failed fetch. */
+  readonly onFailure?: (error: unknown) => void;
+  readonly emit: (event: { readonly type: "failed"; readonly error: JwksdError }) => void;
 }
 
-/** One fetch of the set, and of the discovery document if that is due. */
-export interface SetFetch {
+/** One fetch of a response, including the requests that find its URL. */
+export interface OneFetch {
   readonly number: number;
   readonly bypassCaches: boolean;
   readonly startedAt: Moment<"monotonic">;
   readonly done: Promise<void>;
 }
 
-/** The fetches of one set: one at a time for all callers, and paced after failures. */
+/** The fetches of one response: one at a time for all callers, and paced after failures. */
 export interface Fetches {
   /** Returns the fetch in flight. */
-  current(): SetFetch | undefined;
+  current(): OneFetch | undefined;
   /** Returns the fetch in flight, or starts one. */
-  join(bypassCaches: boolean): SetFetch;
+  join(bypassCaches: boolean): OneFetch;
   /** Fetches without a caller that needs the result, unless a fetch is in flight or a failure is too recent. */
   inBackground(): Promise<void>;
   /** Waits until a fetch has ended, or has lasted for this time. @throws FetchError */
-  wait(fetch: SetFetch, maxMs?: number): Promise<void>;
+  wait(fetch: OneFetch, maxMs?: number): Promise<void>;
   /** Records that the caller of `wait` responds without the result of the fetch. */
-  abandon(fetch: SetFetch): void;
+  abandon(fetch: OneFetch): void;
   /** Returns how many fetches were started. */
   started(): number;
   /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
@@ -43,35 +48,45 @@ export interface Fetches {
   /** Returns the milliseconds until the next fetch may start, because of failures. */
   waitMs(nowMs: number): number;
   /** Returns the error of the last fetch, for a minute. */
-  lastError(): FetchError | undefined;
+  lastError(): JwksdError | undefined;
 }
 
 /** Time for everything in a fetch except waiting for the network. */
 const slackMs = 1_000;
 
-export function createFetches(options: FetchesOptions): Fetches {
-  const { clock, timeoutMs, signal, maxWaitMs, load, store, emit } = options;
-  let pending: SetFetch | undefined;
+export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
+  const {
+    clock,
+    timeoutMs,
+    signal,
+    maxWaitMs,
+    load,
+    store,
+    failures = createBudget(1),
+    what,
+    onFailure,
+    emit,
+  } = options;
+  let pending: OneFetch | undefined;
   let started = 0;
   let lastStored = 0;
   /** Number of the last fetch that bypassed all caches. */
   let lastBypass = 0;
-  let lastError: FetchError | undefined;
-  /** After the first failure, each fetch has to wait. */
-  const failures = createBudget(1);
+  let lastError: JwksdError | undefined;
 
-  const elapsedMs = ({ startedAt }: SetFetch): number => msBetween(startedAt, monotonicNow(clock));
+  const overdue = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not end in time`);
+  const elapsedMs = ({ startedAt }: OneFetch): number => msBetween(startedAt, monotonicNow(clock));
 
   /** Returns the milliseconds until the fetch's own timeouts have ended it. */
-  const leftMs = (fetch: SetFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
+  const leftMs = (fetch: OneFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
 
-  function current(): SetFetch | undefined {
+  function current(): OneFetch | undefined {
     // The runtime may have dropped it.
     if (pending !== undefined && leftMs(pending) === 0) pending = undefined;
     return pending;
   }
 
-  function join(bypassCaches: boolean): SetFetch {
+  function join(bypassCaches: boolean): OneFetch {
     const joined = current();
     if (joined !== undefined) return joined;
     started += 1;
@@ -108,8 +123,9 @@ export function createFetches(options: FetchesOptions): Fetches {
     const now = clock.now();
     failures.spend(now, thrown instanceof FetchError ? thrown.retryAfterSeconds * 1000 : 0);
     const error = withPause(thrown, failures.waitMs(now));
-    if (error instanceof FetchError) lastError = error;
-    emit({ type: "failed", error: asJwksdError(error) });
+    lastError = asJwksdError(error);
+    onFailure?.(error);
+    emit({ type: "failed", error: lastError });
     throw error;
   }
 
@@ -119,14 +135,14 @@ export function createFetches(options: FetchesOptions): Fetches {
     if (!outlivesRequests) await wait(fetch, maxWaitMs).catch(() => abandon(fetch));
   }
 
-  async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
+  async function wait(fetch: OneFetch, maxMs = Infinity): Promise<void> {
     const timeoutMs = Math.min(leftMs(fetch), maxMs - elapsedMs(fetch));
     if (timeoutMs <= 0) throw overdue();
     await withDeadline(() => fetch.done, { clock, timeoutMs, expired: overdue });
     signal.throwIfAborted();
   }
 
-  function abandon(fetch: SetFetch): void {
+  function abandon(fetch: OneFetch): void {
     if (outlivesRequests || pending !== fetch) return;
     pending = undefined;
     failures.spend(clock.now());
@@ -145,8 +161,6 @@ export function createFetches(options: FetchesOptions): Fetches {
     lastError: () => (failures.isWhole(clock.now()) ? undefined : lastError),
   };
 }
-
-const overdue = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", "a fetch of the keys did not end in time");
 
 /** Returns the error with the pause that its caller will meet, if that is longer than the pause in the error. */
 export function withPause(error: unknown, pauseMs: number): unknown {

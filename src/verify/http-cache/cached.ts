@@ -1,0 +1,74 @@
+import type { FetchError, JwksdError } from "../../base/errors.ts";
+import { type Fetches, type FetchesOptions, createFetches } from "./fetches.ts";
+import { type CacheEvent, type Keeper, type KeeperOptions, type Kept, createKeeper } from "./keeper.ts";
+import { type FetchedResponse, type Stored, isOutage } from "./stored.ts";
+
+export interface CachedOptions<Value>
+  extends
+    Omit<KeeperOptions<Value>, "emit">,
+    Pick<FetchesOptions<Value>, "timeoutMs" | "maxWaitMs" | "failures" | "what" | "onFailure"> {
+  /** Fetches the response. */
+  readonly load: (stored: Stored<Value> | undefined, bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
+  /** Creates the error for a call whose fetch is not due yet. @param cause the last failure, if that is the reason */
+  readonly retryLater: (pauseMs: number, cause?: JwksdError) => FetchError;
+  readonly emit: (
+    event: CacheEvent | { readonly type: "failed"; readonly error: JwksdError } | { readonly type: "exhausted" },
+  ) => void;
+}
+
+/** A response that is cached by the rules of HTTP and fetched once for all callers. */
+export interface Cached<Value> {
+  readonly keeper: Keeper<Value>;
+  readonly fetches: Fetches;
+  /** Returns the stored response if it may be used, otherwise a fetched one. @throws FetchError, and the errors of `load` */
+  usable(): Promise<Kept<Value>>;
+}
+
+/** Creates the cache of one response. @see RFC 9111; RFC 5861 */
+export function createCached<Value>(options: CachedOptions<Value>): Cached<Value> {
+  const { clock, signal, maxWaitMs, load, retryLater, emit } = options;
+  const keeper = createKeeper(options);
+  const fetches = createFetches({
+    ...options,
+    load: (bypassCaches: boolean) => load(keeper.current(), bypassCaches),
+    store: keeper.store,
+  });
+
+  /** Returns the stored response if it may be used although fetching failed with this error. */
+  const inOutage = (error: unknown): Kept<Value> | undefined =>
+    isOutage(error) ? keeper.usable("outageUntil") : undefined;
+
+  return {
+    keeper,
+    fetches,
+
+    async usable() {
+      const fresh = keeper.usable("freshUntil");
+      if (fresh !== undefined) return fresh;
+      const stale = keeper.usable("staleUntil") ?? inOutage(fetches.lastError());
+      if (stale !== undefined) {
+        await fetches.inBackground();
+        signal.throwIfAborted();
+        return keeper.current() ?? stale;
+      }
+      const pauseMs = fetches.current() === undefined ? fetches.waitMs(clock.now()) : 0;
+      if (pauseMs > 0) {
+        emit({ type: "exhausted" });
+        throw retryLater(pauseMs, fetches.lastError());
+      }
+      const fetch = fetches.join(false);
+      try {
+        // While an old response may be used, a server that does not respond delays no caller for longer than that.
+        await fetches.wait(fetch, keeper.usable("outageUntil") === undefined ? Infinity : maxWaitMs);
+      } catch (error) {
+        const old = inOutage(error);
+        if (old === undefined) throw error;
+        fetches.abandon(fetch);
+        return old;
+      }
+      const fetched = keeper.current();
+      if (fetched === undefined) throw signal.reason;
+      return fetched;
+    },
+  };
+}

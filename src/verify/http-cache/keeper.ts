@@ -1,0 +1,92 @@
+import { type Clock, type Instant, epochMs, instantNow, longestSince } from "../../base/clock.ts";
+import { FetchError } from "../../base/errors.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
+import { shownUrl } from "../../base/urls.ts";
+import { type Freshness, type FreshnessBounds, type Until, freshness, hadExpired, mayUse } from "./freshness.ts";
+import { type FetchedResponse, type Stored, isOutdated } from "./stored.ts";
+
+/** An event of one cached response. */
+export type CacheEvent =
+  | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
+  | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number };
+
+/** The consequences of a new response. */
+export interface Change {
+  /** Bounds for its freshness. */
+  readonly bounds: FreshnessBounds;
+  /** Called once the response is stored. */
+  readonly announce?: () => void;
+}
+
+export interface KeeperOptions<Value> {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly bounds: FreshnessBounds;
+  /** Called before a response is stored. Default: no consequences. */
+  readonly changing?: (before: Stored<Value> | undefined, next: Stored<Value>) => Change;
+  readonly emit: (event: CacheEvent) => void;
+}
+
+/** A stored response and its times. */
+export type Kept<Value> = Stored<Value> & Freshness;
+
+/** Keeps the latest response of one place. */
+export interface Keeper<Value> {
+  current(): Kept<Value> | undefined;
+  /** Returns the response if it may be used now. */
+  usable(until: Until, now?: number): Kept<Value> | undefined;
+  /** Stores a fetched response. @throws FetchError `ERR_FETCH_OUTDATED` */
+  store(this: void, fetched: FetchedResponse<Value>, bypassCaches: boolean): void;
+  /** Stores a response from an earlier process, unless there is one. */
+  restore(stored: Stored<Value>): void;
+  drop(): void;
+}
+
+export function createKeeper<Value>(options: KeeperOptions<Value>): Keeper<Value> {
+  const { clock, signal, bounds, changing = (): Change => ({ bounds }), emit } = options;
+  let kept: Kept<Value> | undefined;
+  /** Time at which the response was stored. */
+  let storedAt: Instant | undefined;
+
+  function usable(until: Until, now: number = clock.now()): Kept<Value> | undefined {
+    if (kept === undefined || storedAt === undefined || !mayUse(kept, until, now)) return undefined;
+    // A clock that was set back makes no response younger.
+    return epochMs(storedAt.wall) + longestSince(storedAt, clock) < kept[until] ? kept : undefined;
+  }
+
+  function replace(next: Stored<Value>): void {
+    signal.throwIfAborted();
+    const { bounds, announce } = changing(kept, next);
+    const times = freshness(next.headers, next.requestedAt, bounds);
+    // Without fetches in the background, a call would have to wait for one, so the response is used until it is stale.
+    kept = { ...next, ...times, refreshFrom: outlivesRequests ? times.refreshFrom : Infinity };
+    storedAt = instantNow(clock);
+    announce?.();
+  }
+
+  return {
+    current: () => kept,
+    usable,
+
+    store({ stored, status, bytes, ageSeconds }, bypassCaches) {
+      if (kept === undefined || !isOutdated(stored, kept)) replace(stored);
+      else if (usable("freshUntil") !== undefined) {
+        // A cache on the way ignored the bypass. The kept response stays until it is stale.
+        kept = { ...kept, refreshFrom: Infinity };
+      } else if (hadExpired(stored.headers, stored.requestedAt, bounds)) {
+        const message = `${shownUrl(stored.url)}: a cache returned an expired response that is older than the stored one`;
+        throw new FetchError("ERR_FETCH_OUTDATED", message);
+      } else replace(stored);
+      emit({ type: "refreshed", status, bytes });
+      if (bypassCaches && ageSeconds > 0) emit({ type: "cache-bypass-failed", ageSeconds });
+    },
+
+    restore(stored) {
+      if (kept === undefined) replace(stored);
+    },
+
+    drop() {
+      kept = undefined;
+    },
+  };
+}

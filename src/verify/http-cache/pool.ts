@@ -1,0 +1,169 @@
+import type { Clock } from "../../base/clock.ts";
+import { FetchError } from "../../base/errors.ts";
+import type { Budget } from "./budget.ts";
+import type { Fetch } from "./fetch-json.ts";
+
+/** Requests in flight. Entries that were never proven get half of them. */
+const maxRequests = 500;
+const trialMs = 60_000;
+
+export interface PoolOptions<Resource> {
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  readonly maxEntries: number;
+  /** Number of characters that each entry may have on average. */
+  readonly meanSize: number;
+  /** Opens the resource with a name. */
+  readonly open: (name: string, tools: PoolTools) => Resource;
+  /** Returns the length of what a resource stores, in characters. */
+  readonly sizeOf: (resource: Resource) => number;
+  /** Creates a budget for opening an entry, and one for its other requests. No response makes them whole. */
+  readonly newBudget: () => Budget;
+  /** Creates the error for an entry that must not be opened yet. */
+  readonly retryLater: (pauseMs: number) => FetchError;
+}
+
+/** The part of a pool that its resources use. */
+export interface PoolTools {
+  /** Sends a request, unless there are too many. Its signal must abort at the end of the response. */
+  readonly fetch: Fetch;
+  /** Limits requests for the entry, other than the first. It outlives the entry. */
+  readonly budget: Budget;
+  /** Must be called when the resource has stored a response. */
+  readonly weigh: () => void;
+}
+
+/** One entry of a pool. */
+export interface PoolEntry<Resource> {
+  readonly name: string;
+  readonly resource: Resource;
+  /** The budgets that limit the requests for this entry. They outlive it. */
+  readonly budgets: Budgets;
+  /** Length of what its resource stores, in characters. */
+  size: number;
+  /** Whether it was proven to be in use. */
+  isProven: boolean;
+}
+
+/** A resource that is opened again is fetched, and may cause another fetch immediately. */
+interface Budgets {
+  readonly open: Budget;
+  readonly other: Budget;
+}
+
+/** Cached resources of many names. */
+export interface Pool<Resource> {
+  /** @throws FetchError the error of `retryLater`, and the errors of `open` */
+  use(name: string): PoolEntry<Resource>;
+  /** Marks an entry as in use and keeps it even if it was dropped in the meantime. */
+  prove(entry: PoolEntry<Resource>): void;
+}
+
+/**
+ * Caches the resources of many names. Anyone can make up a name that causes a fetch. So entries that were proven to be in use are kept longer
+ * than others; among equals, the least recently used entry is dropped first. Its request budgets are kept.
+ */
+export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resource> {
+  const { clock, maxEntries, meanSize, open, sizeOf, newBudget, retryLater } = options;
+  /** The least recently used first. */
+  const entries = new Map<string, PoolEntry<Resource>>();
+  /** Budgets of entries that were dropped within the last minute or so; at most as many as there are entries. */
+  const dropped = new Map<string, Budgets>();
+  /** Creation times of entries that have not been proven since; at most as many as there are entries. */
+  const trials = new Map<string, number>();
+  let size = 0;
+  let requests = 0;
+
+  /** @throws FetchError see `Pool` */
+  function create(name: string): PoolEntry<Resource> {
+    const now = clock.now();
+    const budgets = dropped.get(name) ?? { open: evenBudget(), other: evenBudget() };
+    const pauseMs = Math.max(budgets.open.waitMs(now), trialPauseMs(now));
+    if (pauseMs > 0) throw retryLater(pauseMs);
+    const tools: PoolTools = {
+      fetch: (url, init) => request(entry, url, init),
+      budget: budgets.other,
+      weigh: () => weigh(entry),
+    };
+    const entry: PoolEntry<Resource> = { name, resource: open(name, tools), budgets, size: 0, isProven: false };
+    budgets.open.spend(now);
+    trials.delete(name);
+    trials.set(name, now);
+    return entry;
+  }
+
+  /** Returns the milliseconds until one more entry may be created. Anyone can make up names, so all unproven entries share the trials of a minute. */
+  function trialPauseMs(now: number): number {
+    for (const [name, createdAt] of trials) {
+      const leftMs = createdAt + trialMs - now;
+      if (0 < leftMs && leftMs <= trialMs) return trials.size < maxEntries ? 0 : leftMs;
+      trials.delete(name);
+    }
+    return 0;
+  }
+
+  /** Returns a budget that no response resets: a server that makes up a new key each time would otherwise be called for each token. */
+  function evenBudget(): Budget {
+    return { ...newBudget(), reset() {} };
+  }
+
+  /** @throws FetchError `ERR_FETCH_BUSY` */
+  async function request({ isProven }: PoolEntry<Resource>, url: string, init: RequestInit): Promise<Response> {
+    if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
+      const message = "too many requests for keys are in flight; try again in 1 s";
+      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
+    }
+    requests += 1;
+    init.signal?.addEventListener("abort", () => (requests -= 1), { once: true });
+    return options.fetch(url, init);
+  }
+
+  function keep(entry: PoolEntry<Resource>): void {
+    if (!entries.delete(entry.name)) {
+      dropped.delete(entry.name);
+      size += entry.size;
+    }
+    entries.set(entry.name, entry);
+    if (entries.size > maxEntries) {
+      const others = [...entries.values()].filter((other) => other !== entry);
+      const least = others.find(({ isProven }) => !isProven) ?? others[0];
+      if (least !== undefined) drop(least);
+    }
+  }
+
+  function drop(entry: PoolEntry<Resource>): void {
+    entries.delete(entry.name);
+    size -= entry.size;
+    dropped.set(entry.name, entry.budgets);
+    const now = clock.now();
+    for (const [name, budgets] of dropped) {
+      if (dropped.size <= maxEntries && !(budgets.open.isWhole(now) && budgets.other.isWhole(now))) break;
+      dropped.delete(name);
+    }
+  }
+
+  /** Drops the largest entries while all together are too large. */
+  function weigh(entry: PoolEntry<Resource>): void {
+    const before = entry.size;
+    entry.size = sizeOf(entry.resource);
+    if (entries.get(entry.name) !== entry) return;
+    size += entry.size - before;
+    while (size > maxEntries * meanSize)
+      drop([...entries.values()].reduce((one, other) => (other.size > one.size ? other : one)));
+  }
+
+  return {
+    use(name) {
+      const entry = entries.get(name) ?? create(name);
+      keep(entry);
+      return entry;
+    },
+
+    prove(entry) {
+      const kept = entries.get(entry.name) ?? entry;
+      kept.isProven = true;
+      trials.delete(entry.name);
+      keep(kept);
+    },
+  };
+}
