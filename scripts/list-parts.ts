@@ -47,7 +47,7 @@ bom.metadata.component = {
     {
       alg: "SHA-256",
       content: createHash("sha256")
-        .update(readFileSync(join(folder, archive)))
+        .update(readFileSync(join(folder, `${archive}.tar.gz`)))
         .digest("hex"),
     },
   ],
@@ -59,11 +59,11 @@ for (const component of bom.components)
 bom.dependencies = bom.dependencies
   .filter(({ ref }) => isPart(ref))
   .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter(isPart) }));
-writeFileSync(join(folder, "jwksd.cdx.json"), `${JSON.stringify(bom, null, 2)}\n`);
+writeFileSync(join(folder, `${archive}.cdx.json`), `${JSON.stringify(bom, null, 2)}\n`);
 
 const licenses = [...parts].flatMap(([name, folder]) =>
   readdirSync(folder)
     .filter((file) => /^(?:licen[cs]e|notice|copying)/i.test(file))
     .map((file) => `== ${name}, ${file}\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`),
 );
-writeFileSync(join(folder, "licenses.txt"), licenses.join("\n"));
+writeFileSync(join(folder, `${archive}.licenses.txt`), licenses.join("\n"));

@@ -1,3 +1,3 @@
 import { loadTests } from "../support/together.ts";
 
-await loadTests("explain", "issuers", "manager", "model", "rules", "saved-set");
+await loadTests("explain", "issuers", "manager", "model", "rules", "saved-set", "upgrade");

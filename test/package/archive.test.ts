@@ -8,13 +8,18 @@ import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { archive, archiveFolder, skipWithoutArchive } from "../support/archive.ts";
+import { isPermissive } from "../support/licenses.ts";
 import { brokenLinks } from "../support/links.ts";
 import { type LogLine, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
+interface Licensed {
+  readonly license?: { readonly id?: string };
+}
+
 interface Bom {
   readonly metadata: { readonly component: { readonly hashes: readonly { readonly content: string }[] } };
-  readonly components: readonly { readonly name: string }[];
+  readonly components: readonly { readonly name: string; readonly licenses?: readonly Licensed[] }[];
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
 }
 
@@ -29,28 +34,32 @@ const optional = [
   "prom-client",
 ];
 const run = promisify(execFile);
-const read = (file: string): Promise<string> => readFile(join(archiveFolder, file), "utf8");
+const pathOf = (ending: string): string => join(archiveFolder, `${archive}.${ending}`);
+const read = (ending: string): Promise<string> => readFile(pathOf(ending), "utf8");
 
 describe(
   "the archive",
   { skip: skipWithoutArchive("its checksums, its parts and its commands"), timeout: 120_000 },
   () => {
     test("has the checksums in the file next to it", async () => {
-      const files = [archive, "jwksd.cdx.json", "licenses.txt"];
+      const endings = ["tar.gz", "cdx.json", "licenses.txt"];
       const hashes = await Promise.all(
-        files.map(async (file) =>
+        endings.map(async (ending) =>
           createHash("sha256")
-            .update(await readFile(join(archiveFolder, file)))
+            .update(await readFile(pathOf(ending)))
             .digest("hex"),
         ),
       );
-      assert.equal(await read("SHA256SUMS"), files.map((file, index) => `${hashes[index]}  ${file}\n`).join(""));
-      const { metadata } = JSON.parse(await read("jwksd.cdx.json")) as Bom;
+      assert.equal(
+        await read("sha256"),
+        endings.map((ending, index) => `${hashes[index]}  ${archive}.${ending}\n`).join(""),
+      );
+      const { metadata } = JSON.parse(await read("cdx.json")) as Bom;
       assert.equal(metadata.component.hashes[0]?.content, hashes[0]);
     });
 
     test("contains the required and the optional packages", async () => {
-      const { components, dependencies } = JSON.parse(await read("jwksd.cdx.json")) as Bom;
+      const { components, dependencies } = JSON.parse(await read("cdx.json")) as Bom;
       const names = new Set(components.map(({ name }) => name));
       for (const name of ["node", ...Object.keys(packageJson.dependencies), ...optional])
         assert.ok(names.has(name), name);
@@ -61,15 +70,24 @@ describe(
       for (const name of ["jose", "pg", "commander"]) assert.match(licenses, new RegExp(`^== ${name}@`, "m"));
     });
 
+    test("contains only packages with permissive licenses", async () => {
+      const { components } = JSON.parse(await read("cdx.json")) as Bom;
+      const others = components.filter(
+        ({ licenses = [] }) =>
+          licenses.length === 0 || !licenses.every(({ license }) => isPermissive(license?.id ?? "")),
+      );
+      assert.deepEqual(others, []);
+    });
+
     test("contains every file that its pages link to", async (t) => {
       const folder = await temporaryFolder(t);
-      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", folder]);
+      await run("tar", ["-xzf", pathOf("tar.gz"), "-C", folder]);
       assert.deepEqual(await brokenLinks(join(folder, "jwksd")), []);
     });
 
     test("serves keys after its folder was removed, and reports what it can no longer load", async (t) => {
       const cwd = await temporaryFolder(t);
-      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
+      await run("tar", ["-xzf", pathOf("tar.gz"), "-C", cwd]);
       const args = ["serve", "--port", "0", "--admin", "127.0.0.1:0", "--data", join(cwd, "data"), "--json-logs"];
       const child = spawn(join(cwd, "jwksd/jwksd"), args, { stdio: ["ignore", "pipe", "ignore"], env: {} });
       t.after(() => child.kill());
@@ -95,7 +113,7 @@ describe(
       { skip: skipWithoutPkcs11() },
       async (t) => {
         const cwd = await temporaryFolder(t);
-        await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
+        await run("tar", ["-xzf", pathOf("tar.gz"), "-C", cwd]);
         await symlink("jwksd/jwksd", join(cwd, "linked"));
         const env = { PATH: "/usr/bin:/bin" };
         const { stdout } = await run("./linked", ["--version"], { cwd, env });

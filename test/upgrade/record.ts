@@ -1,0 +1,25 @@
+// Writes test/upgrade/VERSION.json: a store of this version in the middle of a rotation, for the upgrade test of later versions. A release adds
+// one (docs/releases.md).
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import packageJson from "../../package.json" with { type: "json" };
+import { createProvider } from "../../src/index.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { WrittenStore } from "../support/written-store.ts";
+
+const issuer = "https://op.example";
+const at = Date.now();
+const clock = { now: () => at, setTimer: () => () => {} };
+const store = new WrittenStore(clock);
+const wrappingKeys = newWrappingKey();
+const manager = await createKeyManager({ issuer, store, wrappingKeys, clock, requireStore: false });
+await manager.rotate({ now: true });
+await manager.rotate();
+const provider = await createProvider({ keys: manager, clock });
+const token = await provider.sign({ sub: "alice", aud: "api" }, { lifetimeSeconds: 300 });
+const { keys } = await provider.jwkSet();
+await manager.close();
+const recorded = { issuer, at, wrappingKeys, text: store.text, keys, token };
+await writeFile(join(import.meta.dirname, `${packageJson.version}.json`), `${JSON.stringify(recorded, null, 2)}\n`);
