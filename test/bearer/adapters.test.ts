@@ -12,6 +12,7 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import express from "express";
 import { createBearer } from "../../src/verify/bearer/index.ts";
+import { skipWithout } from "../support/parts.ts";
 import { portsOf } from "../support/ports.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -241,7 +242,7 @@ test("the MCP SDK's requireBearerAuth with mcp() describes an invalid token in t
 });
 
 if (isSoak)
-  test("docs/comparison.md has the other middlewares' responses", async (t) => {
+  test("docs/comparison.md has the other middlewares' responses", { skip: skipWithout("apache2") }, async (t) => {
     const page = await readFile(new URL("../../docs/comparison.md", import.meta.url), "utf8");
     const [, table] =
       /<!-- table: node test\/bearer\/comparison\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];

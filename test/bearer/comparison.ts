@@ -16,6 +16,7 @@ export type Verdict = "right" | "weak" | "wrong" | "none";
 export interface Answer {
   readonly topic: string;
   readonly row: Row;
+  /** 0 if the connection was closed without a response. */
   readonly status: number;
   readonly verdict: Verdict;
 }
@@ -31,7 +32,7 @@ async function answerTo(
   const reply = (await exchange(port, text)).toString("latin1");
   const [, status] = /^HTTP\/1\.1 (\d{3})/.exec(reply) ?? [];
   const [, challenge = ""] = /^www-authenticate: (.*)\r$/im.exec(reply) ?? [];
-  return { status: Number(status), challenge };
+  return { status: Number(status ?? 0), challenge };
 }
 
 /** Returns the error codes in a challenge, joined. */
@@ -44,7 +45,7 @@ function verdictOf({ expected, lenient }: Row, { status, challenge }: { status: 
   if (status === 404) return "none";
   if (expected.status === 200) return status === 200 ? "right" : "wrong";
   if (status === 200 && lenient) return "weak";
-  if (status === 200 || (expected.status === 503 ? status < 500 : status >= 500)) return "wrong";
+  if (status === 200 || status === 0 || (expected.status === 503 ? status < 500 : status >= 500)) return "wrong";
   if (expected.status === 503) return status === 503 ? "right" : "weak";
   const isSame = errorsIn(challenge) === errorsIn(expected.challenge) && /^(Bearer|DPoP)/i.test(challenge);
   return status === expected.status && isSame ? "right" : "weak";
@@ -87,7 +88,10 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
   const faults = names
     .map((name) => {
       const wrong = (all[name] ?? []).filter(({ verdict }) => verdict === "wrong");
-      return [name, wrong.map(({ row, status }) => `${row.name} (${status})`).join("; ")] as const;
+      return [
+        name,
+        wrong.map(({ row, status }) => `${row.name} (${status === 0 ? "no response" : status})`).join("; "),
+      ] as const;
     })
     .filter(([, wrong]) => wrong !== "")
     .flatMap(([name, wrong]) => indented(`**${name}**: ${wrong}.`, 140, 2))

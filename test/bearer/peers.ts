@@ -16,6 +16,7 @@ import getJwks from "get-jwks";
 import { Hono } from "hono";
 import { jwk } from "hono/jwk";
 import jwksRsa from "jwks-rsa";
+import { modAuthOpenidc } from "./apache.ts";
 import { audience } from "./guards.ts";
 import type { Setup } from "./guards.ts";
 import { type StartAdapter, listen } from "./node-adapters.ts";
@@ -207,4 +208,5 @@ export const peers: Readonly<Record<string, StartAdapter>> = {
   "express-jwt with jwks-rsa": expressJwt,
   "hono/jwk": honoJwk,
   "@fastify/jwt with get-jwks": fastifyGetJwks,
+  mod_auth_openidc: modAuthOpenidc,
 };

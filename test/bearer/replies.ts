@@ -34,8 +34,10 @@ function replyOf(expected: Expected, method: string, charset: string): Pick<Wire
 /** Header fields that the runtimes' servers add to every reply. */
 const ofServers = new Set(["date", "connection", "keep-alive", "transfer-encoding", "vary", "server"]);
 
-export async function send(port: number, request: WireRequest): Promise<WireReply> {
-  const received = await exchange(port, requestText(request, ["Connection", "close"]));
+/** Sends a request to a host and returns the reply without the servers' header fields. */
+export async function send(port: number, request: WireRequest, host = "op.example"): Promise<WireReply> {
+  const text = requestText(request, ["Connection", "close"]).replace("Host: op.example", `Host: ${host}`);
+  const received = await exchange(port, text);
   const [reply] = parseReplies(received, [request.method ?? "GET"]) as [WireReply];
   const headers = Object.fromEntries(Object.entries(reply.headers).filter(([name]) => !ofServers.has(name)));
   return { ...reply, headers };
@@ -52,25 +54,30 @@ const ofHandler = ({ "content-type": type = "", ...others }: WireReply["headers"
  *
  * @param charset the framework's addition to the media type
  */
-export async function check(
-  port: number,
-  { source, name, request, expected, again, byHandler }: Row,
-  setup: Setup,
+export async function check(port: number, row: Row, setup: Setup, charset = ""): Promise<void> {
+  const sent = row.request(setup);
+  if (row.again === true) await send(port, sent);
+  assert.deepEqual(...compared(row, sent, await send(port, sent), charset));
+}
+
+/** Returns a reply and the expected one, in the same form. */
+export function compared(
+  { source, name, expected, byHandler }: Row,
+  { method = "GET" }: WireRequest,
+  { headers, ...reply }: WireReply,
   charset = "",
-): Promise<void> {
-  const sent = request(setup);
-  if (again === true) await send(port, sent);
-  const { headers, ...reply } = await send(port, sent);
+): [got: object, expected: object] {
   const { "dpop-nonce": nonce, ...others } = headers;
-  const whole = replyOf(expected, sent.method ?? "GET", byHandler === true ? "" : charset);
+  const whole = replyOf(expected, method, byHandler === true ? "" : charset);
   // A response from the API itself has its framework's header fields.
   const got = {
     ...reply,
     headers: expected.status === 200 ? {} : byHandler === true ? ofHandler(others) : others,
     hasNonce: nonce !== undefined,
   };
-  assert.deepEqual(
-    { row: `${name} (${source})`, ...got },
-    { row: `${name} (${source})`, ...whole, hasNonce: "nonce" in expected },
-  );
+  const row = `${name} (${source})`;
+  return [
+    { row, ...got },
+    { row, ...whole, hasNonce: "nonce" in expected },
+  ];
 }
