@@ -64,7 +64,10 @@ export const modules: Readonly<Record<string, Module>> = {
   },
 
   "rotation/rules": { modules: ["keys/jwk"], packages: [] },
-  "rotation/explain": { modules: ["doctor/verifiers", "rotation/custody", "rotation/rules"], packages: [] },
+  "rotation/explain": {
+    modules: ["doctor/verifiers", "rotation/custody", "rotation/rules", "rotation/store"],
+    packages: [],
+  },
   "rotation/store": { modules: [], packages: [] },
   "rotation/store/sqlite": { modules: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { modules: ["rotation/store", "rotation/store/databases"], packages: ["node:", "pg"] },
@@ -92,6 +95,7 @@ export const modules: Readonly<Record<string, Module>> = {
       "provider",
       "publish",
       "rotation/custody",
+      "rotation/explain",
       "rotation/manager",
       "rotation/rules",
       "rotation/store",

@@ -24,7 +24,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.rotate": "RotateOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },
-  "jwksd/issuers": { createIssuers: "IssuersOptions" },
+  "jwksd/issuers": { createIssuers: "IssuersOptions", "issuers.list": "ListOptions" },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
   "jwksd/store/postgres, mysql, redis, libsql, d1, durable-object, better-auth": {
     "postgresStore, mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore":

@@ -64,6 +64,21 @@ export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** 
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);
 
+/** Calls a function for each item, for `limit` items at a time. Returns the results in the order of the items. */
+export async function mapInParallel<T, R>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  const entries = items.entries();
+  async function takeNext(): Promise<void> {
+    for (const [index, item] of entries) results[index] = await work(item);
+  }
+  await Promise.all(Array.from({ length: limit }, takeNext));
+  return results;
+}
+
 /** Creates a queue that runs actions one at a time. A failed action does not stop the next. */
 export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();

@@ -19,6 +19,7 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
   rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],
   plan: ["Show the planned steps of the managed keys, as a chart and a list.", () => import("./keys/plan.ts")],
+  issuers: ["List all issuers in a database, and which ones fail.", () => import("./store/issuers.ts")],
   policy: ["Print or change the rotation policy.", () => import("./keys/policy.ts")],
   replicas: ["List the processes that publish and sign, and the targets.", () => import("./keys/replicas.ts")],
   targets: ["Manage the jwksd publish targets.", () => import("./keys/targets.ts")],

@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { JwksdError, invalidOption } from "../base/errors.ts";
 import { isDate } from "../base/format.ts";
-import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
+import type { DueIssuer, ListedIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 import { checkCall } from "./check-call.ts";
 
 /** An empty store to test against the contract. */
@@ -59,6 +59,7 @@ export function checkRegister<Under extends RegisterUnderTest>(
     checkRaces(check);
     checkPresence(check);
     checkDue(check);
+    checkList(check);
     checkCalls(check);
     for (const [fault, begin] of Object.entries(faults)) {
       check(`a write during a fault has the outcome that it reports: ${fault}`, async (register, handle, under) => {
@@ -282,12 +283,38 @@ function checkDue(check: Check): void {
   );
 }
 
+function checkList(check: Check): void {
+  check("all issuers are listed page by page, each with its register", async (register, handle) => {
+    if (register.list === undefined) return;
+    const id = crypto.randomUUID();
+    for (let index = 0; index < 5; index += 1)
+      assert.equal(await (await handle(`https://${index}.${id}.example`)).write(`${index}`, undefined), true);
+    for (const limit of [1, 2, 1_000]) {
+      const found: ListedIssuer[] = [];
+      for (;;) {
+        const page = await register.list(limit, found.at(-1));
+        assert.ok(page.length <= limit);
+        if (page.length === 0) break;
+        found.push(...page);
+      }
+      const own = found.map(({ issuer }) => issuer).filter((issuer) => issuer.includes(id));
+      const indices = own.map((issuer) => /\d+/.exec(issuer)?.[0]);
+      assert.deepEqual([indices.length, new Set(indices)], [5, new Set(["0", "1", "2", "3", "4"])]);
+      for (const [at, issuer] of own.entries()) {
+        const other = register.forIssuer?.(issuer);
+        if (other !== undefined) assert.equal((await other.read()).text, indices[at]);
+      }
+    }
+  });
+}
+
 /** Calls every method, with a signal. */
 const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),
   register.write("called", undefined, call),
   ...(register.due === undefined ? [] : [register.due(1, undefined, call)]),
+  ...(register.list === undefined ? [] : [register.list(1, undefined, call)]),
   ...(register.presence === undefined
     ? []
     : [

@@ -1,5 +1,5 @@
 import { JwksdError } from "../../src/base/errors.ts";
-import type { DueIssuer, Register } from "../../src/rotation/store/register.ts";
+import type { DueIssuer, ListedIssuer, Register } from "../../src/rotation/store/register.ts";
 
 // Registers in workerd, which a test in Node.js calls.
 
@@ -8,6 +8,7 @@ type Call = { readonly kind: string; readonly issuer: string } & (
   | { readonly read: { readonly known?: string | undefined; readonly confirmed?: boolean | undefined } }
   | { readonly write: { readonly text: string; readonly ifVersion?: string | undefined; readonly due?: number } }
   | { readonly due: { readonly limit: number; readonly after?: DueIssuer } }
+  | { readonly list: { readonly limit: number; readonly after?: ListedIssuer } }
 );
 
 /** Creates a Worker that opens a register from its bindings for each request. */
@@ -21,7 +22,9 @@ export const worker = <Env>(stores: Readonly<Record<string, (env: Env, issuer: s
           ? await register?.read(call.read.known, { confirmed: call.read.confirmed })
           : "due" in call
             ? await register?.due?.(call.due.limit, call.due.after)
-            : await register?.write(call.write.text, call.write.ifVersion, { due: call.write.due });
+            : "list" in call
+              ? await register?.list?.(call.list.limit, call.list.after)
+              : await register?.write(call.write.text, call.write.ifVersion, { due: call.write.due });
       return Response.json({ value });
     } catch (error) {
       if (error instanceof JwksdError) return Response.json({ code: error.code, message: error.message });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../src/base/errors.ts";
-import type { DueIssuer, Reading, Register } from "../../src/rotation/store/register.ts";
+import type { DueIssuer, ListedIssuer, Reading, Register } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { bundledText } from "../support/bundle.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
@@ -54,6 +54,8 @@ function remote(kind: string, issuer: string, port: number): Register {
     ...(kind === "d1" && {
       due: async (limit, after, { signal } = {}) =>
         (await ask({ due: { limit, after } }, signal)) as readonly DueIssuer[],
+      list: async (limit, after, { signal } = {}) =>
+        (await ask({ list: { limit, after } }, signal)) as readonly ListedIssuer[],
     }),
   };
 }

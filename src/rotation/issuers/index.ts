@@ -5,4 +5,5 @@
  */
 
 export { createIssuers } from "./issuers.ts";
-export type { HostRequest, IssuersOptions, Issuers, DueStepsReport, ManagedIssuer } from "./types.ts";
+export type { IssuerStatus } from "../explain/issuer-status.ts";
+export type { HostRequest, IssuersOptions, Issuers, DueStepsReport, ListOptions, ManagedIssuer } from "./types.ts";

@@ -1,4 +1,4 @@
-import { withDeadline } from "../../base/async.ts";
+import { mapInParallel, withDeadline } from "../../base/async.ts";
 import { type Instant, instantNow, longestSince, systemClock } from "../../base/clock.ts";
 import { ConfigError, StoreError, codeOf, invalidOption } from "../../base/errors.ts";
 import {
@@ -11,6 +11,7 @@ import {
   object,
   required,
   string,
+  wholeNumber,
 } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { createProvider } from "../../provider/provider.ts";
@@ -19,15 +20,16 @@ import { headerLines, writeReply } from "../../publish/node.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { readRegister } from "../custody/reading.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
+import { issuerStatus } from "../explain/issuer-status.ts";
 import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import type { DueIssuer, Register } from "../store/register.ts";
+import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
 import { createNames } from "./names.ts";
 import { createRecent } from "./recent.ts";
 import { spreadPolicy } from "./spread.ts";
-import type { HostRequest, Issuers, IssuersOptions, ManagedIssuer } from "./types.ts";
+import type { HostRequest, Issuers, IssuersOptions, ListOptions, ManagedIssuer } from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {
   issuer: required(string),
@@ -41,6 +43,7 @@ const rules: Rules<IssuersOptions> = {
   onEvent: callback,
   clock: clockRule,
 };
+const listRules: Rules<ListOptions> = { after: object, limit: wholeNumber(1, 10_000) };
 
 /** Maximum number of unusable names to remember. It is limited because anyone can invent names. */
 const maxUnusable = 10_000;
@@ -52,8 +55,8 @@ const maxLookups = 100;
  */
 const requestsInParallel = 3;
 const lookupMs = 10_000;
-const duePage = 100;
-const stepsInParallel = 10;
+const pageLength = 100;
+const inParallel = 10;
 /** Maximum memory for all issuers, in bytes, estimated from the length of their documents. */
 const maxBytes = 100_000_000;
 /** Memory of an issuer with two keys, as measured. */
@@ -261,6 +264,26 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       );
     },
 
+    async list(options = {}) {
+      const { after, limit = pageLength } = checkOptions(options, listRules);
+      const register = await inTime(() => registerOf(template));
+      if (register.list === undefined)
+        throw invalidOption(`the store ${register.name} cannot list issuers; call get() for each`);
+      const found: ListedIssuer[] = [];
+      for (let last = after; found.length < limit;) {
+        const page: readonly ListedIssuer[] = await register.list(limit, last);
+        if (page.length === 0) break;
+        last = page.at(-1);
+        // The database may hold other issuers.
+        found.push(...page.filter(({ issuer }) => names.holds(issuer)));
+      }
+      return mapInParallel(found.slice(0, limit), inParallel, async (row) => {
+        const status = await issuerStatus(row, registerOf, keys, clock);
+        const { failure } = kept.peek(row.issuer)?.keys.health ?? {};
+        return failure === undefined ? status : { error: failure, ...status, state: "failing" };
+      });
+    },
+
     async runAllDueSteps() {
       // The register of any issuer lists all of them.
       const register = await inTime(() => registerOf(template));
@@ -269,18 +292,14 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const failed = new Map<string, unknown>();
       let [issuers, last]: [number, DueIssuer | undefined] = [0, undefined];
       for (;;) {
-        const page: readonly DueIssuer[] = await register.due(duePage, last);
+        const page: readonly DueIssuer[] = await register.due(pageLength, last);
         if (page.length === 0) return { issuers, failed };
         last = page.at(-1);
-        // The database may hold other issuers.
-        const matching = page.filter(({ issuer }) => names.holds(issuer)).values();
-        const takeNext = async (): Promise<void> => {
-          for (const { issuer } of matching) {
-            issuers += 1;
-            await runDueSteps(issuer).catch((error: unknown) => failed.set(issuer, error));
-          }
-        };
-        await Promise.all(Array.from({ length: stepsInParallel }, takeNext));
+        const matching = page.filter(({ issuer }) => names.holds(issuer));
+        issuers += matching.length;
+        await mapInParallel(matching, inParallel, ({ issuer }) =>
+          runDueSteps(issuer).catch((error: unknown) => void failed.set(issuer, error)),
+        );
       }
     },
   } satisfies Issuers);

@@ -4,9 +4,10 @@ import type { Provider } from "../../provider/types.ts";
 import type { Metadata } from "../../publish/discovery.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
+import type { IssuerStatus } from "../explain/issuer-status.ts";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";
-import type { Register } from "../store/register.ts";
+import type { ListedIssuer, Register } from "../store/register.ts";
 
 /** Options of `createIssuers`. */
 export interface IssuersOptions {
@@ -66,6 +67,14 @@ export interface DueStepsReport {
   readonly failed: ReadonlyMap<string, unknown>;
 }
 
+/** Options of {@link Issuers.list}. */
+export interface ListOptions {
+  /** Last issuer of the previous page. Default: none, for the first page. */
+  readonly after?: Optional<ListedIssuer>;
+  /** Number of issuers on a page, at most 10,000. Default: 100. */
+  readonly limit?: Optional<number>;
+}
+
 /** Publishes and signs for many issuers. Each is loaded when it is first needed. */
 export interface Issuers {
   /** Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors of the `store` option */
@@ -99,4 +108,12 @@ export interface Issuers {
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
   runAllDueSteps(this: void): Promise<DueStepsReport>;
+  /**
+   * Lists issuers in the order of their rows' keys, with the state of each. Reads each of them, ten at a time, and
+   * changes nothing. A page with fewer issuers than `limit` is the last one.
+   *
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`: an option is invalid, or the store cannot list them
+   * @throws StoreError `ERR_STORE_UNAVAILABLE`
+   */
+  list(this: void, options?: ListOptions): Promise<readonly IssuerStatus[]>;
 }

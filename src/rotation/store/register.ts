@@ -20,13 +20,17 @@ export interface WriteOptions extends StoreCall {
   readonly due?: number | undefined;
 }
 
-/** An issuer whose next step is due. Do not trust the name, because anyone who can write to the store can add one. */
-export interface DueIssuer {
+/** An issuer in the database. Do not trust the name, because anyone who can write to the store can add one. */
+export interface ListedIssuer {
   readonly issuer: string;
-  /** Time since which its step is due, in epoch milliseconds. */
-  readonly due: number;
   /** Key of the row, for the next page. It need not be derived from the issuer. */
   readonly key: string;
+}
+
+/** An issuer whose next step is due. */
+export interface DueIssuer extends ListedIssuer {
+  /** Time since which its step is due, in epoch milliseconds. */
+  readonly due: number;
 }
 
 /** Result of reading a register. */
@@ -104,6 +108,14 @@ export interface Register {
    * @param after last issuer of the previous page, so that issuers that stay due do not block others
    */
   due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
+  /**
+   * Lists all issuers in the whole database, in the order of their keys. Missing if a store cannot list them.
+   *
+   * @param after last issuer of the previous page
+   */
+  list?(limit: number, after?: ListedIssuer, options?: StoreCall): Promise<readonly ListedIssuer[]>;
+  /** Returns the register of another issuer in the same database, with the same connections. Missing without `list`. */
+  forIssuer?(issuer: string): Register;
   /** Maximum size of a document that it can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /**

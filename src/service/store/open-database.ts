@@ -6,6 +6,7 @@ import { redisStore } from "../../rotation/store/databases/redis.ts";
 import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
 import type { OpenRegister } from "../../rotation/store/register.ts";
 import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-url.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
 
 type Open = (url: string, options: { readonly issuer: string }) => OpenRegister;
 
@@ -31,4 +32,20 @@ export function openDatabase(url: string, issuer: string | undefined): OpenRegis
   }
   const scheme = databaseScheme(url);
   return scheme === undefined ? postgresStore(url, { issuer }) : openers[scheme](url, { issuer });
+}
+
+/** A database that can list its issuers. */
+export type IssuersDatabase = OpenRegister & Required<Pick<OpenRegister, "list" | "forIssuer">>;
+
+const listsIssuers = (register: OpenRegister | undefined): register is IssuersDatabase =>
+  register?.list !== undefined && register.forIssuer !== undefined;
+
+/** Opens a database with all of its issuers. @throws ConfigError `ERR_OPTION_INVALID` if it cannot list them */
+export function openIssuers({ url, path, name }: StoreSettings): IssuersDatabase {
+  // The register of any issuer lists all of them.
+  const register = path === undefined ? openDatabase(url, "*") : undefined;
+  if (listsIssuers(register)) return register;
+  throw invalidOption(
+    `${name} cannot list issuers; use the URL of PostgreSQL, MySQL, libSQL or etcd in --store (JWKSD_STORE), or run commands for one issuer`,
+  );
 }

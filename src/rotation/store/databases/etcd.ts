@@ -132,9 +132,10 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     });
   }
 
-  const run = (options: Call, request: (prefix: string) => readonly [path: string, body: object]) =>
+  const run = (options: Call, request: (prefix: string, key: string) => readonly [path: string, body: object]) =>
     calls.run(async (signal) => {
-      const [path, body] = request(`jwksd/${await issuerKey(issuer)}/`);
+      const key = await issuerKey(issuer);
+      const [path, body] = request(`jwksd/${key}/`, key);
       for (let tried = 1; ; tried += 1) {
         try {
           return await ask(path, body, signal);
@@ -166,10 +167,11 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     },
 
     async write(text, ifVersion, { signal } = {}) {
-      const [{ succeeded }] = await run({ signal, writes: true }, (prefix) => {
+      const [{ succeeded }] = await run({ signal, writes: true }, (prefix, key) => {
         const isNew = { key: base64(`${prefix}version`), target: "CREATE", create_revision: "0" };
         const compare = [ifVersion === undefined ? isNew : versionIs(prefix, ifVersion)];
-        const puts = [put(`${prefix}version`, crypto.randomUUID()), put(`${prefix}text`, text)];
+        const name = ifVersion === undefined ? [put(`${names}${key}`, issuer)] : [];
+        const puts = [put(`${prefix}version`, crypto.randomUUID()), put(`${prefix}text`, text), ...name];
         return ["kv/txn", { compare, success: puts.map((request_put) => ({ request_put })) }];
       });
       return succeeded;
@@ -202,9 +204,22 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
       },
     },
 
+    async list(limit, after, { signal } = {}) {
+      // The next key after the given one.
+      const start = after === undefined ? names : `${names}${after.key}\0`;
+      const range = { key: base64(start), range_end: base64("jwksd/names0"), limit: `${limit}` };
+      const [{ pairs }] = await run({ signal, writes: false }, () => ["kv/range", range]);
+      return pairs.map(([key, issuer]) => ({ issuer, key: key.slice(names.length) }));
+    },
+
+    forIssuer: (other) => etcdStore(urls, { ...options, issuer: other }),
+
     close: async () => calls.close(),
   };
 }
+
+/** Prefix of the keys that have the names of all issuers. */
+const names = "jwksd/names/";
 
 interface Member {
   /** URL without user, password and trailing slash. */

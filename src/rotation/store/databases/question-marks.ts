@@ -26,6 +26,7 @@ export function questionMarks({ insert, clock, schema }: Dialect): Statements {
     FROM jwksd_presence WHERE issuer = ? AND octet_length(id) <= ${maxBytesOf.id}`;
   const due = `SELECT ${bounded("name", "issuer")}, due, issuer AS id FROM jwksd_documents
     WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?) ORDER BY due, issuer`;
+  const issuers = `SELECT ${bounded("name", "issuer")}, issuer AS id FROM jwksd_documents WHERE issuer > ? ORDER BY issuer`;
   return {
     read: (key, known, confirmed) => [...(confirmed ? [confirmation()] : []), [read, known, key]],
     first: (row) => [first, row.key, row.issuer, row.version, row.text, row.due],
@@ -35,6 +36,7 @@ export function questionMarks({ insert, clock, schema }: Dialect): Statements {
     list: (key, limit) => [`${list} LIMIT ${limit}`, key, key],
     drop: (key, id) => ["DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?", key, id],
     due: (now, after, limit) => [`${due} LIMIT ${limit}`, after.due, now, after.due, after.key],
+    issuers: (after, limit) => [`${issuers} LIMIT ${limit}`, after],
     schema,
   };
 }

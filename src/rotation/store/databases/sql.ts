@@ -3,7 +3,7 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
-import type { DueIssuer, OpenRegister, Presence } from "../register.ts";
+import type { DueIssuer, ListedIssuer, OpenRegister, Presence } from "../register.ts";
 import { type Call, type Fault, callsTo } from "./calls.ts";
 
 export type Value = string | number | null;
@@ -51,6 +51,8 @@ export interface Statements {
   drop(key: string, id: string): Statement;
   /** Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
+  /** Columns: `name`, `id`. All rows, ordered by `id`, after the given one. */
+  issuers(after: string, limit: number): Statement;
   /** Statements that create missing tables. */
   readonly schema: readonly string[];
 }
@@ -66,7 +68,7 @@ export interface SqlDatabase {
   readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Result[]>;
   readonly faultOf: (error: unknown) => SqlFault;
   /** Notifies other processes of a write. */
-  readonly onWritten?: () => void;
+  readonly onWritten?: (key: string) => void;
 }
 
 const maxAttempts = 20;
@@ -75,12 +77,15 @@ const maxAttempts = 20;
 export interface SqlRegister extends OpenRegister {
   readonly presence: Presence;
   readonly due: NonNullable<OpenRegister["due"]>;
+  readonly list: NonNullable<OpenRegister["list"]>;
+  readonly forIssuer: NonNullable<OpenRegister["forIssuer"]>;
 }
 
 export function sqlRegister(
-  { name, statements, maxBytes = maxBytesOf.document, transact, faultOf, onWritten }: SqlDatabase,
+  database: SqlDatabase,
   { issuer, timeoutMs = 5_000 }: { readonly issuer: string; readonly timeoutMs?: number | undefined },
 ): SqlRegister {
+  const { name, statements, maxBytes = maxBytesOf.document, transact, faultOf, onWritten } = database;
   const calls = callsTo(name, timeoutMs, faultOf);
 
   async function createTables(signal: AbortSignal): Promise<void> {
@@ -145,6 +150,11 @@ export function sqlRegister(
     );
   }
 
+  const listed = (row: Result["rows"][number]): ListedIssuer => ({
+    issuer: String(column(row, "name")),
+    key: String(column(row, "id")),
+  });
+
   return {
     name,
     maxBytes,
@@ -174,7 +184,7 @@ export function sqlRegister(
         const row = { key, issuer, version, text, due: due === undefined ? null : Math.ceil(due) };
         return [ifVersion === undefined ? statements.first(row) : statements.next(row, ifVersion)];
       }, signal);
-      if (changes > 0) onWritten?.();
+      if (changes > 0) onWritten?.(await issuerKey(issuer));
       return changes > 0;
     },
 
@@ -194,12 +204,15 @@ export function sqlRegister(
 
     async due(limit, after = { issuer: "", due: 0, key: "" }, { signal } = {}) {
       const { rows } = await list(() => statements.due(systemClock.now(), after, Math.floor(limit)), signal);
-      return rows.map((row): DueIssuer => ({
-        issuer: String(column(row, "name")),
-        due: Number(column(row, "due")),
-        key: String(column(row, "id")),
-      }));
+      return rows.map((row): DueIssuer => Object.assign(listed(row), { due: Number(column(row, "due")) }));
     },
+
+    async list(limit, { key } = { issuer: "", key: "" }, { signal } = {}) {
+      const { rows } = await list(() => statements.issuers(key, Math.floor(limit)), signal);
+      return rows.map(listed);
+    },
+
+    forIssuer: (other) => sqlRegister(database, { issuer: other, timeoutMs }),
 
     close: async () => calls.close(),
   };

@@ -58,8 +58,7 @@ export function postgresStore(
     },
     // A separate statement, because it may fail and takes a lock that every notifying process waits for. If the
     // notification is lost, the poll finds the write.
-    onWritten: () =>
-      void key.then((key) => driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined)).catch(() => {}),
+    onWritten: (written) => void driver.run("SELECT pg_notify('jwksd', $1)", [written], undefined).catch(() => {}),
   };
   // A connection and a response have a deadline each, which the driver keeps.
   const register = sqlRegister(sql, { issuer, timeoutMs: 2 * timeoutMs });

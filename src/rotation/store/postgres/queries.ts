@@ -44,6 +44,8 @@ const list = `SELECT id, ${bounded("record", "record")},
 FROM jwksd.presence WHERE issuer = $1 AND octet_length(id) <= ${maxBytesOf.id} LIMIT $2::int`;
 const due = `SELECT ${bounded("name", "issuer")}, due::text, issuer AS id FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
+const issuers = `SELECT ${bounded("name", "issuer")}, issuer AS id FROM jwksd.documents
+WHERE issuer > $1 ORDER BY issuer LIMIT $2::int`;
 
 export const versionQuery = `SELECT ${standby}, (SELECT ${bounded("version", "version")} FROM jwksd.documents WHERE issuer = $1) AS version`;
 
@@ -77,6 +79,7 @@ export function postgresStatements(timeoutMs: number, lock: string): Statements 
     list: (key, most) => [list, key, most],
     drop: (key, id) => ["DELETE FROM jwksd.presence WHERE issuer = $1 AND id = $2", key, id],
     due: (at, after, most) => [due, at, after.due, after.key, most],
+    issuers: (after, most) => [issuers, after, most],
     schema: [creation],
   };
 }

@@ -1,0 +1,49 @@
+import { StoreError } from "../../base/errors.ts";
+import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { createCommandLog } from "../../service/config/log.ts";
+import type { SettingName } from "../../service/config/setting-definitions.ts";
+import { storeSettingsOf } from "../../service/config/store-settings.ts";
+import { type IssuersDatabase, openIssuers } from "../../service/store/open-database.ts";
+import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
+import type { Io } from "../io.ts";
+import { type Flags, managedSettings } from "../keys/open-keys.ts";
+
+/** Settings with which a command finds a database of many issuers. */
+export const issuersSettings = ["store", "wrappingKeyFile", "logLevel", "jsonLogs"] as const satisfies SettingName[];
+
+/** Number of issuers that a command handles at the same time. */
+export const inParallel = 10;
+const pageLength = 1_000;
+
+export interface OpenIssuers {
+  readonly database: IssuersDatabase;
+  readonly wrappingKeys: WrappingKeys;
+  /** All issuers in the database, in the order of their keys. */
+  readonly listed: Awaited<ReturnType<IssuersDatabase["list"]>>;
+}
+
+/** Runs an action with all issuers of the configured database. @throws see `openIssuers`, `wrappingKeysOf` */
+export async function withIssuers<T>(io: Io, flags: Flags, action: (open: OpenIssuers) => Promise<T>): Promise<T> {
+  const settings = await managedSettings(io, flags);
+  const store = storeSettingsOf(settings);
+  const wrappingKeys = await wrappingKeysOf(store, createCommandLog(settings, io));
+  if (wrappingKeys === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      "the wrapping key is missing, so no issuer can be verified; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+    );
+  }
+  const database = openIssuers(store);
+  try {
+    const listed = [];
+    for (
+      let page = await database.list(pageLength);
+      page.length > 0;
+      page = await database.list(pageLength, page.at(-1))
+    )
+      listed.push(...page);
+    return await action({ database, wrappingKeys, listed });
+  } finally {
+    await database.close();
+  }
+}

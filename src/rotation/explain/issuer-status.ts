@@ -1,0 +1,69 @@
+import type { Clock } from "../../base/clock.ts";
+import { StoreError, asJwksdError } from "../../base/errors.ts";
+import { createCustody } from "../custody/custody.ts";
+import { ownedBy } from "../custody/issuer-check.ts";
+import { readRegister } from "../custody/reading.ts";
+import type { WrappingKeys } from "../custody/wrapping.ts";
+import { type DueStep, dueSteps } from "../rules/due.ts";
+import { type KeyUse, type LiveState, liveRecords } from "../rules/records.ts";
+import { issuerKey } from "../store/issuer.ts";
+import type { ListedIssuer, Register } from "../store/register.ts";
+
+/** Time after which a due step is overdue: `runAllDueSteps` is called once an hour. */
+const overdueMs = 2 * 3_600_000;
+
+/**
+ * - `ok`: its steps are taken in time
+ * - `overdue`: its next step has been due for more than two hours
+ * - `failing`: its keys cannot be read or managed
+ */
+type IssuerState = "ok" | "overdue" | "failing";
+
+/** A published or decrypting key of an issuer. */
+interface IssuerKey {
+  readonly kid: string;
+  readonly use: KeyUse;
+  readonly state: LiveState;
+}
+
+/** An issuer in the database, and the state of its keys. Plain JSON, without secrets. */
+export interface IssuerStatus extends ListedIssuer {
+  readonly state: IssuerState;
+  /** Its announced, active and retiring keys. Empty if they cannot be read. */
+  readonly keys: readonly IssuerKey[];
+  /** The step that comes next. */
+  readonly nextStep?: DueStep | undefined;
+  /** Reason for which it is failing. */
+  readonly error?: { readonly code: string; readonly message: string } | undefined;
+}
+
+/** Reads and verifies an issuer's keys. Errors are part of the result. */
+export async function issuerStatus(
+  { issuer, key }: ListedIssuer,
+  open: (issuer: string) => Register | Promise<Register>,
+  wrappingKeys: WrappingKeys,
+  clock: Clock,
+): Promise<IssuerStatus> {
+  try {
+    // Someone with access to the database could hide an issuer under another name.
+    if (key !== (await issuerKey(issuer)))
+      throw new StoreError(
+        "ERR_STORE_NOT_AUTHENTIC",
+        `the row ${JSON.stringify(key)} has the name of another issuer; restore it from a backup`,
+      );
+    const register = await open(issuer);
+    const { text = "", now = clock.now() } = await readRegister(register);
+    const custody = createCustody({ register, keys: wrappingKeys, issuerCheck: ownedBy(issuer) });
+    const { records, policy } = await custody.open(text);
+    const keys = liveRecords(records).map(({ kid, use, state }) => ({ kid, use, state }));
+    const [nextStep] = dueSteps(records, policy).toSorted((one, other) => startOf(one) - startOf(other));
+    const isOverdue = nextStep !== undefined && now - startOf(nextStep) > overdueMs;
+    return { issuer, key, state: isOverdue ? "overdue" : "ok", keys, nextStep };
+  } catch (error) {
+    const { code, message } = asJwksdError(error);
+    return { issuer, key, state: "failing", keys: [], error: { code, message } };
+  }
+}
+
+/** Returns the time at which a step is due, or since which its waiting period has not begun. */
+export const startOf = ({ at, blockedSince = 0 }: DueStep): number => at ?? blockedSince;
