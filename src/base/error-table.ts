@@ -24,14 +24,9 @@ export const errorTable = {
       remedy: "write it as relying parties compare it: https, no query, no fragment",
     },
     ERR_PATH_INVALID: {
-      when: "a path is not absolute, or has a query, fragment, dot segment, empty segment or an escape",
-      remedy: "write a plain absolute path",
+      when: "a path is not absolute, has a query, fragment, dot segment, empty segment or an escape, or belongs to another document",
+      remedy: "write a plain absolute path that is not in use",
     },
-    ERR_PATH_CLASH: {
-      when: "the JWK Set and the discovery document would have the same path",
-      remedy: "choose another `endpoints.jwks`",
-    },
-    ERR_METADATA_RESERVED: { when: "metadata would override a member that jwksd sets", remedy: "remove the member" },
     ERR_CONFIG_FORMAT: {
       when: "a JSON file (configuration, metadata, signers) is unreadable or not a JSON object",
       remedy: "correct the file, at the line and column that the message names",
@@ -59,30 +54,28 @@ export const errorTable = {
   },
   KeyMaterialError: {
     ERR_KEYSET_EMPTY: {
-      when: "there is no signing key",
-      remedy: "configure at least one; the first is the active key",
+      when: "there is no signing key, or a key folder contains no key file",
+      remedy: "configure at least one; the first is the active key; `jwksd keygen` makes one",
     },
     ERR_KID_INVALID: { when: "a kid is missing, empty or not well-formed Unicode", remedy: "give every entry a kid" },
     ERR_KID_DUPLICATE: {
       when: "two entries share a kid, in or across keysets",
       remedy: "rename one; a kid is never used twice",
     },
-    ERR_KEY_DUPLICATE: { when: "one key has two kids", remedy: "remove one entry" },
-    ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is in both keysets", remedy: "generate a second key" },
+    ERR_KEY_DUPLICATE: { when: "one key is in two entries", remedy: "remove one entry, or generate a second key" },
     ERR_KEY_FORMAT: {
-      when: "the input is not a key, or the key is malformed or encrypted",
+      when: "the input is not a key, the key is malformed or encrypted, or its `notAfter` is not a `Date`",
       remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
     },
     ERR_KEY_UNSUPPORTED: {
-      when: "keys with this type, curve or size cannot be published",
-      remedy: "encryption keys: RSA from 2048 bits, EC on P-256, P-384, P-521",
+      when: "keys with this type, curve, size or `alg` cannot be published",
+      remedy: "encryption keys: RSA from 2048 bits, EC on P-256, P-384, P-521, with an `alg` from the message",
     },
     ERR_KEY_NOT_P256: { when: "a signing key is not an ECDSA key on P-256", remedy: "`jwksd keygen` makes one" },
     ERR_KEY_PURPOSE: {
       when: "`use`, `alg` or `key_ops` of a JWK contradicts its keyset",
       remedy: "move it to the other keyset, or correct the JWK",
     },
-    ERR_ALG_UNSUPPORTED: { when: "an encryption `alg` does not fit the key", remedy: "use one from the message" },
     ERR_PRIVATE_KEY_MISSING: {
       when: "a signing key has no private key",
       remedy: "pass the private key or a signer",
@@ -92,7 +85,6 @@ export const errorTable = {
       remedy:
         "a key file: export the key again; a key URI: restore the old key; a store: restore its most recent good backup",
     },
-    ERR_NOT_AFTER_INVALID: { when: "`notAfter` is not a valid `Date`", remedy: "pass a `Date`" },
   },
   SignerError: {
     ERR_SIGNER_THROTTLED: { when: "the backend throttles requests", remedy: "retry later", retryable: true },
@@ -296,7 +288,6 @@ export const errorTable = {
     ERR_FILE_UNREADABLE: { when: "a key file or folder cannot be read", remedy: "check its path and permissions" },
     ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
-    ERR_NO_KEY_FILES: { when: "a key folder contains no key file", remedy: "`jwksd keygen --out FOLDER/NAME.jwk`" },
     ERR_TARGET: {
       when: "the target folder or bucket is locked, is unreachable, refuses this process, or was written by another process meanwhile",
       remedy: "see the message; `jwksd publish --follow` retries automatically",

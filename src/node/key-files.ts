@@ -39,8 +39,8 @@ export function isKeyFileName(name: string): boolean {
  * const provider = await createProvider({ issuer, keyset });
  * ```
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
- * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
 export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & { readonly entries: Keyset }> {
@@ -55,8 +55,8 @@ export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & {
  * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}; public keys are enough.
  * A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
- * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
  */
 export async function readEncryptionKeyset(path: string): Promise<Loaded<EncryptionEntry>> {
   const { keys, warnings } = await readKeys(path);
@@ -113,8 +113,8 @@ async function keyFilesOf(folder: string): Promise<string[]> {
   const names = await reading(folder, () => readdir(folder));
   const files = names.filter(isKeyFileName);
   if (files.length === 0) {
-    throw new ServiceError(
-      "ERR_NO_KEY_FILES",
+    throw new KeyMaterialError(
+      "ERR_KEYSET_EMPTY",
       `${folder} contains no key file (.pem, .key, .jwk or .json); generate one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }

@@ -1,4 +1,4 @@
-import { ConfigError, invalidOption } from "../base/errors.ts";
+import { invalidOption } from "../base/errors.ts";
 import { folded } from "../base/member-names.ts";
 import { type Place, locate } from "./paths.ts";
 
@@ -14,7 +14,7 @@ const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supporte
 /**
  * Returns the discovery document: the members that jwksd sets, then the provider's metadata.
  *
- * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` if the metadata is not plain data
+ * @throws ConfigError `ERR_OPTION_INVALID`, even if the metadata is not plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(
@@ -38,14 +38,13 @@ export function discoveryDocument(
  * Checks that metadata does not set a member that jwksd sets.
  *
  * @param source the metadata's source, for messages
- * @throws ConfigError `ERR_METADATA_RESERVED`
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkMetadata(metadata: Metadata, source: string): void {
   // Parsers that ignore case would use the other member instead of jwksd's.
   const reserved = Object.keys(metadata).find((name) => own.has(folded(name)));
   if (reserved === undefined) return;
-  throw new ConfigError(
-    "ERR_METADATA_RESERVED",
+  throw invalidOption(
     `${source} must not set ${JSON.stringify(reserved)}, because jwksd sets "${folded(reserved)}" from the other options; remove it`,
   );
 }

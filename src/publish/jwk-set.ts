@@ -31,7 +31,7 @@ export interface JwkSet {
 /**
  * Creates a set from checked keys.
  *
- * @throws KeyMaterialError `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`, `ERR_KEY_IN_BOTH_KEYSETS`
+ * @throws KeyMaterialError `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`
  */
 export async function jwkSetOf(keys: readonly JwkSetEntry[]): Promise<JwkSet> {
   checkUnique(keys);
@@ -64,23 +64,17 @@ function checkUnique(entries: readonly JwkSetEntry[]): void {
   for (const { jwk } of entries) {
     const kid = JSON.stringify(jwk.kid);
     const twin = keys.get(keyIdentity(jwk));
-    if (twin !== undefined && twin.use !== jwk.use) {
+    if (twin !== undefined && (twin.use !== jwk.use || twin.kid !== jwk.kid)) {
+      const rule =
+        twin.use === jwk.use
+          ? "one key has two kids; remove one of the entries"
+          : "one key is used both to sign and to encrypt; generate a second key";
       const kidsOf = twin.kid === jwk.kid ? `kid ${kid}` : `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw keyError(
-        "ERR_KEY_IN_BOTH_KEYSETS",
-        kidsOf,
-        "one key is used both to sign and to encrypt; generate a second key",
-      );
+      throw keyError("ERR_KEY_DUPLICATE", kidsOf, rule);
     }
     if (kids.has(jwk.kid))
       throw new KeyMaterialError("ERR_KID_DUPLICATE", `two entries have the kid ${kid}; a kid must name one key`);
     kids.add(jwk.kid);
-    if (twin !== undefined) {
-      throw new KeyMaterialError(
-        "ERR_KEY_DUPLICATE",
-        `kid ${JSON.stringify(twin.kid)} and kid ${kid} name the same key; a key must have one kid`,
-      );
-    }
     keys.set(keyIdentity(jwk), jwk);
   }
 }

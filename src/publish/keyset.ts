@@ -93,8 +93,7 @@ export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
 /**
  * Checks the encryption keyset alone.
  *
- * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
- * `ERR_NOT_AFTER_INVALID`
+ * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
  */
 export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetEntry[]> {
   return Promise.all(entriesOf(keyset).map(encryptionEntry));
@@ -143,7 +142,7 @@ async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<J
   const alg = entry.alg ?? material.alg ?? algs[0];
   if (!algs.includes(alg) || !algs.includes(material.alg ?? alg)) {
     throw keyError(
-      "ERR_ALG_UNSUPPORTED",
+      "ERR_KEY_UNSUPPORTED",
       name,
       `alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
     );
@@ -151,7 +150,7 @@ async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<J
   const publicKey = await importable(publicJwk, alg, name);
   const notAfter = entry.notAfter ?? undefined;
   const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
-  if (Number.isNaN(until)) throw keyError("ERR_NOT_AFTER_INVALID", name, "notAfter is not a valid Date");
+  if (Number.isNaN(until)) throw keyError("ERR_KEY_FORMAT", name, "notAfter must be a valid Date");
   return { jwk: publishedJwk({ publicJwk, kid, alg, use: "enc" }), publicKey, notAfter: until };
 }
 

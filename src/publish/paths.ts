@@ -34,7 +34,7 @@ export interface Locations {
  * at its own `/jwks` forwards only requests below its mount prefix. The metadata is also served at the path from RFC
  * 8414, in which the well-known part precedes the issuer's path, so no prefix can be stripped.
  *
- * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
+ * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
  * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 sections 3 and 5
  */
 export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discovery = true }: Place): Locations {
@@ -62,7 +62,7 @@ export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discover
   for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {
     if (routes.get(path) === "discovery") {
       throw new ConfigError(
-        "ERR_PATH_CLASH",
+        "ERR_PATH_INVALID",
         `endpoints.jwks sets the path of the JWK Set to "${path}", which belongs to the discovery document`,
       );
     }

@@ -41,7 +41,7 @@ export interface PublisherOptions {
 /**
  * Creates a publisher, which returns 404 for the set until one is published.
  *
- * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_OPTION_INVALID`
  */
 export async function createPublisher(site: Site, { mode, clock, fresh }: PublisherOptions): Promise<Publisher> {
   const { issuer, jwksUri, routes } = locate(site);

@@ -79,7 +79,7 @@ describe("a key that cannot be imported is refused without being quoted", () => 
       "an alg that does not match the key",
       JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }),
       {},
-      "ERR_ALG_UNSUPPORTED",
+      "ERR_KEY_UNSUPPORTED",
     ],
     ["halves of two RSA keys", JSON.stringify({ ...rsa, n: rsaKey(3072)["n"] }), { use: "enc" }, "ERR_KEY_MISMATCH"],
     ["halves of two EC keys", JSON.stringify({ ...ec, d: ecKey("b").d }), {}, "ERR_KEY_MISMATCH"],

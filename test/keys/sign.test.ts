@@ -171,10 +171,10 @@ describe("--metadata: errors in the file are reported before anything is created
   const rows = [
     {
       text: '{\n"jwks_uri": "https://secret.example"}',
-      code: "ERR_METADATA_RESERVED",
+      code: "ERR_OPTION_INVALID",
       message: 'must not set "jwks_uri"',
     },
-    { text: '{"issuer": null}', code: "ERR_METADATA_RESERVED", message: 'must not set "issuer"' },
+    { text: '{"issuer": null}', code: "ERR_OPTION_INVALID", message: 'must not set "issuer"' },
     { text: '["secret"]', code: "ERR_CONFIG_FORMAT", message: "is not a JSON object" },
     { text: '{\n"a": secret}', code: "ERR_CONFIG_FORMAT", message: "is not JSON" },
   ] as const;

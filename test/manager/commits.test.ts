@@ -4,8 +4,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { StoreError } from "../../src/base/errors.ts";
+import type { DocumentChange } from "../../src/rotation/custody/document.ts";
 import type { Seen } from "../../src/rotation/manager/clocks.ts";
-import { type Decision, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -70,7 +71,7 @@ async function start() {
 }
 
 /** Announces the next key, and withdraws an announced one. */
-async function announceNext({ document: { records, policy }, now }: Seen): Promise<Decision> {
+async function announceNext({ document: { records, policy }, now }: Seen): Promise<DocumentChange> {
   const at = { policy, now };
   const withdrawn = records.filter(({ state }) => state === "announced").map(({ kid }) => kid);
   const free = withdrawn.reduce((free, kid) => applyCommand(free, { type: "remove", kid }, at).records, records);

@@ -298,8 +298,8 @@ describe("a key that no provider would publish is never recorded, because record
     ["enc", "ECDH-ES", publicEc, "k", "ERR_PRIVATE_KEY_MISSING"],
     ["enc", "RSA-OAEP-256", withoutPrivate(rsa), "k", "ERR_PRIVATE_KEY_MISSING"],
     ["enc", "ECDH-ES", { ...ecKey("a"), use: "sig" }, "k", "ERR_KEY_PURPOSE"],
-    ["enc", "RSA-OAEP-256", ecKey("a"), "k", "ERR_ALG_UNSUPPORTED"],
-    ["enc", "RSA1_5", rsa, "k", "ERR_ALG_UNSUPPORTED"],
+    ["enc", "RSA-OAEP-256", ecKey("a"), "k", "ERR_KEY_UNSUPPORTED"],
+    ["enc", "RSA1_5", rsa, "k", "ERR_KEY_UNSUPPORTED"],
     ["enc", "ECDH-ES", mixed, "k", "ERR_KEY_MISMATCH"],
   ];
   for (const [use, alg, jwk, kid, code] of cases) {

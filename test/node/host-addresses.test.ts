@@ -151,7 +151,7 @@ test("if two files contain one key, the error names both", async (t) => {
 test("for a folder without a key file, the error shows the command that generates one", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "README.md"), "");
-  const error = await refusal(() => readKeyset(folder), "ERR_NO_KEY_FILES");
+  const error = await refusal(() => readKeyset(folder), "ERR_KEYSET_EMPTY");
   assert.match(error.message, /jwksd keygen --out .*\/\d{4}-\d\d-\d\d\.jwk/);
 });
 

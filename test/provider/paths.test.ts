@@ -151,14 +151,14 @@ const refused: [code: ErrorCode, ...input: Input][] = [
     "/jwks\n",
     op,
   ].map((jwksPath): [ErrorCode, ...Input] => ["ERR_PATH_INVALID", op, undefined, jwksPath]),
-  ["ERR_PATH_CLASH", op, undefined, clash],
-  ["ERR_PATH_CLASH", op, "/oidc", clash],
-  ["ERR_PATH_CLASH", op, "/.well-known", "/openid-configuration"],
-  ["ERR_PATH_CLASH", `${op}/tenant`, undefined, `/tenant${clash}`],
-  ["ERR_PATH_CLASH", `${op}/tenant`, "/tenant", clash],
-  ["ERR_PATH_CLASH", op, undefined, "/.well-known/oauth-authorization-server"],
-  ["ERR_PATH_CLASH", `${op}/tenant`, undefined, `${clash}/tenant`],
-  ["ERR_PATH_CLASH", `${op}/tenant`, "/.well-known", "/oauth-authorization-server/tenant"],
+  ["ERR_PATH_INVALID", op, undefined, clash],
+  ["ERR_PATH_INVALID", op, "/oidc", clash],
+  ["ERR_PATH_INVALID", op, "/.well-known", "/openid-configuration"],
+  ["ERR_PATH_INVALID", `${op}/tenant`, undefined, `/tenant${clash}`],
+  ["ERR_PATH_INVALID", `${op}/tenant`, "/tenant", clash],
+  ["ERR_PATH_INVALID", op, undefined, "/.well-known/oauth-authorization-server"],
+  ["ERR_PATH_INVALID", `${op}/tenant`, undefined, `${clash}/tenant`],
+  ["ERR_PATH_INVALID", `${op}/tenant`, "/.well-known", "/oauth-authorization-server/tenant"],
 ];
 
 describe("invalid issuers, prefixes and paths are refused", () => {
@@ -238,7 +238,7 @@ describe("metadata cannot override", () => {
     test(name, async () => {
       const error = await refusal(
         () => createProvider(base, { metadata: { [name]: undefined } }),
-        "ERR_METADATA_RESERVED",
+        "ERR_OPTION_INVALID",
       );
       assert.ok(error.message.includes(name));
     });

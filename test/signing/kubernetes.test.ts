@@ -222,8 +222,7 @@ test("a signer that must not sign or has no key yet returns an error that Kubern
     signPayload: async () => refuse(),
     checkMaySign: refuse,
     signingRecords: () => [],
-    takenAt: () => 0,
-    maxTokenLifetimeSeconds: () => 3600,
+    source: { takenAt: 0, maxTokenLifetimeSeconds: 3600 },
   };
   const audit = createAudit(systemClock, () => {});
   const sign = { signing, policy: {}, audit };

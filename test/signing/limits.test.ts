@@ -108,8 +108,7 @@ async function serveTokens(
   const signing = {
     ...provider,
     signingRecords: () => publishedKeys(manager.records, "sig"),
-    takenAt: () => clock.now(),
-    maxTokenLifetimeSeconds: () => manager.maxTokenLifetimeSeconds,
+    source: { takenAt: clock.now(), maxTokenLifetimeSeconds: manager.maxTokenLifetimeSeconds },
   };
   const audit = createAudit(clock, () => {});
   const sign = { signing, policy: {}, audit };

@@ -1,9 +1,10 @@
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, StoreError } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
+import type { DocumentChange } from "../../rotation/custody/document.ts";
 import { type Seen, atOf } from "../../rotation/manager/clocks.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
-import type { Changed, Decision } from "../../rotation/manager/store-access.ts";
+import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
 import type { SettingName } from "../../service/config/setting-definitions.ts";
@@ -40,7 +41,7 @@ export interface ChangeOptions {
 }
 
 /** Decides on a change. @param key the new key, if the change needs one */
-export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => Decision | Promise<Decision>;
+export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => DocumentChange | Promise<DocumentChange>;
 
 /** Creates a function that decides as a command of the rotation rules does, with the store's policy. */
 export const byCommand =

@@ -1,15 +1,6 @@
 import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
-import {
-  type Rules,
-  anything,
-  boolean,
-  callback,
-  checkOptions,
-  number,
-  nonEmptyString,
-  timeout,
-} from "../../base/options.ts";
+import { type Rules, anything, boolean, callback, checkOptions, nonEmptyString, timeout } from "../../base/options.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
 import { readJson } from "../document.ts";
 import { field, probeOrigin, sameBytes, setResponse } from "../exchange.ts";
@@ -20,21 +11,13 @@ import { type ObserveOptions, type RequestLimits, type Requester, hostAddresses,
 
 const rules: Rules<ObserveOptions> = {
   timeoutMs: timeout,
-  maxBytes: number(1),
-  totalMs: number(0),
   allowInsecure: boolean,
   signal: anything,
   ca: nonEmptyString,
   resolve: callback,
 };
 
-const defaults: RequestLimits = {
-  timeoutMs: 10_000,
-  maxBytes: 1_000_000,
-  maxRequests: 30,
-  totalMs: 60_000,
-  allowInsecure: false,
-};
+const defaults: RequestLimits = { timeoutMs: 10_000, totalMs: 60_000, allowInsecure: false };
 /** An ETag that no server sends. */
 const foreignTag = '"jwksd-doctor-made-this-up"';
 const browserAgent =

@@ -20,10 +20,6 @@ const { request: requestHttp } = process.getBuiltinModule("node:http");
 export interface ObserveOptions {
   /** Time limit for one response, from the host lookup to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs?: Optional<number>;
-  /** Maximum size of a body, in bytes. Default: 1000000. */
-  readonly maxBytes?: Optional<number>;
-  /** Time after which no request is started, in milliseconds. Default: 60000. */
-  readonly totalMs?: Optional<number>;
   /** Whether http, and hosts at private and loopback addresses, are allowed. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
   /** Signal that aborts the requests. Default: none. */
@@ -37,9 +33,7 @@ export interface ObserveOptions {
 /** Limits of every request. */
 export interface RequestLimits extends Given<ObserveOptions> {
   readonly timeoutMs: number;
-  readonly maxBytes: number;
-  /** Maximum number of requests. */
-  readonly maxRequests: number;
+  /** Time after which no request is started, in milliseconds. */
   readonly totalMs: number;
   readonly allowInsecure: boolean;
 }
@@ -54,7 +48,10 @@ export interface Ask {
 /** Sends one request and follows redirects. It does not reject if there is no response: the exchange has the failure. */
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
+const maxRequests = 30;
 const maxRedirects = 5;
+/** Size of the largest body, in bytes. */
+const maxBytes = 1_000_000;
 const usual = { "user-agent": "jwksd-doctor", accept: "application/jwk-set+json, application/json;q=0.9, */*;q=0.1" };
 
 class Failed extends Error {
@@ -76,7 +73,7 @@ export function requester(limits: RequestLimits): Requester {
     for (;;) {
       requests += 1;
       const found = redirects.length === 0 ? {} : { redirects };
-      if (requests > limits.maxRequests)
+      if (requests > maxRequests)
         return failed(target, found, "limit", "the number of requests is limited, and used up");
       if (performance.now() > endsAt) return failed(target, found, "limit", "the time for all requests is over");
       const exchange = { ...(await once(target, ask, limits)), ...found };
@@ -154,7 +151,7 @@ function send(
   { method = "GET", headers = {} }: Ask,
   addresses: readonly Address[],
   signal: AbortSignal,
-  { ca, maxBytes }: RequestLimits,
+  { ca }: RequestLimits,
 ): Promise<Exchange> {
   return new Promise((resolve, reject) => {
     const request = url.startsWith("https:") ? requestHttps : requestHttp;
@@ -180,7 +177,7 @@ function send(
     });
     outgoing.once("response", (incoming) => {
       const waitMs = performance.now() - connectedAt;
-      receive(incoming, method, maxBytes).then((received) => resolve({ url, waitMs, ...received }), reject);
+      receive(incoming, method).then((received) => resolve({ url, waitMs, ...received }), reject);
     });
     outgoing.end();
   });
@@ -188,7 +185,7 @@ function send(
 
 const incomplete = (detail: string): Pick<Exchange, "failure"> => ({ failure: { kind: "incomplete", detail } });
 
-async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxBytes: number): Promise<Exchange> {
+async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promise<Exchange> {
   const { rawHeaders, statusCode = 0, socket } = incoming;
   const notAfter = Date.parse((socket instanceof TLSSocket && socket.getPeerCertificate().valid_to) || "");
   const head: Exchange = {
@@ -217,7 +214,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
   }
   if (method === "HEAD" || statusCode === 304) return head;
   try {
-    return { ...head, body: decoded(Buffer.concat(chunks), incoming.headers["content-encoding"], maxBytes) };
+    return { ...head, body: decoded(Buffer.concat(chunks), incoming.headers["content-encoding"]) };
   } catch (error) {
     return {
       ...head,
@@ -233,10 +230,11 @@ function pairs(raw: readonly string[]): (readonly [string, string])[] {
   });
 }
 
-function decoded(body: Buffer, encoding: string | undefined, maxOutputLength: number): Buffer {
-  if (encoding === "gzip") return gunzipSync(body, { maxOutputLength });
-  if (encoding === "br") return brotliDecompressSync(body, { maxOutputLength });
-  return encoding === "deflate" ? inflateSync(body, { maxOutputLength }) : body;
+function decoded(body: Buffer, encoding: string | undefined): Buffer {
+  const bounds = { maxOutputLength: maxBytes };
+  if (encoding === "gzip") return gunzipSync(body, bounds);
+  if (encoding === "br") return brotliDecompressSync(body, bounds);
+  return encoding === "deflate" ? inflateSync(body, bounds) : body;
 }
 
 /** Classifies an error from a connection. */

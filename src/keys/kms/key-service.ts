@@ -11,7 +11,7 @@ import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
-import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
+import type { SignerBackend } from "../signer/signer.ts";
 
 /** Options of all key services. */
 export interface KeyServiceOptions {
@@ -122,20 +122,17 @@ export function keyServiceBackend<Key, Client>(
     throw new ConfigError("ERR_SIGNER_URI", rule);
   }
 
-  async function read(uri: string, signal: AbortSignal | undefined, isNew: boolean) {
+  async function open(uri: string, signal: AbortSignal | undefined, isNew: boolean) {
     const key = parse(uri);
     return run(uri, slowTimeoutMs, signal, async (call) => {
-      const client = await service.connect(key);
-      const input = await service.publicKey({ ...call, client, key, isNew });
-      return { client, key, isNew, publicKey: await p256PublicKey(input, uri) };
-    });
-  }
-
-  function signerOf(uri: string, { publicKey, ...rest }: Awaited<ReturnType<typeof read>>): ExternalSigner {
-    return externalSigner({
-      uri,
-      publicKey,
-      sign: (digest, signal) => run(uri, timeoutMs, signal, (call) => service.sign({ ...call, ...rest }, digest)),
+      const about = { client: await service.connect(key), key, isNew };
+      const publicKey = await p256PublicKey(await service.publicKey({ ...call, ...about }), uri);
+      const signer = externalSigner({
+        uri,
+        publicKey,
+        sign: (digest, signal) => run(uri, timeoutMs, signal, (call) => service.sign({ ...call, ...about }, digest)),
+      });
+      return { about, publicKey, signer };
     });
   }
 
@@ -148,7 +145,7 @@ export function keyServiceBackend<Key, Client>(
   }
 
   return {
-    open: async (uri, { signal } = {}) => signerOf(uri, await read(uri, signal, false)),
+    open: async (uri, { signal } = {}) => (await open(uri, signal, false)).signer,
     destroy: (uri, { signal } = {}) => destroy(uri, signal),
 
     async create({ issuer, signal }) {
@@ -156,11 +153,11 @@ export function keyServiceBackend<Key, Client>(
         service.create({ ...call, client: await service.connect(undefined) }, issuer),
       );
       try {
-        const generated = await read(uri, signal, true);
+        const { about, publicKey, signer } = await open(uri, signal, true);
         // The kid is the public key's thumbprint, which is known only now.
-        const kid = await calculateJwkThumbprint(generated.publicKey);
-        await run(uri, slowTimeoutMs, signal, async (call) => service.tag?.({ ...call, ...generated }, issuer, kid));
-        return signerOf(uri, generated);
+        const kid = await calculateJwkThumbprint(publicKey);
+        await run(uri, slowTimeoutMs, signal, async (call) => service.tag?.({ ...call, ...about }, issuer, kid));
+        return signer;
       } catch (error) {
         // Failed attempts must not leave keys behind.
         await destroy(uri).catch(() => {});

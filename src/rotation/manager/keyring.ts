@@ -3,6 +3,7 @@ import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
+import type { DocumentChange } from "../custody/document.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
 import {
@@ -27,7 +28,7 @@ import {
   keysetsOf,
   makeLocalKey,
 } from "./private-keys.ts";
-import type { Changed, Decide, Decision } from "./store-access.ts";
+import type { Changed, Decide } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
 
 /** Time limit for an HSM or key service to generate, open or destroy a key, in milliseconds. */
@@ -115,7 +116,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     closing.add(closed);
   }
 
-  async function decided(seen: Seen, decide: Decide): Promise<Decision> {
+  async function decided(seen: Seen, decide: Decide): Promise<DocumentChange> {
     const { records: stored, policy } = seen.document;
     if (requireStore && stored.length === 0) throw holdsNoKeys(custody.owner.issuer);
     const decision = await decide(seen);
@@ -150,7 +151,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     });
   }
 
-  async function checked(seen: Seen, decide: Decide): Promise<Decision> {
+  async function checked(seen: Seen, decide: Decide): Promise<DocumentChange> {
     const decision = await decided(seen, decide);
     const { records: before } = seen.document;
     const { records = before } = decision;

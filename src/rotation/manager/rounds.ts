@@ -1,6 +1,6 @@
 import { type Instant, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { asJwksdError, codeOf } from "../../base/errors.ts";
-import type { StoreDocument } from "../custody/document.ts";
+import type { DocumentChange, StoreDocument } from "../custody/document.ts";
 import { rewrap } from "../custody/rewrap.ts";
 import { type Advance, type At, type Change, type View, advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
@@ -13,7 +13,7 @@ import { type Seen, atOf, clocksDiffer, clocksText, createWaitClock } from "./cl
 import type { ManagerContext } from "./context.ts";
 import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
-import { type Changed, type Decision, unanswered } from "./store-access.ts";
+import { type Changed, unanswered } from "./store-access.ts";
 
 /** Interval at which a store that cannot report changes is read, in milliseconds. */
 const pollMs = 1_000;
@@ -118,7 +118,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /** Returns all due steps. Includes the new keys, except for those to be generated in an HSM or key service. */
-  async function dueSteps(seen: Seen): Promise<Decision> {
+  async function dueSteps(seen: Seen): Promise<DocumentChange> {
     const { records } = seen.document;
     const reason = `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`;
     const moved: Change = custody.movesIssuer

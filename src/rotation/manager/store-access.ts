@@ -36,11 +36,8 @@ const warnedShare = 0.7;
 /** Number of bytes reserved for revocations. */
 const reservedBytes = 4_096;
 
-/** The members that a commit changes. If there are none, nothing is written. */
-export type Decision = DocumentChange;
-
-/** Decides on a change from a read. Called again if another commit came first. */
-export type Decide = (seen: Seen) => Decision | Promise<Decision>;
+/** Decides on a change from a read; without members, nothing is written. Called again if another commit came first. */
+export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 
 /** A change and the records before it. */
 export interface Changed {
@@ -274,7 +271,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   };
 }
 
-const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument): Changed => ({
+const changed = (seen: Seen, { events = [] }: DocumentChange, document: StoreDocument): Changed => ({
   seen,
   document,
   before: seen.document.records,
@@ -283,7 +280,7 @@ const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument)
 });
 
 /** Reports whether a decision changes nothing. */
-function isNothing({ events = [], ...changed }: Decision, document: StoreDocument): boolean {
+function isNothing({ events = [], ...changed }: DocumentChange, document: StoreDocument): boolean {
   return (
     events.length === 0 &&
     Object.entries(changed).every(([name, value]) => value === document[name as keyof StoreDocument])

@@ -34,7 +34,7 @@ export function serviceMetrics(status: Status, now: number, isRefused: boolean):
 }
 
 function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metric[] {
-  const { replicas, waits } = status;
+  const { replicas } = status;
   const states = { current: 0, behind: 0 };
   for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
   const lastCheckIns = new Map<string, number>();
@@ -51,13 +51,6 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
     gauge(
       ["jwksd_replica_last_check_in_timestamp_seconds", "Time of a process's last check-in with the store, by name."],
       [...lastCheckIns].flatMap(([replica, at]) => seconds(at, { replica })),
-    ),
-    gauge(
-      ["jwksd_step_blocked_targets", "Number of targets that a key's next step is waiting for."],
-      waits.map(({ kid, use, action, targets }) => ({
-        labels: { kid, use, step: action === "activated" ? "activate" : "remove" },
-        value: targets.length,
-      })),
     ),
     gauge(
       ["jwksd_store_clock_ahead_seconds", "How far the store's clock is ahead of this machine's clock."],

@@ -8,7 +8,7 @@ type SiteSettings = Pick<Settings, "issuer" | "mountPrefix" | "jwksPath" | "noCo
 /**
  * Returns the site that a configuration describes. A site does not contain secrets.
  *
- * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
  */
 export async function readSite({
   issuer,

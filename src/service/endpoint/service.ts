@@ -41,9 +41,9 @@ export interface Service {
 /**
  * Starts the service. The caller handles signals.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_LISTEN`
  * @throws ConfigError, KeyMaterialError see `createProvider`
- * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the sign sockets file
  * @throws ConfigError, StoreError see `createKeyManager`
  */

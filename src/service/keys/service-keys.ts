@@ -32,10 +32,6 @@ export interface ServiceKeys {
   known(): Promise<KnownKeys>;
   /** Returns the records of the signing keys that are published, the active one first. */
   signingRecords(this: void): readonly LiveRecord[];
-  /** Returns the time at which the keys were read from the store, in epoch milliseconds. */
-  takenAt(this: void): number;
-  /** Returns the longest token lifetime under the store's policy, in seconds. */
-  maxTokenLifetimeSeconds(this: void): number;
   /** Records the issuer in the store, for commands without --issuer. */
   servedAs(issuer: string): Promise<void>;
 }
@@ -100,8 +96,6 @@ export async function startServiceKeys(
       return { manager: { id: process.id, document, policyGiven: store.policy, health, ...found, clockAheadMs } };
     },
     signingRecords: () => publishedKeys(source.manager?.records ?? [], "sig"),
-    takenAt: () => source.takenAt,
-    maxTokenLifetimeSeconds: () => source.maxTokenLifetimeSeconds,
     async servedAs(issuer) {
       servedAs = issuer;
       await recordIssuer();

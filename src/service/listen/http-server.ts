@@ -32,7 +32,7 @@ const limits = {
   lingerMs: 1_000,
 } as const;
 
-interface TcpAddress {
+export interface TcpAddress {
   readonly host: string;
   readonly port: number;
   readonly reusePort?: boolean;

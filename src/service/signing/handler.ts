@@ -15,9 +15,9 @@ const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
 /** Signer for sign sockets: a provider and its source of keys. */
 export interface Signing
-  extends
-    Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">,
-    Pick<ServiceKeys, "signingRecords" | "takenAt" | "maxTokenLifetimeSeconds"> {}
+  extends Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">, Pick<ServiceKeys, "signingRecords"> {
+  readonly source: Pick<ServiceKeys["source"], "takenAt" | "maxTokenLifetimeSeconds">;
+}
 
 /** The parts involved in signing for one socket. */
 export interface SocketSigning {

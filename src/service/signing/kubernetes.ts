@@ -29,7 +29,7 @@ export function createKubernetesSigner(
   { signing, policy, audit }: SocketSigning,
   { issuer, formerKeys, clock }: KubernetesOptions,
 ) {
-  const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.maxTokenLifetimeSeconds();
+  const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.source.maxTokenLifetimeSeconds;
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
@@ -52,7 +52,7 @@ export function createKubernetesSigner(
       return keyField(kid, spki);
     });
     const former = formerKeys.map(({ kid, spki }) => keyField(kid, spki, numberField(3, 1)));
-    const takenAt = numberField(1, Math.floor(signing.takenAt() / 1000));
+    const takenAt = numberField(1, Math.floor(signing.source.takenAt / 1000));
     return Buffer.concat([...own, ...former, bytesField(2, takenAt), numberField(3, refreshSeconds)]);
   };
 

@@ -2,9 +2,9 @@ import { systemClock } from "../../base/clock.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
-import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
+import { type RunningServer, type TcpAddress, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
-import { listenOnSocket } from "../listen/unix-socket.ts";
+import { type SocketAddress, listenOnSocket } from "../listen/unix-socket.ts";
 import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
 import { type Signing, type SocketSigning, signHandler } from "./handler.ts";
@@ -51,7 +51,7 @@ interface Common {
  */
 export async function startSignSockets(sockets: readonly SignSocket[], common: Common): Promise<() => Promise<void>> {
   const { signing, log } = common;
-  checkSocketLifetimes(sockets, signing.maxTokenLifetimeSeconds());
+  checkSocketLifetimes(sockets, signing.source.maxTokenLifetimeSeconds);
   const ends: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
@@ -76,7 +76,7 @@ async function startHttp(
   { log }: Common,
 ): Promise<() => Promise<void>> {
   const handle = signHandler(sign);
-  const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
+  const start = (where: TcpAddress | SocketAddress): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
       onOverload: (lost, message) => log.warn({ socket: address, ...lost }, message),
