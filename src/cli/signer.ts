@@ -1,6 +1,7 @@
 import type { CryptoKey, JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
+import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
 import type { ExternalSigner } from "../keys/open.ts";
 import { boundSigner } from "../keys/signer/bounded.ts";
@@ -13,6 +14,7 @@ import { addSettings, settingsFrom } from "./settings-options.ts";
 type CheckFlags = {
   readonly probes: number;
   readonly json?: true;
+  readonly report?: true;
   readonly signers?: string;
 };
 
@@ -39,7 +41,8 @@ export function commandOf(io: Io): Command {
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
     .argument("<uri>", "key URI, with a key version")
     .option("--probes <number>", "number of signatures", probeCount, 100)
-    .option("--json", "JSON output");
+    .option("--json", "JSON output")
+    .option("--report", "a report to publish, without the key, its name and your account");
   addSettings(checking, ["signers"])
     .notes(`
 Exit codes: 0, every signature is valid; 1, there was an error. The service's
@@ -54,7 +57,8 @@ Examples:
       --signers signers.json`)
     .action(async (uri: string, flags: CheckFlags) => {
       const report = await check(io, uri, flags);
-      print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : reportText(report));
+      if (flags.report === true) print(io, publicText(report));
+      else print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : reportText(report));
       if (!report.ok) io.exitCode = 1;
     });
   return command;
@@ -124,4 +128,24 @@ function reportText({ uri, openMs, kid, curve, signatures, latencyMs, failure }:
     lines.push(`FAIL  ${step} ${failure.message} [${failure.code}]`);
   }
   return lines.join("\n");
+}
+
+/** Returns a report for the project's issues, in Markdown. The URI, the kid and an error's message may name the account, so it has none of them. */
+function publicText({ backend, openMs, curve, signatures = 0, latencyMs, failure }: Report): string {
+  const failed = (what: string): string => `- ${what}: **failed**, ${failure?.code}`;
+  const { platform, arch, versions } = process;
+  return [
+    `### jwksd signer check: ${failure === undefined ? "ok" : "failed"}`,
+    "",
+    `- service: ${backend} (add the product, its version, and the region or device)`,
+    `- jwksd ${packageJson.version}, Node ${versions.node}, ${platform}-${arch}, ${new Date().toISOString().slice(0, 10)}`,
+    openMs === undefined ? failed("open the key") : `- opened the key in ${ms(openMs)}; it is on ${curve}`,
+    ...(openMs === undefined || failure === undefined ? [] : [failed(`sign, after ${signatures} valid signatures`)]),
+    ...(latencyMs === undefined
+      ? []
+      : [
+          `- ${signatures} signatures, one after another, each verified with the public key`,
+          `- latency: median ${ms(latencyMs.median)}, p99 ${ms(latencyMs.p99)}, max ${ms(latencyMs.max)}`,
+        ]),
+  ].join("\n");
 }

@@ -371,7 +371,7 @@ const acts: readonly Act[] = [
       with_softhsm
       @ PKCS#11
       KEY_URI() { echo "pkcs11:token=jwksd;object=login?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=$PWD/pin"; }
-      @ Keys in HSMs and key services
+      @1 Keys in HSMs and key services
     `,
     skip: skipWithoutPkcs11("pkcs11-tool"),
   },
@@ -425,6 +425,37 @@ const acts: readonly Act[] = [
       jwksd rotate --signer-type aws-kms
       jwksd keys --json | jq --exit-status '.keys[] | select(.state == "announced").uri | startswith("aws-kms:")'
       clouds_agree
+    `,
+    needs: ["caddy", "jq"],
+  },
+  {
+    pages: ["docs/signers.md"],
+    script: String.raw`
+      with_clouds
+      on_https login-keys.vault.azure.net "reverse_proxy $AZURE" vault.example.com "reverse_proxy $VAULT"
+      export JWKSD_SIGNERS=signers.json VAULT_ADDR=https://vault.example.com
+      # Each prints the key that it has created, and notes the one that it deletes.
+      aws() { case $2 in create-key) echo "$AWS_KEY" ;; schedule-key-deletion) echo "$4" >>deleted ;; esac; }
+      az() { case $3 in create) echo "$AZURE_KEY" ;; delete) echo "$7" >>deleted ;; esac; }
+      gcloud() {
+        case $4 in
+        create) echo projects/project/locations/europe-west3/keyRings/login/cryptoKeys/signing/cryptoKeyVersions/1 ;;
+        describe) echo ENABLED ;;
+        destroy) echo "$5" >>deleted ;;
+        esac
+      }
+      vault() { case $1 in delete) echo "$2" >>deleted ;; esac; }
+      export -f aws az gcloud vault
+      {
+      @2 Keys in HSMs and key services
+      } >reports
+      test "$(grep -c '^### jwksd signer check: ok' reports)" = 4
+      test "$(cat deleted)" = "$(printf '%s
+' "$AWS_KEY" jwksd-signer-check 1 transit/keys/jwksd-signer-check)"
+      clouds_agree
+      # A key that cannot be checked is deleted too.
+      fails ops/signer-check/vault
+      test "$(wc -l <deleted)" = 5
     `,
     needs: ["caddy", "jq"],
   },

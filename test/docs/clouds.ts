@@ -19,6 +19,7 @@ const google = await googleStub();
 const vault = await vaultStub(token);
 google.add();
 vault.add("login");
+vault.add("jwksd-signer-check");
 
 /** Managed identity of an App Service. @see https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference */
 const identity = createServer(({ url = "", headers }, response) => {

@@ -152,6 +152,27 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(stub.refused, []);
   });
 
+  test("prints a report without the key's name, even if the key cannot be opened or does not sign", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    const uri = stub.add("login");
+    const { host } = new URL(stub.url);
+    const report = async (name: string) => {
+      const { stdout } = await runCli(t, ["signer", "check", uri.replace("login", name), "--report", "--probes", "10"]);
+      assert.ok(!stdout.includes(name) && !stdout.includes(host), stdout);
+      return stdout;
+    };
+    const text = await report("login");
+    assert.match(text, /^### jwksd signer check: ok\n\n- service: vault-transit /);
+    assert.match(text, /^- opened the key in [\d.]+ ms; it is on P-256\n- 10 signatures, .*\n- latency: median /m);
+    assert.match(await report("absent"), /: failed\n[^]*^- open the key: \*\*failed\*\*, ERR_SIGNER_KEY_STATE$/m);
+    stub.fail("sign", ({ data }) => Object.assign(data as object, { signature: `vault:v1:${"A".repeat(86)}` }), 1);
+    assert.match(
+      await report("login"),
+      /^- sign, after 0 valid signatures: \*\*failed\*\*, ERR_SIGNER_BAD_SIGNATURE$/m,
+    );
+  });
+
   test("exits with 1 for an invalid signature, a key that cannot be opened, and a URI with an unknown scheme", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
