@@ -434,7 +434,7 @@ const acts: readonly Act[] = [
       with_clouds
       on_https login-keys.vault.azure.net "reverse_proxy $AZURE" vault.example.com "reverse_proxy $VAULT"
       export JWKSD_SIGNERS=signers.json VAULT_ADDR=https://vault.example.com
-      # Each prints the key that it has created, and notes the one that it deletes.
+      # Each prints the key that it has created, and records the one that it deletes.
       aws() { case $2 in create-key) echo "$AWS_KEY" ;; schedule-key-deletion) echo "$4" >>deleted ;; esac; }
       az() { case $3 in create) echo "$AZURE_KEY" ;; delete) echo "$7" >>deleted ;; esac; }
       gcloud() {
