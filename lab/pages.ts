@@ -50,11 +50,28 @@ function trusts({ trustsRemovedKey: by }: Behavior): string {
 const livesThrough = (seconds: number | null): string =>
   seconds === null ? "a day" : seconds === 0 ? "not at all" : inWords(seconds);
 
-function mainPage(date: string, behaviors: readonly Behavior[]): string { const rows = behaviors.map((behavior) => { const { name, version,
-pollSeconds, refusesNewKey, floodRequests } = behavior; const { afterFetch, inCalm, afterForgedKid } = refusesNewKey; return [
-`[${name}](verifiers/${slug(name)}.md) ${version}`, refetches(pollSeconds), refuses(inCalm, longest([afterFetch, inCalm, afterForgedKid])),
-trusts(behavior), livesThrough(behavior.livesThrough), String(floodRequests), ]; }); const head = [ "Verifier", "Refetch", "Refusal of an
-unannounced key", "Trust in a removed key", "Outage survived", "Requests for 1,000 forged kids", ]; return `# Verifier behavior
+function mainPage(date: string, behaviors: readonly Behavior[]): string {
+  const rows = behaviors.map((behavior) => {
+    const { name, version, pollSeconds, refusesNewKey, floodRequests } = behavior;
+    const { afterFetch, inCalm, afterForgedKid } = refusesNewKey;
+    return [
+      `[${name}](verifiers/${slug(name)}.md) ${version}`,
+      refetches(pollSeconds),
+      refuses(inCalm, longest([afterFetch, inCalm, afterForgedKid])),
+      trusts(behavior),
+      livesThrough(behavior.livesThrough),
+      String(floodRequests),
+    ];
+  });
+  const head = [
+    "Verifier",
+    "Refetch",
+    "Refusal of an unannounced key",
+    "Trust in a removed key",
+    "Outage survived",
+    "Requests for 1,000 forged kids",
+  ];
+  return `# Verifier behavior
 
 If you rotate a key, remove one, put a cache in front of the set or have an outage, the effect on your users depends on the programs that verify
 your tokens. On ${date}, we ran these verifiers through ${histories(null).length} histories of a provider, on an accelerated clock.
