@@ -106,7 +106,8 @@ function row(option: ts.PropertySignature): string {
     .replaceAll(/\{@link (\w+)\}/g, "`$1`")
     .replaceAll(/\s+/g, " ")
     .replaceAll(/, in (?:whole )?(?:milliseconds|seconds|days|bytes)\b/g, "");
-  const [, text, otherwise, required] = /^(.+?\.)(?: Default: (.+)\.| R(equired, .*)\.)?$/.exec(comment) ?? [];
+  const [, text, otherwise, required] =
+    /^(.+?\.)(?: Default: (.+)\.| R(equired (?:if|unless) [^.]*)\.)?$/.exec(comment) ?? [];
   const byDefault = option.questionToken === undefined ? "required" : (otherwise ?? (required && `r${required}`));
   if (option.type === undefined || text === undefined || byDefault === undefined)
     throw new Error(`The docstring of ${name} has no first sentence or default: ${comment}`);

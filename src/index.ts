@@ -1,5 +1,6 @@
 /**
- * The provider: a JWK Set and a discovery document, tokens signed and verified, and what clients sign.
+ * The provider: publishes a JWK Set and a discovery document, signs and verifies tokens, and verifies tokens that
+ * clients sign.
  *
  * @module jwksd
  */

@@ -13,7 +13,8 @@ export interface Deadline {
 }
 
 /**
- * Runs `work` with a signal that aborts at the deadline or when the caller aborts. Rejects at that moment, even if `work` ignores its signal.
+ * Runs `work` with a signal that aborts at the deadline or when the caller aborts. Rejects immediately then, even if
+ * `work` ignores its signal.
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -57,10 +58,13 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
   return abortable(timer.promise, signal).finally(cancel);
 }
 
-/** Returns the time until the next attempt, in milliseconds, after so many failures in a row: 1, 2, 4 s and so on, at most 30 s. */
+/**
+ * Returns the time until the next attempt after this number of consecutive failures, in milliseconds: 1, 2, 4 s and so
+ * on, at most 30 s.
+ */
 export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
 
-/** Waits a random time before the next attempt, so that processes that collided do not collide again: up to 2, 4, 8 … ms. */
+/** Waits a random time before the next attempt, up to 2, 4, 8 … ms, so processes that collided do not collide again. */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);
 
@@ -89,7 +93,7 @@ export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** Calls a listener. Ignores its error or rejection, so that a listener cannot make an operation fail or end the process. */
+/** Calls a listener. Ignores its errors and rejections, so a listener cannot make an operation fail or end the process. */
 export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
   (async () => listener?.(value))().catch(() => {});
 }

@@ -1,4 +1,7 @@
-/** `Uint8Array<ArrayBuffer>`, which Web Crypto requires. Declarations cannot name it: before TypeScript 5.7, the type has no parameter. */
+/**
+ * `Uint8Array<ArrayBuffer>`, which Web Crypto requires. Declarations cannot name it, because the type has no parameter
+ * before TypeScript 5.7.
+ */
 export type Bytes = ReturnType<Uint8ArrayConstructor["of"]>;
 
 /** Decodes base64. @see RFC 4648 section 4 @throws DOMException for any other string */

@@ -7,8 +7,9 @@ export const cacheControl = {
 export type CacheMode = keyof typeof cacheControl;
 
 /**
- * Parses Cache-Control: returns the seconds of each directive by its lower-case name, or `undefined` if it has no valid number of seconds.
- * The first of a repeated directive applies: every cache uses that one, or treats the response as stale.
+ * Parses Cache-Control. Returns the seconds of each directive by its lower-case name; `undefined` for a directive
+ * without a valid number of seconds. If a directive is repeated, the first one applies, because every cache either uses
+ * that one or treats the response as stale.
  *
  * @see RFC 9111 sections 4.2.1 and 5.2
  */
@@ -23,7 +24,8 @@ export function parseCacheControl(value: string): ReadonlyMap<string, number | u
 }
 
 /**
- * Returns what a Cache-Control allows caches of any kind, in seconds. `maxAge` is the longer of `max-age` and `s-maxage`.
+ * Returns what a Cache-Control value allows any kind of cache, in seconds. `maxAge` is the longer of `max-age` and
+ * `s-maxage`.
  *
  * @see RFC 9111 section 5.2.2; RFC 5861 section 3
  */
@@ -38,19 +40,22 @@ export function cacheDirectives(cacheControl: string) {
   };
 }
 
-/** Returns how long caches kept a response, in seconds, by the first member of its `Age`. @see RFC 9111 section 5.1 */
+/**
+ * Returns how long caches kept a response, in seconds, according to the first member of its `Age`. @see RFC 9111
+ * section 5.1
+ */
 export function ageSeconds(age: string = ""): number {
   const [first = ""] = age.split(",");
   return deltaSeconds(first.trim()) ?? 0;
 }
 
-/** Reads seconds; 2^31 stands for more than that. @see RFC 9111 section 1.2.2 */
+/** Parses a number of seconds. Returns 2^31 for anything greater. @see RFC 9111 section 1.2.2 */
 export function deltaSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
 }
 
 /**
- * Reads a date as milliseconds since the epoch. Other formats and zones are invalid.
+ * Parses an HTTP date, in milliseconds since the epoch. Returns `undefined` for other formats and time zones.
  *
  * @see RFC 9110 section 5.6.7; RFC 9111 section 4.2
  */

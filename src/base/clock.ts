@@ -1,8 +1,8 @@
-/** The source of time and timers, which a test or a simulation can replace. */
+/** Source of time and timers. Tests and simulations can replace it. */
 export interface Clock {
-  /** Milliseconds since the Unix epoch. */
+  /** Returns the current time, in milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds of a clock that is never set and never goes back. Default: `now`. */
+  /** Returns the milliseconds of a clock that is never set and never goes back. Default: `now`. */
   monotonic?(): number;
   /** Calls back once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
   setTimer(callback: () => void, delayMs: number): () => void;
@@ -11,8 +11,8 @@ export interface Clock {
 declare const kind: unique symbol;
 
 /**
- * A moment on one of this machine's clocks. It is not a number, so the compiler refuses to compare moments of two clocks. Times in a store's
- * records are numbers, by the store's clock.
+ * A moment on one of this machine's clocks. It is not a number, so the compiler refuses to compare moments of two
+ * clocks. Times in a store's records are plain numbers, by the store's clock.
  */
 export interface Moment<Kind extends "wall" | "monotonic"> {
   readonly [kind]: Kind;
@@ -20,7 +20,7 @@ export interface Moment<Kind extends "wall" | "monotonic"> {
 
 /** One moment on both of this machine's clocks. */
 export interface Instant {
-  /** Moment on the clock that administrators and NTP set. */
+  /** Moment on the clock that administrators and NTP can set. */
   readonly wall: Moment<"wall">;
   /** Moment on the clock that is never set but stops while the machine is suspended. */
   readonly monotonic: Moment<"monotonic">;
@@ -43,8 +43,8 @@ export function msBetween<M extends Moment<"wall" | "monotonic">>(from: M, to: N
 export const epochMs = (moment: Moment<"wall">): number => moment as unknown as number;
 
 /**
- * Returns the time since an instant in milliseconds, by the clock that has advanced further: the wall clock may have been set back, and the
- * monotonic clock may have stopped.
+ * Returns the time since an instant, in milliseconds, by the clock that has advanced further, because the wall clock
+ * may have been set back and the monotonic clock may have stopped.
  */
 export function longestSince({ wall, monotonic }: Instant, clock: Clock): number {
   const now = instantNow(clock);

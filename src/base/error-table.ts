@@ -6,8 +6,8 @@ interface Row {
 }
 
 /**
- * Every stable error code by class: when it is thrown, and what to do. The types and `docs/errors.md` are generated from this table. jwksd
- * does not read it at run time, to keep it out of bundles.
+ * All stable error codes by class, with their meaning and what to do. The types are derived and `docs/errors.md` is
+ * generated from this table. To keep it out of bundles, jwksd does not read it at run time.
  */
 export const errorTable = {
   ConfigError: {

@@ -6,7 +6,7 @@ type ClassName = keyof Table;
 /** The codes of an error class. */
 export type CodeOf<Name extends ClassName> = keyof Table[Name];
 
-/** A stable error code. Messages may change between releases, codes do not. */
+/** A stable error code. Messages may change between releases; codes do not. */
 export type ErrorCode = { [Name in ClassName]: CodeOf<Name> }[ClassName];
 
 type RetryableOf<Rows> = {
@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The retryable rows of the table; does not compile with any other. */
+/** Codes of the table's retryable rows. Does not compile with any others. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -40,7 +40,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_NOT_SERVED: true,
 };
 
-/** Base class of every error that jwksd throws. No message ever contains key material, a token, a PIN or a body. */
+/** Base class of all errors that jwksd throws. Messages never contain key material, tokens, PINs or bodies. */
 export class JwksdError extends Error {
   /** Stable code, listed in `docs/errors.md`. */
   readonly code: ErrorCode;
@@ -54,7 +54,10 @@ export class JwksdError extends Error {
     this.retryable = Object.hasOwn(retryable, code);
   }
 
-  /** Returns the error for logs: with its message, which `JSON.stringify` omits from other errors, and without cause and stack. */
+  /**
+   * Returns the error's members for logs: with the message, which `JSON.stringify` otherwise omits, but without cause
+   * and stack.
+   */
   toJSON(): object {
     return Object.assign({ message: this.message }, this);
   }
@@ -68,37 +71,40 @@ class CodedError<Name extends ClassName> extends JwksdError {
   }
 }
 
-/** An option, path, issuer or configuration file is wrong: correct the configuration. */
+/** Thrown if an option, path, issuer or configuration file is wrong. Correct the configuration. */
 export class ConfigError extends CodedError<"ConfigError"> {}
 
-/** @param rule what is wrong, and what to do; no value that may be a secret in the wrong place */
+/** @param rule what is wrong, and what to do; must not contain a value, because that may be a misplaced secret */
 export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);
 
-/** A key or keyset is invalid: correct the key material. The message names entries by kid, never by their content. */
+/**
+ * Thrown if a key or keyset is invalid. Correct the key material. The message names entries by kid, never by their
+ * content.
+ */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
 /** @param name the key's name in messages, such as `kid "2026-11"` or a file name */
 export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: string): KeyMaterialError =>
   new KeyMaterialError(code, `${name}: ${rule}`);
 
-/** An unexpected error. */
+/** Thrown for an unexpected error. */
 export class InternalError extends CodedError<"InternalError"> {}
 
 /** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): ErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** Returns the error, or an `InternalError` with it as the cause if it is not one of jwksd's. */
+/** Returns the error itself if it is one of jwksd's; otherwise, an `InternalError` with it as the cause. */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
   return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });
 }
 
-/** A signer cannot sign. */
+/** Thrown if a signer cannot sign. */
 export class SignerError extends CodedError<"SignerError"> {}
 
-/** The managed keys' states do not allow a step. */
+/** Thrown if the states of the managed keys do not allow a step. */
 export class StateError extends CodedError<"StateError"> {
-  /** Time from which the step breaks nothing, in epoch milliseconds, if known; only with `ERR_TOO_EARLY`. */
+  /** Time from which the step no longer breaks anything, in epoch milliseconds, if known; only with `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(
@@ -111,14 +117,14 @@ export class StateError extends CodedError<"StateError"> {
   }
 }
 
-/** A store cannot be used. */
+/** Thrown if a store cannot be used. */
 export class StoreError extends CodedError<"StoreError"> {}
 
-/** A token cannot be created from its input, or is refused. */
+/** Thrown if a token is refused, or cannot be created from its input. */
 export class TokenError extends CodedError<"TokenError"> {
   /** HTTP status that Express, Fastify and Koa send: 401; 503 if `retryable`; 500 if claims were to be signed. */
   readonly status: number;
-  /** Hint for the operator, such as the expected audience. The client does not need it. It quotes no token. */
+  /** Hint for the operator that the client does not need, such as the expected audience. Never quotes a token. */
   readonly hint: string | undefined;
 
   constructor(
@@ -136,7 +142,7 @@ export class TokenError extends CodedError<"TokenError"> {
 export const invalidClaims = (rule: string, options?: ErrorOptions): TokenError =>
   new TokenError("ERR_CLAIMS_INVALID", rule, options);
 
-/** Keys cannot be fetched now, so the token that needed them may be valid or invalid. */
+/** Thrown if keys cannot be fetched now. It is unknown whether the token that needed them is valid. */
 export class FetchError extends CodedError<"FetchError"> {
   /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 503;
@@ -163,5 +169,5 @@ export class FetchError extends CodedError<"FetchError"> {
   }
 }
 
-/** The service cannot read or write a file, publish, or listen. */
+/** Thrown if the service cannot read or write a file, publish, or listen. */
 export class ServiceError extends CodedError<"ServiceError"> {}

@@ -15,7 +15,7 @@ export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   });
 }
 
-/** Returns the reason why a file could not be used, with the system's error code. */
+/** Describes why a file could not be used, with the system's error code. */
 export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;
   return words[code] === undefined ? code : `${words[code]}, ${code}`;

@@ -1,6 +1,6 @@
 import { escapedUnit, shortened } from "./printable.ts";
 
-/** Returns a time for people: in UTC, rounded down to a second. It begins like the time in JSON output. */
+/** Formats a time for people, in UTC, rounded down to a second. The result begins like the time in JSON output. */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";
   return `${new Date(epochMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
@@ -13,7 +13,10 @@ const units = [
   ["s", 1],
 ] as const;
 
-/** Returns a duration in its two largest units, rounded: "89 d 23 h", "5 min", "0 s". A moment less than 90 days is "90 d". */
+/**
+ * Formats a duration in its two largest units, rounded: "89 d 23 h", "5 min", "0 s". Slightly less than 90 days is "90
+ * d".
+ */
 export function durationText(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1000);
   const largest = units.findIndex(([, size]) => seconds >= size);
@@ -27,21 +30,24 @@ export function durationText(ms: number): string {
   return parts.length === 0 ? "0 s" : parts.join(" ");
 }
 
-/** Returns "in 3 d", "2 h ago" or "now". */
+/** Formats a time's distance from now: "in 3 d", "2 h ago" or "now". */
 export function relativeText(epochMs: number, now: number): string {
   if (Math.abs(epochMs - now) < 500) return "now";
   return epochMs > now ? `in ${durationText(epochMs - now)}` : `${durationText(now - epochMs)} ago`;
 }
 
-/** Returns a kid with everything except printable ASCII escaped, so that a terminal or a picture shows every character and interprets none. */
+/**
+ * Escapes everything in a kid except printable ASCII, so a terminal or a picture shows every character and interprets
+ * none.
+ */
 export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
-/** Number of things that are named out of many. */
+/** Maximum number of things to name in a list. */
 export const maxNamed = 5;
 
-/** Names the first of many things: "a, b, c, d, e, 95 more". */
+/** Lists the names of the first few things: "a, b, c, d, e, 95 more". */
 export function someOf<T>(things: readonly T[], name: (thing: T) => string): string {
   const more = things.length > maxNamed ? [`${things.length - maxNamed} more`] : [];
   return [...things.slice(0, maxNamed).map(name), ...more].join(", ");

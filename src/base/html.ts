@@ -1,6 +1,6 @@
 import { printableLine } from "./printable.ts";
 
-/** Markup. */
+/** HTML markup, as opposed to plain text. */
 export class Html {
   readonly text: string;
 
@@ -20,14 +20,14 @@ const references: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the markup of a template. Strings are escaped, for elements and for quoted attributes, and control characters are written out.
- * Markup is inserted unchanged.
+ * Creates markup from a template. Strings are escaped for elements and quoted attributes, and control characters are
+ * shown as text. Markup is inserted unchanged.
  */
 export function html(template: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return new Html(String.raw({ raw: template }, ...parts.map(markupOf)));
 }
 
-/** Returns the markup of a string with several lines, such as a document. */
+/** Creates markup for a string with several lines, such as a document. */
 export function lines(text: string): Html {
   return new Html(text.split("\n").map(escaped).join("\n"));
 }

@@ -1,4 +1,4 @@
-/** Parses JSON; returns `undefined` if the text is not JSON, so that no error can quote it. */
+/** Parses JSON. Returns `undefined` if the text is not JSON, instead of throwing an error that could quote it. */
 export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -13,7 +13,7 @@ export function isTooLarge(value: unknown, source = ""): boolean {
   return /^-?\d+$/.test(source) || !Number.isFinite(value);
 }
 
-/** Reports whether a member of an object is present. Some serializers write `null`, `""` or `[]` for a missing one. */
+/** Reports whether a member of an object is present. Some serializers write `null`, `""` or `[]` for a missing member. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
 }

@@ -1,6 +1,6 @@
 import { isLoopback } from "./urls.ts";
 
-/** The part of a request that decides whether an address for this machine serves it. */
+/** The part of a request that determines whether an address that is only for this machine serves it. */
 export interface LocalRequest {
   readonly path: string;
   /** Header fields by lower-case name. */
@@ -13,8 +13,9 @@ export interface LocalRequest {
 const probes: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
 
 /**
- * Returns the status with which an address for this machine refuses a request: 421 if `Host` names another machine, as after DNS rebinding; 403
- * if another website made the request. A link to the page at `/` can be followed from anywhere: the site with the link learns nothing.
+ * Returns the status with which an address that is only for this machine refuses a request: 421 if `Host` names another
+ * machine, as after DNS rebinding; 403 if another website made the request. A link to the page at `/` can be followed
+ * from anywhere, because the site with the link learns nothing.
  *
  * @param listenHost the host on which the address listens
  * @see RFC 9110 section 7.4 (misdirected requests); Fetch Metadata Request Headers; RFC 6454 (Origin)
@@ -38,15 +39,15 @@ function isFollowedLink({ path, headers }: LocalRequest): boolean {
   return path === "/" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
 }
 
-/** The host of a `Host` field as URLs spell it, without its port. */
+/** Returns the host of a `Host` field without the port, spelled as in URLs. */
 function hostName(host: string): string | undefined {
   return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname.replace(/\.$/, "") : undefined;
 }
 
-/** Reports whether a host, as URLs spell it, is an IP address. @see URL Standard, host serializing */
+/** Reports whether a host, spelled as in URLs, is an IP address. @see URL Standard, host serializing */
 const isAddress = (name: string): boolean => name.startsWith("[") || /^\d+(\.\d+){3}$/.test(name);
 
-/** A name or address as a URL contains it. A socket can report an IPv4 address as IPv6. */
+/** Returns a name or address in the form that URLs use. A socket may report an IPv4 address as IPv6. */
 function asHost(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
   return plain.includes(":") && !plain.startsWith("[") ? `[${plain}]` : plain;

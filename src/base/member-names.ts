@@ -1,6 +1,6 @@
 /**
- * Returns a name with its case folded, as the most lenient reader would compare it. Some readers fold `İ` to `i`; JavaScript keeps a dot above
- * it. Converts to upper case first, because of letters such as `ſ` and `ı` whose capitals are ASCII.
+ * Folds the case of a name as the most lenient reader would. Some readers fold `İ` to `i`, whereas JavaScript keeps the
+ * dot above it. The name is converted to upper case first, because letters such as `ſ` and `ı` have ASCII capitals.
  *
  * @see Unicode 3.13, Default Case Algorithms
  */

@@ -1,9 +1,12 @@
 /**
- * A metric under its Prometheus name, with its current values. The `metrics()` of a provider, a key manager and a key set return these; they
- * are metric objects for prom-client. docs/metrics.md lists all of them.
+ * A metric with its Prometheus name and current values, returned by the `metrics()` of a provider, a key manager and a
+ * key set. prom-client accepts it as a metric object. docs/metrics.md lists all metrics.
  */
 export interface Metric {
-  /** Name with its unit: seconds, bytes. Counters end in `_total`, times since the epoch in `_timestamp_seconds`. */
+  /**
+   * Name, which includes the unit (seconds, bytes). Names of counters end in `_total`, names of times since the epoch
+   * in `_timestamp_seconds`.
+   */
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge" | "histogram";
@@ -27,14 +30,14 @@ const metric =
 export const counter = metric("counter");
 export const gauge = metric("gauge");
 
-/** A value without labels. */
+/** Creates a value without labels. */
 export const plain = (value: number | boolean): readonly MetricValue[] => [{ labels: {}, value: Number(value) }];
 
-/** A time in epoch milliseconds as seconds; no value if the time is missing. */
+/** Converts a time from epoch milliseconds to seconds. Returns no value if the time is missing. */
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-/** Counts by the values of a label that has few values. */
+/** Counts for a label that has only a few values. */
 export interface Tally {
   add(value: string): void;
   /** @param more additional labels */
@@ -71,10 +74,13 @@ export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
   return Array.from(sums.values(), ({ metric, values }) => ({ ...metric, values: [...values.values()] }));
 }
 
-/** Upper bounds of durations, in seconds: a local key takes tens of microseconds, a key service up to seconds. */
+/**
+ * Upper bounds of the buckets, in seconds. Signing takes tens of microseconds with a local key, and up to seconds with
+ * a key service.
+ */
 const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/** Durations in buckets from 50 µs to 5 s. */
+/** A histogram of durations, with buckets from 50 µs to 5 s. */
 export interface Durations {
   add(seconds: number): void;
   values(name: string, labels: MetricValue["labels"]): readonly MetricValue[];

@@ -1,8 +1,8 @@
-/** Returns the most similar known name if the given one is probably a typing mistake or its beginning. */
+/** Returns the known name that the given one is probably a typo or the beginning of. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
-    // A larger difference in length needs more edits. An attacker may send a long name, so such names are skipped.
+    // Skipped, because a larger difference in length needs more edits, and an attacker may send a long name.
     .filter((other) => isBeginning(name, other) || Math.abs(name.length - other.length) <= most)
     .map((other) => ({ other, edits: Math.min(editDistance(name, other), isBeginning(name, other) ? most : Infinity) }))
     .filter(({ edits }) => edits <= most)
@@ -10,7 +10,7 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best?.other;
 }
 
-/** Reports whether a name lacks only its unit: clockTolerance for clockToleranceSeconds. */
+/** Reports whether a name lacks only its unit, such as clockTolerance for clockToleranceSeconds. */
 const isBeginning = (name: string, other: string): boolean => name.length > 3 && other.startsWith(name);
 
 /** Returns the Levenshtein distance: the number of characters to insert, remove or replace. */

@@ -1,14 +1,14 @@
 import { ConfigError } from "./errors.ts";
 
 /**
- * Returns the error to throw when `import()` of an optional package failed.
+ * Returns the error to throw if `import()` of an optional package has failed.
  *
  * Write the import with a literal, directly in a `try` block. Bundlers then include the package if it is installed, and build without it if
  * it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
  */
 export function importFailure(packageName: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
-  // Webpack and Turbopack use the second code. The package may be installed and lack one of its dependencies.
+  // Webpack and Turbopack use the second code. The package may be installed but lack one of its dependencies.
   const isMissing =
     (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
     [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));

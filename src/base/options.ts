@@ -2,16 +2,16 @@ import { ConfigError, invalidOption } from "./errors.ts";
 import { nearest } from "./nearest.ts";
 import { checkRuntime } from "./runtime.ts";
 
-/** Type of a value, as in messages: an array is not an object. */
+/** Type of a value, as named in messages. An array is not an object here. */
 type ValueType = "string" | "number" | "boolean" | "function" | "object" | "array";
 
-/** The rule for a value. */
+/** A rule that a value must follow. */
 export interface Rule<Value = unknown> {
   /** End of the sentence "it must be …". */
   readonly must: string;
-  /** All values, if there is a fixed number of them. */
+  /** All valid values, if there is a fixed number of them. */
   readonly choices?: readonly string[];
-  /** Types of valid values. For a value of another type, messages name that type. */
+  /** Types of valid values. If a value has another type, messages name that type. */
   readonly types: readonly ValueType[];
   /** Whether the option must be given. */
   readonly isRequired?: true;
@@ -70,7 +70,10 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
 
-/** Rule for a clock tolerance, in seconds: tokens are accepted for that long after they expire. @see RFC 7519 section 4.1.4: "no more than a few minutes" */
+/**
+ * Rule for a clock tolerance, in seconds. It is limited because tokens are accepted for that long after they expire.
+ * @see RFC 7519 section 4.1.4: "no more than a few minutes"
+ */
 export const clockTolerance = number(0, 300);
 
 /** Rule for a timeout, in milliseconds, at most what `setTimeout` accepts. */
@@ -108,7 +111,7 @@ export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options
 /** Returns the rule for an option that must be given. */
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
-/** Rule for a value that is checked when it is used. */
+/** Rule for a value that is only checked when it is used. */
 export const anything: Rule = { must: "anything", types: [], holds: (_value): _value is unknown => true };
 
 /**
@@ -152,7 +155,10 @@ export function checkArgument(what: string, value: unknown, rule: Rule): void {
 
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
-/** Describes an invalid value: a number, or its type. A string is not shown, because it may be a secret in the wrong place. */
+/**
+ * Describes an invalid value: a number itself, otherwise the type. Never shows a string, because it may be a misplaced
+ * secret.
+ */
 function actual(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";
   if (value === null || value === undefined) return `, not ${value}`;

@@ -3,7 +3,7 @@ const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 const maxShown = 500;
 
-/** Returns a string as one printable line: characters that a terminal could interpret are escaped. */
+/** Converts a string to one printable line. Escapes characters that a terminal could interpret. */
 export function printableLine(text: string): string {
   return text.replace(unprintable, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -11,10 +11,10 @@ export function printableLine(text: string): string {
 /** Returns the first 500 characters of a string. */
 export const shortened = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}…` : text);
 
-/** Returns a string from outside, such as a store or a server, as one printable line, shortened to 500 characters. */
+/** Converts an external string, for example from a store or a server, to one printable line of at most 500 characters. */
 export const printable = (text: string): string => printableLine(shortened(text));
 
-/** Returns the JSON of a value from outside, as {@link printable} does. */
+/** Returns the JSON of an external value, converted like {@link printable}. */
 export const quoted = (value: unknown): string => printable(JSON.stringify(value) ?? "undefined");
 
 /** Like {@link printableLine}, for a string with several lines. */
@@ -27,7 +27,7 @@ export function printableJsonLine(json: string): string {
   return json.replace(unprintable, (character) => character.split("").map(escapedUnit).join(""));
 }
 
-/** Returns a string as one quoted shell word. `printf` produces the characters outside printable ASCII. */
+/** Quotes a string as one shell word. `printf` produces the characters outside printable ASCII. */
 export function shellWord(text: string): string {
   if (/^[\w.:/@%+=,][\w.:/@%+=,-]*$/.test(text)) return text;
   if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
@@ -35,7 +35,7 @@ export function shellWord(text: string): string {
   return `"$(printf '${octets.join("")}')"`;
 }
 
-/** Returns a value as JSON in lines of printable ASCII. */
+/** Serializes a value as JSON in lines of printable ASCII. */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, undefined, 2).replace(/[^\n -~]/g, escapedUnit);
 }

@@ -3,8 +3,9 @@ import { ConfigError } from "./errors.ts";
 const newerNode = "Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it";
 
 /**
- * Refuses a runtime that is too old, before a call fails: Node 20 would start and then return 503. Runtimes got `Promise.withResolvers` with
- * or after the other functions that the library needs.
+ * Refuses a runtime that is too old. Otherwise, calls would fail later; Node 20, for example, would start and then
+ * return 503. Checks only for `Promise.withResolvers`, because runtimes got it with or after the other functions that
+ * the library needs.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -19,7 +20,10 @@ export function checkRuntime(): void {
   );
 }
 
-/** Whether another request can wait for a promise: when a request ends, workerd cancels everything that it started. */
+/**
+ * Whether a request can wait for another request's promise. In workerd it cannot: when a request ends, everything that
+ * it started is canceled.
+ */
 export const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
 
 export const noSqlite = (): ConfigError => missing(`this runtime has no node:sqlite; use ${newerNode}`);

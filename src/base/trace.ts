@@ -1,6 +1,6 @@
 import { codeOf } from "./errors.ts";
 
-/** The part of a span of `@opentelemetry/api` that is used. */
+/** The part of an `@opentelemetry/api` span that is used here. */
 interface Span {
   setStatus(status: { readonly code: number; readonly message?: string }): unknown;
   end(): void;
@@ -14,7 +14,10 @@ interface OpenTelemetry {
   readonly trace?: { getTracer(name: string): Tracer };
 }
 
-/** Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup, so no copy has to be loaded here. */
+/**
+ * Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup. Because of it, no copy has to
+ * be loaded here.
+ */
 const registered = Symbol.for("opentelemetry.js.api.1");
 
 /** Values of the `SpanKind` and `SpanStatusCode` enumerations. */
@@ -22,7 +25,7 @@ const client = 2;
 const failed = 2;
 
 /**
- * Does some work in an OpenTelemetry span. If the application has not set up OpenTelemetry, it only does the work.
+ * Runs an action in an OpenTelemetry span. If the application has not set up OpenTelemetry, just runs the action.
  *
  * @param attributes must not contain secrets
  */
@@ -37,7 +40,7 @@ export async function traced<T>(
     try {
       return await work();
     } catch (error) {
-      // A message may quote input from outside.
+      // A message may quote external input.
       span.setStatus({ code: failed, message: codeOf(error) });
       throw error;
     } finally {

@@ -1,9 +1,9 @@
 const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 
-/** Reports whether a host name, as `URL` writes it, always means this machine. @see RFC 6761 section 6.3 */
+/** Reports whether a host name, in the form that `URL` returns, always refers to this machine. @see RFC 6761 section 6.3 */
 export const isLoopback = (hostname: string): boolean => loopback.test(hostname);
 
-/** Returns a URL for a message: encoded, and without its query, which may contain a secret. */
+/** Formats a URL for a message: encoded, and without the query, which may contain a secret. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;
@@ -19,10 +19,13 @@ export function targetPath(target: string): string {
 /** A metadata document. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 9728 section 3 */
 export type WellKnown = "openid-configuration" | "oauth-authorization-server" | "oauth-protected-resource";
 
-/** Returns the path of a document on a host. The path of its issuer or resource comes last. @see RFC 8414 section 3.1; RFC 9728 section 3.1 */
+/**
+ * Returns the path of a document on a host, which ends with the path of the issuer or resource. @see RFC 8414 section
+ * 3.1; RFC 9728 section 3.1
+ */
 export const wellKnownPath = (name: WellKnown, path = ""): string => `/.well-known/${name}${path}`;
 
-/** Returns the URL of a document of an issuer or a resource; its path comes last. */
+/** Returns the URL of a document of an issuer or a resource. The URL ends with the path of the issuer or resource. */
 export function wellKnownUrl(url: string, name: WellKnown): string {
   const { origin, path } = partsOf(url);
   return origin + wellKnownPath(name, path);
@@ -34,7 +37,7 @@ export function discoveryUrl(issuer: string): string {
   return origin + path + wellKnownPath("openid-configuration");
 }
 
-/** The part of the URL of an issuer's metadata that is not from the issuer. */
+/** Matches the part of a metadata URL that does not come from the issuer. */
 export const metadataPart = /\/\.well-known\/(?:openid-configuration|oauth-authorization-server)/;
 
 function partsOf(url: string): { readonly origin: string; readonly path: string } {

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { isTooLarge } from "../base/json.ts";
 
-/** Adds a claim in the form `name=value` to the earlier claims. */
+/** Adds a claim of the form `name=value` to the previous claims. */
 export function addClaim(text: string, before: object = {}): object {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
   if (name === undefined || value === undefined) throw new InvalidArgumentError("Write a claim as name=value.");

@@ -22,7 +22,10 @@ process.on("exit", checkOutput);
 
 process.exitCode = await run(argv.slice(2), io);
 
-/** Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
+/**
+ * Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. Does not affect the
+ * service.
+ */
 function checkOutput(): void {
   // --help ends the process before the error event.
   const failure: NodeJS.ErrnoException | null = outputError ?? stdout.errored;

@@ -1,6 +1,6 @@
 import { Command as BareCommand } from "commander";
 
-/** A command whose help ends with notes, such as examples. Its parent and subcommands have the same class. */
+/** A command whose help can end with notes, such as examples. Its parent and subcommands have the same class. */
 export class Command extends BareCommand {
   declare readonly parent: Command | null;
   declare readonly commands: readonly Command[];

@@ -1,4 +1,4 @@
-/** Values to complete. The list is empty if they are unknown. */
+/** Values to complete. An empty list means that they are unknown. */
 export type Values = "files" | "folders" | readonly string[];
 
 /** An option to complete. */
@@ -18,11 +18,14 @@ export interface CommandNode {
   /** Subcommands. */
   readonly commands: readonly { readonly name: string; readonly description: string }[];
   readonly flags: readonly Flag[];
-  /** Values of its argument. */
+  /** Values of the command's argument. */
   readonly values: Values;
 }
 
-/** Generators of the completion script, by shell. Each script finds the command in the words before the cursor and completes the next word. */
+/**
+ * Functions that generate the completion script, by shell. Each script finds the command in the words before the cursor
+ * and completes the next word.
+ */
 export const scripts = { bash, zsh, fish };
 
 const pathsBelow = (nodes: readonly CommandNode[], quote: string): string[] =>

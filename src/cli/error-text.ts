@@ -1,7 +1,7 @@
 import type { ErrorCode, JwksdError } from "../base/errors.ts";
 import { withFlags } from "../service/config/setting-names.ts";
 
-/** Remedies in terms of flags and commands, which the library does not know. */
+/** Remedies that name flags and commands, by error code. The library does not know about these. */
 const advice: { readonly [Code in ErrorCode]?: string } = {
   ERR_STORE_ISSUER: "set --issuer, or another store with --data or --store",
 };
@@ -9,7 +9,7 @@ const advice: { readonly [Code in ErrorCode]?: string } = {
 /** Returns the message of a library error for the command line. */
 export const errorText = (error: JwksdError): string => `${withAdvice(error)} [${error.code}]`;
 
-/** Like `errorText`, but without the code, for a log that has it in a field. */
+/** Like `errorText`, but without the code, for a log that has the code in a field. */
 export function withAdvice({ message, code }: JwksdError): string {
   const hint = message.includes("--") ? undefined : advice[code];
   return `${withFlags(message)}${hint === undefined ? "" : `; ${hint}`}`;

@@ -9,7 +9,7 @@ import { indented } from "./terminal.ts";
 /** Maximum width of help, in columns. */
 export const helpColumns = 80;
 
-/** Creates the `help` command of a group. It explains a command of the group, or an option of some of them. */
+/** Creates the `help` command of a group, which explains one of the group's commands or one of their options. */
 export function helpCommand(io: Io, group: Command): Command {
   const command = new Command("help").description("Explain a command or an option.");
   return (
@@ -55,13 +55,13 @@ function optionOf(name: string): string {
   return /^JWKSD_[A-Z_]+$/.test(name) ? name.slice("JWKSD_".length).toLowerCase().replaceAll("_", "-") : bare(name);
 }
 
-/** An option, and the commands that have it. */
+/** An option and the commands that have it. */
 interface OptionEntry {
   readonly option: Option;
   readonly commands: readonly Command[];
 }
 
-/** Returns the options with this name. Options with the same description are one entry. */
+/** Returns the options with this name. Options with the same description share one entry. */
 function optionsNamed(group: Command, name: string): OptionEntry[] {
   const taken = withSubcommands(group).flatMap((command) => command.options.map((option) => ({ command, option })));
   const named = taken.filter(({ option }) => option.long === `--${name}`);

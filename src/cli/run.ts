@@ -10,7 +10,10 @@ import { indented } from "./terminal.ts";
 
 type Load = () => Promise<{ commandOf(io: Io): Command }>;
 
-/** The commands, in the order of the help. Only the command that runs is loaded, which makes startup twice as fast. */
+/**
+ * The commands, in the order in which the help lists them. Only the command that runs is loaded, which makes startup
+ * twice as fast.
+ */
 const commands: Readonly<Record<string, readonly [description: string, load: Load]>> = {
   serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
   demo: ["Watch a whole rotation in three minutes. Not for production.", () => import("./serve/demo.ts")],
@@ -53,7 +56,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** Prints the error that ended a command; as a log line if the log is JSON. */
+/** Prints the error that ended a command. Prints it as a log line if the log is JSON. */
 async function reportError(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
   // If a setting is invalid, `jsonLogs` was not read.
   const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
@@ -72,7 +75,10 @@ function needsAll([first, second]: readonly string[]): boolean {
   return first === "completion" || (first === "help" && second !== undefined && !Object.hasOwn(commands, second));
 }
 
-/** Creates the program. Loads only the commands that the arguments name, because the table has all that help shows about the others. */
+/**
+ * Creates the program. Loads only the commands that the arguments name; for the others, the table has everything that
+ * help shows.
+ */
 export async function program(io: Io, argv: readonly string[]): Promise<Command> {
   const isAllNeeded = needsAll(argv);
   const isNeeded = (name: string): boolean => isAllNeeded || argv.includes(name);
@@ -106,7 +112,10 @@ function versionText(): string {
   return `jwksd ${packageJson.version} (${facts.join(", ")})`;
 }
 
-/** Connects the parser to the command's outputs, keeps it from ending the process, and adds `help` to each group. */
+/**
+ * Connects the parser to the command's outputs, keeps the parser from ending the process, and adds `help` to each
+ * group.
+ */
 function connect(command: Command, io: Io): void {
   command
     .exitOverride()

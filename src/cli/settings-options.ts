@@ -17,7 +17,7 @@ interface Row {
   /** Description. Its first sentence is the flag's line in `--help`. */
   readonly about: string;
   readonly fallback?: string | number | boolean | undefined;
-  /** Default that is applied only where the setting is used. */
+  /** Default that is only applied where the setting is used. */
   readonly preset?: number;
   readonly rule?: Rule;
   readonly heading?: string;
@@ -30,7 +30,10 @@ const configRow: Row = {
   heading: "Other settings:",
 };
 
-/** The flag of a setting. The parser does not know its default or its values: settings have other sources, too, and are checked together. */
+/**
+ * The flag of a setting. The parser does not know its default or its values, because settings also come from other
+ * sources and are all checked together.
+ */
 export class SettingOption extends Option {
   readonly setting: SettingName | "config";
   readonly row: Row;
@@ -79,7 +82,10 @@ export async function settingsFrom(
   return settings;
 }
 
-/** Returns the value of a flag. The parser turns --no-cors into `cors: false`, and its absence into `cors: true`. */
+/**
+ * Returns the value of a flag; `undefined` if it was not given. The parser turns --no-cors into `cors: false` and its
+ * absence into `cors: true`.
+ */
 function flagIn(options: Record<string, unknown>, name: SettingName): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];
   if (first === undefined) return options[name];

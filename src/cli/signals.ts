@@ -6,9 +6,10 @@ interface Running {
 }
 
 /**
- * Handles signals even during startup, because an unhandled signal ends the process. An early signal waits for the end of startup.
+ * Handles signals, even during startup, because an unhandled signal would end the process. An early signal takes effect
+ * after startup.
  *
- * @param onStop is called immediately if the process is told to stop, to shorten the startup
+ * @param onStop called as soon as the process is told to stop, to shorten the startup
  * @returns a function that removes the handlers
  */
 export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {

@@ -18,7 +18,7 @@ type CheckFlags = {
   readonly signers?: string;
 };
 
-/** The result of a check. Members that come after a failure are missing. */
+/** Result of a check. After a failure, the remaining members are missing. */
 interface Report {
   readonly ok: boolean;
   readonly uri: string;
@@ -26,7 +26,7 @@ interface Report {
   readonly openMs?: number;
   readonly kid?: string;
   readonly curve?: string;
-  /** Number of signatures that were verified. */
+  /** Number of verified signatures. */
   readonly signatures?: number;
   readonly latencyMs?: { readonly median: number; readonly p99: number; readonly max: number };
   readonly failure?: { readonly code: string; readonly message: string };

@@ -21,12 +21,15 @@ export interface Terminal {
   readonly ascii: boolean;
 }
 
-/** Returns text in a color, if one is given. */
+/** Colors text, if a color is given. */
 export function colored(text: string, color: Color | undefined): string {
   return color === undefined ? text : styleText(color, text, { validateStream: false });
 }
 
-/** Returns what an output can show: its width, whether it has color (a terminal without NO_COLOR), and whether it is limited to ASCII. */
+/**
+ * Returns the capabilities of an output: its width, whether it has color (a terminal without NO_COLOR), and whether it
+ * is limited to ASCII.
+ */
 export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environment">): Terminal {
   const isTerminal = stdout.isTTY === true;
   const columns = Number(environment["COLUMNS"]);
@@ -45,7 +48,7 @@ export function printParagraphs(io: Io, paragraphs: readonly string[]): void {
   for (const text of paragraphs) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
-/** Returns rows of cells as lines with aligned columns. */
+/** Formats rows of cells as lines with aligned columns. */
 export function aligned(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
   return rows.map((row) =>

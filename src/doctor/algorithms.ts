@@ -42,7 +42,7 @@ export function isForSignatures(jwk: Members): boolean {
   return !Array.isArray(operations) || operations.includes("verify") || operations.includes("sign");
 }
 
-/** Returns the algorithms with which a key may verify: its `alg`, or all for its type. */
+/** Returns the algorithms with which a key may verify: its `alg` or, without it, all algorithms for its type. */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);
   return typeof jwk["alg"] === "string" ? possible.filter((alg) => alg === jwk["alg"]) : possible;

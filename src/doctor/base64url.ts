@@ -8,7 +8,7 @@ export interface Decoded {
   readonly problem?: Code;
 }
 
-/** Decodes leniently, so that a wrong encoding is one finding and not several. */
+/** Decodes leniently, so a wrong encoding causes only one finding. */
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };

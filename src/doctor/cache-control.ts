@@ -2,12 +2,15 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** How long caches may serve a response, by its headers. */
+/** How long caches may serve a response, according to its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
-  /** The longer of `max-age` and `s-maxage`, or the time until `Expires`. Absent if there is no such header, or with `no-cache`. */
+  /**
+   * The longer of `max-age` and `s-maxage`, or the time until `Expires`, in seconds. Absent without these headers or
+   * with `no-cache`.
+   */
   readonly freshSeconds?: number;
-  /** `freshSeconds` plus `stale-while-revalidate`. */
+  /** `freshSeconds` plus `stale-while-revalidate`, in seconds. */
   readonly servedSeconds?: number;
 }
 

@@ -7,7 +7,10 @@ interface Document {
   readonly notes: readonly Note[];
 }
 
-/** Parses JSON leniently, and notes what strict parsers refuse. The value is `undefined` if it is not JSON. */
+/**
+ * Parses JSON leniently and notes everything that strict parsers refuse. The value is `undefined` if the text is not
+ * JSON.
+ */
 export function readJson(body: Uint8Array, what: string): Document {
   const notes: Note[] = [];
   const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;

@@ -5,7 +5,7 @@ import { powerOf } from "./integers.ts";
 const p = 2n ** 255n - 19n;
 const d = 37095705934669439343138083508754565189542113879843219016388785533085940283555n;
 
-/** Returns what is wrong with an encoded point; `undefined` if nothing is. */
+/** Returns the problem with an encoded point; `undefined` if there is none. */
 export function pointProblem(encoded: Uint8Array): "off-curve" | "small-order" | undefined {
   const bits = encoded.toReversed().reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
   const y = bits & (2n ** 255n - 1n);
@@ -18,7 +18,10 @@ export function pointProblem(encoded: Uint8Array): "off-curve" | "small-order" |
   return uv === 0n || powerOf(uv, (p - 1n) / 2n, p) === 1n ? undefined : "off-curve";
 }
 
-/** Reports whether the points with this y have an order of 1, 2, 4 or 8: x = 0 or y = 0, or their double has y = 0. */
+/**
+ * Reports whether the points with this y have an order of 1, 2, 4 or 8. That is so if x = 0 or y = 0, or if the doubled
+ * point has y = 0.
+ */
 function isSmallOrder(y: bigint): boolean {
   const yy = (y * y) % p;
   if (yy === 1n || yy === 0n) return true;

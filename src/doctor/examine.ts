@@ -21,8 +21,8 @@ import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 
 /**
- * Finds what is wrong with an issuer's discovery document and JWK Set, and which verifiers fail. It works on observations only, so it runs
- * on every runtime. The worst findings come first.
+ * Finds problems in an issuer's discovery document and JWK Set, and the verifiers that fail because of them. Works only
+ * on observations, so it runs on every runtime. Returns the worst findings first.
  *
  * @example
  * ```ts

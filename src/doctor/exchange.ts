@@ -2,21 +2,21 @@ import { isLoopback } from "../base/urls.ts";
 import { isHtml, kindText, urlText } from "./format.ts";
 import type { Exchange, Failure, Observations } from "./observations.ts";
 
-/** Returns the response with the set: the first one, or the one for a browser. */
+/** Returns the response that contains the set: the first one or, if that was refused, the one for a browser. */
 export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): Exchange | undefined {
   return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
 }
 
-/** Returns the value of a header, its lines joined with commas. @see RFC 9110 section 5.2 */
+/** Returns the value of a header, with its lines joined by commas. @see RFC 9110 section 5.2 */
 export function field({ headers = [] }: Exchange, name: string): string | undefined {
   const lines = headers.filter(([other]) => other === name).map(([, value]) => value);
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
-/** Returns the URLs of an exchange, from the first to the one that responded. */
+/** Returns all URLs of an exchange, from the first one to the one that responded. */
 export const wayOf = ({ redirects = [], url = "" }: Exchange): string => [...redirects, url].map(urlText).join(" → ");
 
-/** Describes the status of a response, and a web page that came with it. */
+/** Describes the status of a response; mentions if its body is a web page. */
 export function statusText({ status, body }: Exchange): string {
   const text = new TextDecoder().decode(body);
   return `status ${status}${isHtml(text) ? `, with ${kindText(text)}` : ""}`;
@@ -24,13 +24,13 @@ export function statusText({ status, body }: Exchange): string {
 
 const unknownAuthority = /^(UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 
-/** Describes why there is no complete response. For a private certificate authority, this includes the remedy. */
+/** Describes why there is no complete response. Includes the remedy if the certificate authority is private. */
 export const failureText = ({ kind, detail }: Failure): string =>
   kind === "tls" && unknownAuthority.test(detail)
     ? `${detail}; if this is your own authority, set NODE_EXTRA_CA_CERTS to the file of its certificate`
     : detail;
 
-/** Origin that a probe sends, as a web page would. */
+/** Origin that a probe sends, like a web page. */
 export const probeOrigin = "https://relying-party.example";
 
 export function sameBytes(one: Uint8Array | undefined, other: Uint8Array | undefined): boolean {

@@ -2,10 +2,10 @@ import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 import { breaksOf, triedOf } from "./verifiers/breaks.ts";
 import type { Break } from "./verifiers/cited.ts";
 
-/** Page with a paragraph about each code. */
+/** URL of the page that has a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
-/** One problem, in one or more places. `seen` may quote the issuer: escape it before you print it. */
+/** One problem, in one or more places. `seen` may quote the issuer, so escape it before you print it. */
 export interface Finding {
   /** Stable code. */
   readonly code: Code;
@@ -13,7 +13,7 @@ export interface Finding {
   readonly severity: Severity;
   /** The fault, in a few words. */
   readonly title: string;
-  /** The first 10 places, without private members and parts of bodies. */
+  /** The first 10 places, described without private members and without parts of bodies. */
   readonly seen: readonly string[];
   /** Number of places. */
   readonly count: number;
@@ -23,9 +23,9 @@ export interface Finding {
   readonly rule: string;
   /** URL of the rule, if it is public. */
   readonly ruleUrl: string | undefined;
-  /** Verifiers that fail, as a run, a public issue or a line of source shows. Others may fail too. */
+  /** Verifiers that fail, as shown by a run, a public issue or a line of source. Others may fail too. */
   readonly breaks: readonly Break[];
-  /** Number of verifiers that were run against this finding; 0 if a run could show nothing. */
+  /** Number of verifiers that were run against this finding; 0 if a run could not show anything. */
   readonly tried: number;
   /** The remedy, in one or two sentences. */
   readonly remedy: string;

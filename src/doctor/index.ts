@@ -1,5 +1,5 @@
 /**
- * Finds what is wrong with any provider's keys: observations in, findings out. It fetches nothing.
+ * Finds problems with any provider's keys, given observations. Does not use the network.
  *
  * @module jwksd/doctor
  */

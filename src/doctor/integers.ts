@@ -15,7 +15,7 @@ export const bitLength = (value: bigint): number => {
 /** Returns the integer part of the square root, by Newton's method. */
 export function squareRoot(value: bigint): bigint {
   if (value < 2n) return value;
-  // Start at or above the root, so that each step decreases it.
+  // Start at or above the root, so each step decreases the value.
   let root = 1n << BigInt(Math.ceil(bitLength(value) / 2));
   for (;;) {
     const next = (root + value / root) >> 1n;
@@ -34,7 +34,7 @@ const modulus64 = squaresBelow(64);
 const sieve = 45_045;
 const modulusSieve = squaresBelow(sieve);
 
-/** Reports whether a number is a square. Remainders rule out most other numbers without a square root. */
+/** Reports whether a number is a square. Remainders rule out most numbers, so the square root is rarely computed. */
 function isSquare(value: bigint): boolean {
   if (modulus64[Number(value & 63n)] !== true || modulusSieve[Number(value % BigInt(sieve))] !== true) return false;
   const root = squareRoot(value);
@@ -65,7 +65,7 @@ function primesBelow(bound: number): number[] {
   return primes;
 }
 
-/** Small primes in groups whose product is a safe integer, so that a modulus is divided once per group. */
+/** Small primes, in groups whose product is a safe integer. A modulus therefore has to be divided only once per group. */
 let smallPrimes: readonly { readonly product: number; readonly primes: readonly number[] }[] | undefined;
 
 /** Returns the smallest prime factor below 65,536. */
@@ -94,8 +94,8 @@ function inGroups(primes: readonly number[]): { product: number; primes: number[
 }
 
 /**
- * Primes up to 167 for which 65537 generates only a part of the multiplicative group, with that part. Modulo each of them, the primes from
- * the broken generator are powers of 65537, and so are their products.
+ * Primes up to 167 for which 65537 generates only a subgroup of the multiplicative group, with the subgroup. Modulo
+ * each of them, the primes from the broken generator are powers of 65537, and so are their products.
  *
  * @see Nemec, Sys, Svenda, Klinec, Matyas: The Return of Coppersmith's Attack (CCS 2017), section 2.2
  */
@@ -106,7 +106,7 @@ const rocaGroups = primesBelow(168).flatMap((prime) => {
 });
 const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
 
-/** Reports whether a modulus has the fingerprint of CVE-2017-15361. By chance, at most one in 2^27 has it. */
+/** Reports whether a modulus has the fingerprint of CVE-2017-15361. At most one random modulus in 2^27 has it. */
 export function hasRocaFingerprint(n: bigint): boolean {
   const rest = n % rocaProduct;
   return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
@@ -140,7 +140,7 @@ export function sharedFactors(numbers: readonly bigint[]): bigint[] {
 /** Returns `base` to the power of `exponent`, modulo `modulus`. */
 export function powerOf(base: bigint, exponent: bigint, modulus: bigint): bigint {
   let result = 1n;
-  // From the first bit on, so that one factor stays as small as the base.
+  // Starts with the first bit, so one factor stays as small as the base.
   for (const bit of exponent.toString(2)) {
     result = (result * result) % modulus;
     if (bit === "1") result = (result * base) % modulus;

@@ -5,7 +5,7 @@ import { quoted } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Number of keys that are examined. More keys are a finding. */
+/** Maximum number of keys to examine. A set with more keys is a finding. */
 export const maxKeys = 1000;
 
 /** One entry of a JWK Set that is an object. */
@@ -29,7 +29,7 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 
 const plain = new Set(["alg", "crv", "kty"]);
 
-/** Longer values are not decoded: an RSA modulus of 16,384 bits has 2,731 characters, an ML-DSA-87 key has 3,456. */
+/** Maximum length of a value to decode. An RSA modulus of 16,384 bits has 2,731 characters, an ML-DSA-87 key has 3,456. */
 const maxLength = 16_384;
 export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > maxLength;
 

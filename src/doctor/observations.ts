@@ -1,4 +1,4 @@
-/** One request and its response, as plain data. Unknown members are absent; a file has only `body`. */
+/** One request and its response, as plain data. Members that are not known are absent; for a file, there is only `body`. */
 export interface Exchange {
   /** Last URL, after redirects. */
   readonly url?: string;
@@ -19,12 +19,13 @@ export interface Exchange {
 }
 
 /**
- * Reason why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent. `unreachable`: no connection.
- * `tls`: the certificate was not accepted. `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: a limit of all requests
- * together. `protocol`: not valid HTTP. `incomplete`: the body ends early, or cannot be decompressed.
+ * Reason why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent.
+ * `unreachable`: there was no connection. `tls`: the certificate was not accepted. `timeout`, `too-large`, `redirects`:
+ * the request exceeded a limit. `limit`: all requests together exceeded a limit. `protocol`: the response is not valid
+ * HTTP. `incomplete`: the body ends early or cannot be decompressed.
  */
 export interface Failure {
-  /** See above. */
+  /** Kind of the failure. */
   readonly kind:
     | "forbidden-url"
     | "forbidden-address"
@@ -42,33 +43,33 @@ export interface Failure {
 
 /** Further requests for the JWK Set. */
 export interface Probes {
-  /** Repetition of the first request. */
+  /** The first request, repeated. */
   readonly again?: Exchange;
-  /** With HEAD. */
+  /** Request with HEAD. */
   readonly head?: Exchange;
-  /** With `If-None-Match` and the ETag of the first response. */
+  /** Request with `If-None-Match` and the ETag of the first response. */
   readonly revalidate?: Exchange;
-  /** With `If-None-Match` and a weak form of that ETag. */
+  /** Request with `If-None-Match` and a weak form of that ETag. */
   readonly weak?: Exchange;
-  /** With `If-None-Match` and an ETag that the server never sent. */
+  /** Request with `If-None-Match` and an ETag that the server never sent. */
   readonly foreign?: Exchange;
-  /** With `Accept: application/json`. */
+  /** Request with `Accept: application/json`. */
   readonly json?: Exchange;
-  /** With `Origin`. */
+  /** Request with `Origin`. */
   readonly origin?: Exchange;
-  /** Without `User-Agent`. */
+  /** Request without `User-Agent`. */
   readonly noAgent?: Exchange;
-  /** With the `User-Agent` of a browser; sent only after 401 or 403. */
+  /** Request with a browser's `User-Agent`; sent only after 401 or 403. */
   readonly browser?: Exchange;
-  /** With `Accept-Encoding: gzip`. */
+  /** Request with `Accept-Encoding: gzip`. */
   readonly gzip?: Exchange;
-  /** Over IPv4; present only if the host has addresses of both families. */
+  /** Request over IPv4; present only if the host has addresses of both families. */
   readonly ipv4?: Exchange;
-  /** Over IPv6, likewise. */
+  /** Request over IPv6; present only if the host has addresses of both families. */
   readonly ipv6?: Exchange;
 }
 
-/** Facts about an X.509 certificate. A caller without an X.509 parser omits all certificates. */
+/** Facts about an X.509 certificate. A caller without an X.509 parser can omit all certificates. */
 export interface CertificateFacts {
   /** Public key; absent if it has no JWK form. */
   readonly jwk?: Readonly<Record<string, unknown>>;
@@ -76,7 +77,7 @@ export interface CertificateFacts {
   readonly notBefore: number;
   /** End of the validity period, in epoch milliseconds. */
   readonly notAfter: number;
-  /** SHA-256 digests of the certificates in the same `x5c` whose key signed this one, in the form of `sha256`. */
+  /** SHA-256 digests of the certificates in the same `x5c` whose key signed this one, in the same form as `sha256`. */
   readonly signers?: readonly string[];
   /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;
@@ -92,7 +93,7 @@ export interface Look {
   readonly set: Exchange;
 }
 
-/** A token from the provider. Only these members are kept. */
+/** The kept members of a token from the provider. */
 export interface SeenToken {
   /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;
@@ -106,7 +107,7 @@ export interface SeenToken {
 
 /** All observations of an issuer, as plain data. */
 export interface Observations {
-  /** Time of the first request, or at which the file was read, in epoch milliseconds. */
+  /** Time at which the first request was sent or the file was read, in epoch milliseconds. */
   readonly at: number;
   /** Issuer, as relying parties configure it. Absent if only a document is known. */
   readonly issuer?: string;
@@ -120,10 +121,13 @@ export interface Observations {
   readonly probes?: Probes;
   /** Certificates by the string in `x5c`. `null` means that it cannot be parsed. */
   readonly certificates?: Readonly<Record<string, CertificateFacts | null>>;
-  /** Keys that must not be used: RFC 7638 thumbprints, the 20 hex digits from Debian's `openssl-blacklist`, or moduli and primes in hex. */
+  /**
+   * Keys that must not be used, as RFC 7638 thumbprints, 20 hex digits from Debian's `openssl-blacklist`, or moduli and
+   * primes in hex.
+   */
   readonly blocklist?: ReadonlySet<string>;
   /** Later fetches, oldest first. */
   readonly looks?: readonly Look[];
-  /** Tokens that were received, for checks against the fetches. */
+  /** Received tokens, which are compared with the fetches. */
   readonly tokens?: readonly SeenToken[];
 }

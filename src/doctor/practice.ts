@@ -9,8 +9,8 @@ import { type State, sequence } from "./sequence.ts";
 import { removedKeyText } from "./verifiers/behavior-text.ts";
 
 /**
- * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show it. They may quote the issuer: escape them before
- * you print them.
+ * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show. The sentences may quote
+ * the issuer, so escape them before you print them.
  */
 export async function practice(observations: Observations): Promise<readonly string[]> {
   const states = (await sequence(observations)).filter(({ keys }) => keys !== undefined);
@@ -24,7 +24,7 @@ export async function practice(observations: Observations): Promise<readonly str
   const together = states.filter(({ at }) => at === first.at);
   const responses = `${counted(together.length, "response")} at the same time had`;
   const different = new Set(together.map(({ identity }) => identity)).size;
-  // Then it is unknown which keys there are, and when they came and went.
+  // It is then unknown which keys there are and when they came and went.
   if (different > 1) return [`${responses} ${different} different sets of keys: servers disagree.`, caching];
   return [
     ...signingKeysText(set.body),
@@ -63,7 +63,10 @@ function movementText(states: readonly State[]): string {
   return `In ${durationText(ms)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
 }
 
-/** Describes for each key of a token when it began to sign after it was published, and when it was withdrawn. */
+/**
+ * Describes, for each key that signed a token, how long after its publication it began to sign and when it was
+ * withdrawn.
+ */
 function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): string[] {
   const byKid = Map.groupBy(tokens, ({ kid }) => kid);
   return [...byKid].flatMap(([kid, own]) => {

@@ -4,9 +4,9 @@ import { decode } from "./base64url.ts";
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
 export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** Members that only a private key has, whatever its `kty`. */
+/** Members that only a private key has, regardless of its `kty`. */
 const privateOnly = ["d", "dp", "dq", "qi", "priv"];
-/** The smallest private key, of 32 bytes, has 43 characters. */
+/** Matches the value of a private key. The shortest one, 32 bytes, has 43 characters. */
 const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
@@ -23,7 +23,10 @@ export function secretsIn(object: Readonly<Record<string, unknown>>): string[] {
   });
 }
 
-/** Reports whether text contains a private key: as PEM, as a JWK, as base64 of these, or as base64 DER (PKCS #1, PKCS #8, RFC 5915). */
+/**
+ * Reports whether text contains a private key: as PEM or a JWK, as base64 of either, or as DER in base64 (PKCS #1, PKCS
+ * #8, RFC 5915).
+ */
 export function isPrivateText(text: string): boolean {
   if (text.length < 40) return false;
   return hasKey(text) || isPrivateDer(text.slice(0, 24)) || (isBase64(text) && hasKey(decoded(text)));
@@ -50,7 +53,10 @@ function isPrivateDer(base64: string): boolean {
   return bytes[0] === 0x30 && tag === 2 && size === 1 && (version === 0 || version === 1);
 }
 
-/** Writes a document as JSON that others may see: without the values of private members and without strings that contain private keys. */
+/**
+ * Serializes a document as JSON that may be shared: without the values of private members and without strings that
+ * contain private keys.
+ */
 export function withoutSecrets(document: unknown): string {
   try {
     const json = JSON.stringify(

@@ -12,16 +12,16 @@ export interface State {
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
   /** The document. */
   readonly content: string;
-  /** Equal for sets with the same keys, in any order and format. */
+  /** String that is equal for sets with the same keys, in any order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** How long caches may serve this response. */
+  /** How long caches may serve this response, in seconds. */
   readonly servedSeconds: number;
   /** Reason why the response has no set. */
   readonly problem: string | undefined;
 }
 
-/** Parsed sets by document, so that each is parsed once. */
+/** Parsed sets by document. Each document is parsed only once. */
 export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
 /** Returns the states in order: from the first request, the probes with a complete set, and the later fetches. */

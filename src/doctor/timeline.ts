@@ -1,11 +1,11 @@
 import { counted, quoted } from "./format.ts";
 import type { State } from "./sequence.ts";
 
-/** One line of a timeline. */
+/** An event on a timeline. */
 export interface Happening {
   /** Time of the event, in epoch milliseconds. */
   readonly at: number;
-  /** Description of the event. It may quote the issuer: escape it before you print it. */
+  /** Description of the event. It may quote the issuer, so escape it before you print it. */
   readonly text: string;
 }
 

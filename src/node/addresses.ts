@@ -5,8 +5,8 @@ import ipaddr from "ipaddr.js";
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Addresses of cloud platforms' own services in their customers' networks, in addition to link-local addresses: machine metadata, which may
- * contain credentials, and other platform services.
+ * Addresses, other than link-local ones, of cloud platforms' own services in their customers' networks, such as machine
+ * metadata, which may contain credentials.
  */
 const platformNetworks = [
   // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
@@ -25,8 +25,8 @@ const platformNetworks = [
 ].map((cidr) => ipaddr.parseCIDR(cidr));
 
 /**
- * Reports whether an address is public: not private, loopback, link-local (cloud metadata services), a cloud platform's own, unique local,
- * multicast or reserved, and not the IPv6 form of a non-public IPv4 address.
+ * Reports whether an address is public, which means not private, loopback, link-local (cloud metadata services), a
+ * cloud platform's own, unique local, multicast or reserved, and not the IPv6 form of a non-public IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
   // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
@@ -37,7 +37,7 @@ export function isPublicAddress(address: string): boolean {
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
-/** Reports whether an address belongs to this machine or a private network, and not to a cloud platform's service. */
+/** Reports whether an address belongs to this machine or a private network, but not to a cloud platform's service. */
 export function isOwnNetworkAddress(address: string): boolean {
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);

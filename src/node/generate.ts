@@ -17,12 +17,12 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
 }
 
 /**
- * Writes a new file with mode 0600 and creates its missing parent folders with mode 0700. The file appears complete or not at all.
+ * Atomically writes a new file with mode 0600. Creates missing parent folders with mode 0700.
  *
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  // A random name instead of the process id: two containers on one volume can both be process 1.
+  // The name is random and not the process id, because two containers on one volume can both be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     await makeFolder(dirname(path));
@@ -44,7 +44,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
-    // An error here is ignored: it must not hide another one, and at most the temporary file remains.
+    // An error here is ignored, because it must not hide another one; at worst, the temporary file remains.
     await rm(temporary, { force: true }).catch(() => {});
   }
 }

@@ -9,14 +9,15 @@ import { isPublicAddress } from "./addresses.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
 
-/** Maximum number of lookups in flight, because the `resolve` option may ignore its signal. */
+/** Maximum number of lookups in flight. It is needed because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
 /** Options of `createGuardedFetch`; `guardedFetch` has the defaults. */
 export interface GuardedFetchOptions {
   /**
-   * Returns all addresses of a host name; ends when the signal aborts. `(host) => dns.promises.lookup(host, { all: true })` also reads the
-   * hosts file and search domains, but occupies a thread of the pool and ignores the signal. Default: DNS only.
+   * Returns all addresses of a host name; must end when the signal aborts. `(host) => dns.promises.lookup(host, { all:
+   * true })` also reads the hosts file and search domains, but occupies a thread of the pool and ignores the signal.
+   * Default: DNS only.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
@@ -31,9 +32,9 @@ export interface GuardedFetchOptions {
 const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: nonEmptyString };
 
 /**
- * Creates a `fetch` for URLs from outside, such as a client's `jwks_uri`. It accepts only https, requires that every address of the host is
- * allowed, and connects to a checked address, even if the host name changes meanwhile. It sends only GET, does not follow redirects, and
- * refuses compressed responses.
+ * Creates a `fetch` for external URLs, such as a client's `jwks_uri`. It accepts only https, requires that all
+ * addresses of the host are allowed, and connects to a checked address, even if the host name changes in the meantime.
+ * It sends only GET, does not follow redirects, and refuses compressed responses.
  *
  * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`,
  * `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and the errors of lookup and connection.
@@ -82,7 +83,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
   };
 }
 
-/** Fetches a URL from outside: {@link createGuardedFetch} with its defaults. */
+/** Fetches an external URL, with the defaults of {@link createGuardedFetch}. */
 export const guardedFetch: Fetch = createGuardedFetch();
 
 function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {

@@ -12,13 +12,14 @@ export interface Address {
 /** First timeout of a query in milliseconds. The resolver increases it with each attempt. */
 const timeoutMs = 2_000;
 const tries = 2;
-/** Maximum number of addresses of a host, because each is checked. No key server has more. */
+/** Maximum number of addresses of a host. It is limited because each one is checked; no key server has more. */
 const maxAddresses = 64;
 const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, it does not occupy a thread of the pool, in which
- * one silent name server delays all of the process's lookups, and it ends when its signal aborts.
+ * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, the function ends when its
+ * signal aborts and does not occupy a thread of the pool, in which one silent name server would delay all of the
+ * process's lookups.
  *
  * The function rejects with the signal's reason or with a `node:dns` error.
  *

@@ -1,5 +1,5 @@
 /**
- * Keys and saved sets in files, and a fetch that connects to public addresses only.
+ * Keys and saved sets in files, and a `fetch` that connects only to public addresses.
  *
  * @module jwksd/node
  */

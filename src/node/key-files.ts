@@ -25,10 +25,10 @@ export function isKeyFileName(name: string): boolean {
 /**
  * Reads a signing keyset.
  *
- * - A file: a private JWK Set, in keyset order, or one private key (JWK or PEM).
- * - A folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`, newest name first: file names are compared by
- *   code unit and the last one is the active key, so names that begin with a date (`2026-11-20.pem`) sort by age.
- *   Names that begin with a dot are ignored.
+ * - From a file: a private JWK Set, in keyset order, or one private key (JWK or PEM).
+ * - From a folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`. File names are compared by code
+ *   unit; the last one is the active key, so names should begin with a date (`2026-11-20.pem`). Names that begin with a
+ *   dot are ignored.
  *
  * The `kid` is taken from the JWK. If the JWK has no kid, it is the key's RFC 7638 thumbprint.
  *
@@ -52,8 +52,8 @@ export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & {
 }
 
 /**
- * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}; public keys are enough.
- * A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
+ * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}, except that public keys are
+ * sufficient. A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
@@ -98,7 +98,7 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   return { keys: read.flatMap(({ keys }) => keys), warnings };
 }
 
-/** Refuses a key that is in two files. The message names both files; a later check would only name the kid. */
+/** Refuses a key that is in two files. The message names both files, whereas a later check could only name the kid. */
 function checkOneFilePerKey(keys: readonly ReadKey[]): void {
   const names = new Map<string, string>();
   for (const { name, material } of keys) {
@@ -118,7 +118,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
       `${folder} contains no key file (.pem, .key, .jwk or .json); generate one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
-  // Compared by code unit instead of locale, so that the order is the same on all machines.
+  // Compared by code unit and not by locale, so the order is the same on all machines.
   return files
     .sort()
     .toReversed()
@@ -143,14 +143,17 @@ async function readKeyFile(file: string, canBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
-/** The part of a file's stats that is used. A Node type is avoided, because a program might not have Node's types. */
+/** The part of a file's stats that is used. Not a Node type, because a program might not have Node's types installed. */
 interface FileStats {
   readonly mode: number;
   readonly uid: number;
   isFile(): boolean;
 }
 
-/** Returns warnings about a secret file's mode. Another user may read root's file through its group, because Kubernetes mounts secrets like that. */
+/**
+ * Returns warnings about a secret file's mode. Does not warn if a file of root's is readable by its group, because
+ * Kubernetes mounts secrets like that.
+ */
 export function permissionWarnings(file: string, stats: FileStats): string[] {
   const mode = stats.mode & 0o777;
   const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;

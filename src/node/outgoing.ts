@@ -1,4 +1,4 @@
-// The common part of requests to hosts from outside.
+// Functions for requests to external hosts.
 
 import type { ClientRequest } from "node:http";
 import { type LookupFunction, isIP } from "node:net";
@@ -24,7 +24,7 @@ export function lookupOf(addresses: readonly Address[]): LookupFunction {
   };
 }
 
-/** Ends a request with this error if its server sends too many informational responses. */
+/** Aborts a request with this error if its server sends too many informational responses. */
 export function limitInformational(request: ClientRequest, error: (status: number) => Error): void {
   let count = 0;
   request.on("information", ({ statusCode }) => {

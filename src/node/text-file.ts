@@ -10,7 +10,7 @@ export interface TextFile {
   readonly name: string;
   /** Returns the text; `undefined` if the file does not exist. @throws file system errors */
   read(): Promise<string | undefined>;
-  /** Replaces the whole text or nothing. Creates missing folders. @throws file system errors */
+  /** Replaces the text atomically. Creates missing folders. @throws file system errors */
   write(text: string): Promise<void>;
 }
 

@@ -1,11 +1,11 @@
 import type { Keysets } from "../publish/keyset.ts";
 
-/** End of a key: after its last token had expired, or immediately. */
+/** The way in which a key ended: after its last token had expired, or immediately. */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after each change; a provider is one. */
 export interface KeySubscriber {
-  /** @param mode for providers that have no predicate */
+  /** @param mode the mode, for providers without a predicate */
   update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }
 
@@ -17,11 +17,11 @@ export interface ManagedKeys {
   readonly keysets: Keysets;
   /** Whether rotation mode is on. */
   readonly isRotating: boolean;
-  /** Longest token lifetime now, in seconds. */
+  /** Current maximum token lifetime, in seconds. */
   readonly maxTokenLifetimeSeconds: number;
   /**
-   * Returns a check of whether this process may sign with a key, based on its last read of the store. The check is called before a
-   * signature, and again when the signature exists. It throws SignerError `ERR_SIGNER_STALE`.
+   * Returns a function that checks whether this process may sign with a key, based on its last read of the store. It is
+   * called before signing and again before the signature is returned; it throws SignerError `ERR_SIGNER_STALE`.
    */
   permit(kid: string): () => void;
   /** Keys that are read on demand; `undefined` if the keys change on their own. */
@@ -29,16 +29,16 @@ export interface ManagedKeys {
   /** Returns how a signing key ended; `undefined` if no key had this kid, or the key is still published. */
   endOf(kid: string): KeyEnd | undefined;
   /**
-   * Passes the keysets to a subscriber now and after every change; resolves after the first time. If a later update fails or takes more than 10 s,
-   * it is retried, and the other subscribers do not wait for it.
+   * Passes the keysets to a subscriber now and after every change. Resolves after the first time. If a later update
+   * fails or takes more than 10 s, it is retried; the other subscribers do not wait for it.
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
 }
 
-/** Keys that are read only when they are needed. */
+/** Keys that are only read when they are needed. */
 export interface KeysOnDemand {
   /** Called before each use. Returns `undefined` if the keys may be used now. Rejects with SignerError `ERR_SIGNER_STALE`. */
   fresh(): Promise<void> | undefined;
-  /** Reads the keys again for an unknown kid, at most once a second. */
+  /** Reads the keys again because of an unknown kid, at most once a second. */
   ask(): Promise<void>;
 }

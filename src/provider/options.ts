@@ -28,36 +28,41 @@ export interface Endpoints {
 export type ProviderEvent =
   /** The provider has new keys. `kids` names the signing keys, the active one first. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
-  /** An update was refused; the keysets stay as they were. */
+  /** An update was refused. The keysets stay unchanged. */
   | { readonly type: "refused"; readonly error: JwksdError }
   /**
-   * `verify` refused a token with the kid of a key that is no longer published: the token is late or forged. Any client can send such a
-   * token; its signature was not verified.
+   * `verify` refused a token with the kid of a key that is no longer published, so the token is late or forged. Its
+   * signature was not verified; any client can send a token like this.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
-  /** A signature failed, and not because its caller aborted it. */
+  /** A signature failed for a reason other than an abort by the caller. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
 /** Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
-  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required, unless `keys` is given. */
+  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required unless `keys` is given. */
   readonly issuer?: Optional<string>;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
   readonly mountPrefix?: Optional<string>;
   /** Paths of the endpoints. Default: see {@link Endpoints}. */
   readonly endpoints?: Optional<Endpoints>;
   /**
-   * Keys that change on their own, such as a key manager. The provider follows every change and uses their issuer, policy and rotation mode.
-   * Replaces `issuer`, `keyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
+   * Keys that change on their own, such as a key manager. The provider follows every change; issuer, policy and
+   * rotation mode are taken from these keys. Replaces `issuer`, `keyset`, `jwksRotationActive` and
+   * `maxTokenLifetimeSeconds`. Default: none.
    */
   readonly keys?: Optional<ManagedKeys>;
-  /** Signing keys, the active one first. Required, unless `keys` is given. */
+  /** Signing keys, the active one first. Required unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
-  /** Public keys to which relying parties encrypt; with `keys`, published after its encryption keys. Default: none. */
+  /**
+   * Public keys to which relying parties encrypt. With `keys`, they are published after the manager's encryption keys.
+   * Default: none.
+   */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**
-   * Called for each request for the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
-   * must-revalidate`. `false` means `public, max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
+   * Reports whether a rotation is in progress. Must be cheap, because it is called for each request for the JWK Set.
+   * `true` means a rotation: `Cache-Control: public, max-age=300, must-revalidate`. `false` means `public,
+   * max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
    */
   readonly jwksRotationActive?: Optional<() => boolean>;
   /**
@@ -75,9 +80,15 @@ export interface ProviderOptions {
   readonly cors?: Optional<boolean>;
   /** Receives problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: Optional<(warning: JwksdError) => void>;
-  /** Receives updates, failures, and reports of tokens whose key was removed or revoked. Counts are in `metrics()`. Default: none. */
+  /**
+   * Receives updates, failures, and reports of tokens whose key was removed or revoked. `metrics()` has the counts.
+   * Default: none.
+   */
   readonly onEvent?: Optional<(event: ProviderEvent) => void>;
-  /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
+  /**
+   * Maximum `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no
+   * limit.
+   */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
   /** Limits for calls to the active signer. Default: see {@link SignerLimits}. */
   readonly signerLimits?: Optional<SignerLimits>;

@@ -11,7 +11,7 @@ import type { Provider } from "./types.ts";
  * Creates a provider from its options, merged left to right. All options and keys are checked before the first request. With `keys`, it follows
  * a key manager.
  *
- * It is asynchronous because Web Crypto, the only cryptography on every runtime, is. It checks everything, so that no request has to wait.
+ * It is asynchronous because Web Crypto is, which is the only cryptography that every runtime has.
  *
  * @example
  * ```ts
@@ -59,7 +59,7 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   };
 }
 
-/** Options that managed keys replace. */
+/** Options that cannot be combined with managed keys, which replace them. */
 const replacedOptions = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */

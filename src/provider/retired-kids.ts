@@ -1,14 +1,14 @@
 import { type Metric, counter, createTally } from "../base/metrics.ts";
 import type { KeyEnd } from "./managed-keys.ts";
 
-/** Number of remembered kids; a key manager remembers all. */
+/** Maximum number of kids to remember. A key manager remembers all of them. */
 const maxKids = 1_000;
 
 /**
- * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key. Any client can send one, since
- * kids are public; the signature is not verified.
+ * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key.
+ * Any client can send one, because kids are public and the signature is not verified.
  *
- * @param report called for each of them
+ * @param report called for each token
  * @param endOf returns how the key with a kid ended, according to the source of the keys
  */
 export function createRetiredKids(

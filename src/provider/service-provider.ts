@@ -27,10 +27,10 @@ export interface ProviderSetup extends Keysets {
   readonly site: Site;
   /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
   readonly keys: ManagedKeys | undefined;
-  /** Reads keys on demand; `undefined` if they have already been read and change on their own. */
+  /** Reads keys on demand; `undefined` if they are read in advance and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
-  /** Longest token lifetime if there is no source, in seconds. Default: no limit. */
+  /** Maximum token lifetime if there is no source, in seconds. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | undefined;
   readonly signerLimits?: SignerLimits | undefined;
   readonly clock: Clock;
@@ -39,12 +39,12 @@ export interface ProviderSetup extends Keysets {
 
 /** A provider with the methods that only the service calls. */
 export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayload" | "checkMaySign"> {
-  /** The provider without these methods. */
+  /** The provider without the additional methods. */
   readonly publicPart: Provider;
   /**
    * Follows the source: publishes its keys now and after each change. Resolves after the first time.
    *
-   * @param onTaken called with each published change, as a part of it
+   * @param onTaken called with each change as part of publishing it
    */
   follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
   /** Returns the keys that are published, in their order. */
@@ -57,7 +57,7 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
 
 /** Keys in the order in which they are published. */
 interface PublishedKeys {
-  /** `undefined` until keys were read on demand. */
+  /** Signing keys; `undefined` until keys have been read on demand. */
   readonly signing?: CheckedSigning;
   /** Encryption keys of the source. */
   readonly managed: readonly JwkSetEntry[];
@@ -70,7 +70,7 @@ const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: arra
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
   const fresh = onDemand && (() => onDemand.fresh());
-  // Begins now, so that later changes by the caller to its keysets have no effect.
+  // Started now, so later changes by the caller to its keysets have no effect.
   const checking = firstKeys(setup);
   checking.catch(() => {});
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
@@ -111,7 +111,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     const next = { ...before, ...checked };
     const nextSet = await setOf(next);
     if (isLate()) return;
-    // Another change took effect meanwhile, and this one must not undo it.
+    // Another change has taken effect in the meantime, and this one must not undo it.
     if (published !== before) return change(checked, isLate);
     // From here on, the change is one synchronous step.
     [published, set] = [next, nextSet];
@@ -125,7 +125,10 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     emit({ type: "updated", kids });
   }
 
-  /** Returns a function that publishes keys in the order of its calls. Their check has begun, but earlier changes take effect first. */
+  /**
+   * Creates a function that publishes keys in the order of its calls. A change whose check is already in progress waits
+   * for earlier changes.
+   */
   function changes() {
     let [calls, lastCall] = [0, 0];
     return async (checking: Promise<Partial<PublishedKeys>>): Promise<void> => {
@@ -212,7 +215,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
 export const alreadyInKeys = (name: string): ConfigError =>
   invalidOption(`"keys" already provides "${name}"; remove this option`);
 
-/** Checks the keys that are published first. */
+/** Checks the keys that are published at startup. */
 async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderSetup): Promise<PublishedKeys> {
   const [own, managed] = await Promise.all([
     checkUpdate(keys === undefined ? keyset : undefined, encryptionKeyset),

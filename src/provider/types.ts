@@ -9,9 +9,9 @@ import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
 /** Keysets for `provider.update`. An omitted keyset does not change. */
 export interface KeysetUpdate {
-  /** New signing keys, the active one first. Not allowed with `keys`, which provides them. */
+  /** New signing keys, the active one first. Not allowed with `keys`, which provides the signing keys. */
   readonly keyset?: Optional<Keyset>;
-  /** New encryption keys; `[]` removes all. With a key manager, its own encryption keys stay. */
+  /** New encryption keys; `[]` removes all. A key manager's own encryption keys stay. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
 }
 
@@ -21,16 +21,16 @@ export interface Provider extends Handlers {
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
-  /** Returns the JWK Set that is served now. */
+  /** Returns the JWK Set that is currently served. */
   jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
   /**
-   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in order.
+   * Atomically replaces one or both keysets. If it fails, the old keysets stay in use. Calls take effect in order.
    *
    * @throws KeyMaterialError see `createProvider`
    */
   update(this: void, change: KeysetUpdate): Promise<void>;
   /**
-   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` if they are not given.
+   * Signs claims with the active key and ES256. Sets `iss`, `iat` and `exp` if they are not given.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
@@ -39,11 +39,12 @@ export interface Provider extends Handlers {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Returns the active key, for a library that writes the token's header itself and needs only the signature. Call it for each request:
-   * once another key is active, this one no longer signs; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end
-   * which began with it. If you can, use `sign`, which takes key and claims at one moment.
+   * Returns the active key, for a library that writes the token's header itself and needs only the signature. Call it
+   * for each request, because this key stops signing once another key is active; with a key manager, it still signs for
+   * `maxStaleSeconds` at most, so requests that began with it can finish. If you can, use `sign`, which uses key and
+   * claims from the same moment.
    *
-   * @param options with a `clientId`, the keys belong to a client: `iss` is then that id instead of the issuer
+   * @param options `clientId` if the keys belong to a client; `iss` must then be that id instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**
@@ -57,6 +58,6 @@ export interface Provider extends Handlers {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** Returns counts of responses and signatures, and the cache mode, collected for each scrape. See docs/metrics.md. */
+  /** Returns the counts of responses and signatures and the cache mode, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }

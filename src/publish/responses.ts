@@ -23,7 +23,7 @@ export function createResponses() {
         })),
       );
       return [
-        // Omits zeros for errors, and for 200 at a path without a document, which never occurs.
+        // Omits errors that have not occurred, and a 200 for a path without a document, which cannot occur.
         counter(
           ["jwksd_responses_total", "Responses by document and status code."],
           values.filter(({ labels, value }) => value > 0 || (labels.document !== "none" && labels.code < "400")),

@@ -79,7 +79,10 @@ const type = { "Content-Type": "application/jwk-set+json" };
 const isHostile = (name: string): name is HostileName => (hostileNames as readonly string[]).includes(name);
 const notFound = (text: string): Response => new Response(`${text}\n`, { status: 404 });
 
-/** Returns only the token for GET, and a token endpoint's response for POST. Parameters are claims; `fault` and `alg` are changes. */
+/**
+ * Returns just the token for GET, and a token endpoint's response for POST. Parameters become claims, except for
+ * `fault` and `alg`.
+ */
 async function tokenResponse(request: Request, query: URLSearchParams, token: Provider["token"]): Promise<Response> {
   const claims: Record<string, unknown> = {};
   const changes: Record<string, unknown> = {};
@@ -116,7 +119,8 @@ async function parametersOf(request: Request): Promise<Iterable<readonly [name: 
 }
 
 /**
- * Refuses a body that was read as a form and is something else: its text, with the client secret, would be the name or the value of a claim.
+ * Refuses a body that was parsed as a form but is something else. Otherwise, its text, including the client secret,
+ * would become the name or the value of a claim.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -132,7 +136,10 @@ function checkParameter(name: string, value: unknown): void {
 /** Names of claims, which may be URIs. @see RFC 7519 section 4.2 */
 const claimName = /^[\p{L}\p{N}_@$][\p{L}\p{N}_@$.:/#~-]{0,127}$/u;
 
-/** Reports whether a parameter is a credential, however its name is spelled. @see OAuth Parameters registry (IANA) */
+/**
+ * Reports whether a parameter is a credential, regardless of how its name is spelled. @see OAuth Parameters registry
+ * (IANA)
+ */
 function isSecret(name: string): boolean {
   const letters = name.toLowerCase().replaceAll(/[^a-z]/g, "");
   return /(secret|password|assertion|token|verifier|^code|devicecode|authorizedcode|authreqid)$/.test(letters);
@@ -143,6 +150,6 @@ const stringClaims = new Set(["iss", "sub", "client_id", "jti", "scope"]);
 /** Other parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
 const requestParameters = new Set("grant_type client_assertion_type resource redirect_uri username".split(" "));
 
-/** Returns the paths of the tokens with a fault. */
+/** Returns the paths of tokens that have a fault. */
 export const faultPaths = (): readonly (readonly [path: string, title: string])[] =>
   Object.entries(tokenFaults).map(([name, { title }]) => [`/token?fault=${name}`, title]);

@@ -10,7 +10,7 @@ import { textHash } from "../keys/crypto/text-hash.ts";
 import { tokenOf } from "./faults.ts";
 import { generateTestKey } from "./keys.ts";
 
-/** The request that a DPoP proof is for. */
+/** The request for which a DPoP proof is created. */
 export interface TestProof {
   /** Access token that the request presents. */
   readonly token: string;

@@ -28,7 +28,7 @@ export interface FaultKeys {
 
 interface Fault {
   readonly title: string;
-  /** Error code with which `verify` and the guard refuse the token. */
+  /** Error code for which `verify` and the guard refuse the token. */
   readonly code: ErrorCode;
   change(draft: Draft, keys: FaultKeys, nowSeconds: number): Partial<Draft> | Promise<Partial<Draft>>;
 }
@@ -50,7 +50,7 @@ const whole = (title: string, finish: (token: string) => string): Fault => ({
 });
 const nothing = (): Uint8Array => new Uint8Array();
 
-/** Every token fault, by the name that `token` accepts. */
+/** All token faults, by the name that `token` accepts. */
 export const tokenFaults = {
   expired: claims("expired an hour ago", "ERR_TOKEN_EXPIRED", (now) => ({ iat: now - 3_900, exp: now - 3_600 })),
   notYetValid: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
@@ -115,7 +115,7 @@ export const tokenFaults = {
 /** Name of a token fault. */
 export type TokenFault = keyof typeof tokenFaults;
 
-/** Changes to a token: faults, its algorithm, and its header. */
+/** Changes to a token: faults, algorithm and header. */
 export interface TokenChanges extends Readonly<Partial<Record<TokenFault, boolean>>> {
   /** Algorithm of the key that signs. Default: the issuer's first algorithm. */
   readonly alg?: TestAlgorithm | undefined;

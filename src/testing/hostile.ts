@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
 import { type TestKey, generateTestKey } from "./keys.ts";
 
-/** Returns a function that creates a set of the issuer's key and a faulty one. */
+/** Returns a function that creates a set with the issuer's key and a faulty one. */
 const withKey =
   (odd: (jwk: Readonly<Record<string, unknown>>, privateJwk: object) => unknown) =>
   ({ jwk }: TestKey, { jwk: other, privateJwk }: TestKey): string =>
@@ -12,7 +12,10 @@ const ed25519 = { kty: "OKP", kid: "odd", use: "sig", crv: "Ed25519", alg: "EdDS
 const point = (y: number): string => base64url.encode(Uint8Array.of(y, ...new Uint8Array(31)));
 const next = (character: string): string => String.fromCharCode(character.charCodeAt(0) + 1);
 
-/** JWK Sets with one fault, by the code that `jwksd doctor` reports. If one key has the fault, the set also contains the issuer's own key. */
+/**
+ * JWK Sets with one fault, by the code that `jwksd doctor` reports. If the fault is in a single key, the set also
+ * contains the issuer's own key.
+ */
 const sets = {
   JWKS_NOT_JSON: () => "<!doctype html>",
   JWKS_KEYS_MISSING: () => '{"jwks":[]}',

@@ -18,7 +18,10 @@ import { type Listening, listen } from "./listen.ts";
 
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
-  /** Name of the issuer: `iss` of its tokens, and the URL that `fetch` serves. Default: `https://issuer.example`; after `listen`, its URL. */
+  /**
+   * Issuer identifier: the `iss` of its tokens and the URL that `fetch` serves. Default: `https://issuer.example` or,
+   * after `listen`, the URL of the server.
+   */
   readonly issuer?: Optional<string>;
   /** `aud` of its tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
@@ -28,9 +31,12 @@ export interface TestIssuerOptions {
   readonly claims?: Optional<Claims>;
   /** Seed for the keys: the same seed creates the same keys in every process. Requires `node:crypto`. Default: new keys. */
   readonly seed?: Optional<string>;
-  /** Source of the time. Default: `Date.now()`, so that fake timers set it. */
+  /** Source of the time. Default: `Date.now()`, so fake timers work. */
   readonly clock?: Optional<Pick<Clock, "now">>;
-  /** Whether it starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in any case. Default: `false`. */
+  /**
+   * Whether it starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in upper or lower
+   * case. Default: `false`.
+   */
   readonly allowProduction?: Optional<boolean>;
 }
 
@@ -102,7 +108,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
     generationCount += 1;
     return Promise.all(algorithms.map((alg) => generateTestKey(alg, seed && `${alg} ${generationCount} ${seed}`)));
   };
-  /** The keys that sign, then earlier ones, latest first. */
+  /** Generations of keys: the ones that sign, then the earlier ones, latest first. */
   const generations = [await generateKeys()];
   const published = (): readonly TestKey[] => generations.slice(0, 2).flat();
   const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>

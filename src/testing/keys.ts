@@ -31,7 +31,7 @@ export interface TestKey {
   sign(this: void, input: Bytes): Promise<Uint8Array>;
 }
 
-/** Generates a key. @param seed the same seed returns the same key; without a seed, each key is new */
+/** Generates a key. @param seed the same seed always results in the same key; without a seed, each key is new */
 export async function generateTestKey(alg: TestAlgorithm, seed?: string): Promise<TestKey> {
   const privateJwk = seed === undefined ? await newKey(alg) : await keyFromSeed(alg, seed);
   const { kty, crv, x, y, n, e } = privateJwk;

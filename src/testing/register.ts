@@ -10,13 +10,16 @@ import { checkCall } from "./check-call.ts";
 
 /** An empty store to test against the contract. */
 export interface RegisterUnderTest {
-  /** Opens another handle on an issuer's register, as another process would. A register without handles returns itself. */
+  /**
+   * Opens another handle on an issuer's register, like another process. For a register without handles, returns the
+   * register itself.
+   */
   readonly handle: (issuer: string) => Register | Promise<Register>;
   /** Removes everything, after all handles have been closed. */
   readonly end?: () => Promise<void>;
 }
 
-/** Faults between a process and a register, by name. Each function begins the fault and returns a function that ends it. */
+/** Faults between a process and a register, by name. Each function starts the fault and returns a function that ends it. */
 export type Faults<Under extends RegisterUnderTest> = Readonly<
   Record<string, (under: Under) => Promise<() => Promise<void>>>
 >;
@@ -378,7 +381,7 @@ function checkCalls(check: Check): void {
 /** Time limit on a busy machine. */
 const longMs = 10_000;
 
-/** Repeats a call until it succeeds and its result is enough. */
+/** Repeats a call until it succeeds with an acceptable result. */
 async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
   const deadlineMs = performance.now() + longMs;
   for (;;) {

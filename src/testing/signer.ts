@@ -15,9 +15,9 @@ export interface SignerUnderTest {
   readonly signer: Signer;
   /** Strings that no error may contain: key material, PINs, credentials. */
   readonly secrets: readonly string[];
-  /** Makes the backend hold its signatures until the returned function is called. For signers that can be closed. */
+  /** Makes the backend hold back its signatures until the returned function is called. For signers that can be closed. */
   readonly hold?: () => () => void;
-  /** For a simulated backend: half of the next signatures that begins with a zero. */
+  /** For a simulated backend: the half of the next signatures that begins with a zero. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Removes everything. */
   readonly close?: () => Promise<void>;
@@ -26,15 +26,19 @@ export interface SignerUnderTest {
 /** Options of `checkSigner`. */
 export interface CheckSignerOptions {
   /**
-   * Number of signatures with 64 in flight; before that, a fifth as many are created one at a time. From 100 on, up to 6,000 more are created to
-   * find one whose r and one whose s begins with a zero byte, as one in 256 does. Default: 100.
+   * Number of signatures to create with 64 in flight; before that, a fifth as many are created one at a time. With 100
+   * or more, up to 6,000 additional ones are created to find one whose r and one whose s begins with a zero byte, which
+   * is the case for one in 256. Default: 100.
    */
   readonly signatures?: number;
 }
 
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
-/** One signature in 256 has a leading zero. With this many signatures, one run in 10^10 has no signature with one. */
+/**
+ * Maximum number of signatures to create in search of a leading zero, which one in 256 has. With this many, one run in
+ * 10^10 does not find any.
+ */
 const maxSignatures = 6_000;
 
 const encoder = new TextEncoder();
@@ -86,7 +90,7 @@ export function checkSigner(
     let publicKey: CryptoKey;
     let publicJwk: string;
     let signed = 0;
-    /** Halves of which a signature with a leading zero was found. */
+    /** Halves for which a signature with a leading zero has been found. */
     const zeros = new Set<string>();
 
     before(async () => {
@@ -176,7 +180,8 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend reads only the message or only the digest, so it may sign if the other one is wrong, but only the right bytes.
+    // A backend reads either the message or the digest, so it may sign if the other one is wrong, but must sign the
+    // right bytes.
     const valid = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],

@@ -1,11 +1,11 @@
 import { durationText } from "../../base/format.ts";
 
-/** Facts that advice depends on. */
+/** Facts on which the advice depends. */
 interface Context {
   readonly issuer: string;
   /** The command that checks the provider. */
   readonly doctor: string;
-  /** Set if the doctor itself is running: its findings are then printed next to the advice. */
+  /** Set if the doctor itself is running and its findings are printed along with the advice. */
   readonly isDoctor?: true;
   /** How long caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;
@@ -56,10 +56,13 @@ const adviceByCause = {
     `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
-/** Cause for which a token is refused, or for which an accepted one may be refused elsewhere (`no audience`, `next answer`). */
+/**
+ * The cause of a refusal, or of a possible refusal elsewhere of a token that is accepted here (`no audience`, `next
+ * answer`).
+ */
 export type Cause = keyof typeof adviceByCause;
 
-/** The part of an explanation that advice is based on. */
+/** The part of an explanation on which advice is based. */
 interface Explained {
   readonly verified: boolean;
   readonly steps: readonly { readonly cause?: Cause | undefined }[];

@@ -21,14 +21,14 @@ export interface Diagnosis {
 
 type Found = Partial<Diagnosis>;
 
-/** Expected claims and header of a token; see `verify`. */
+/** Expected claims and header of a token. See `verify`. */
 export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
   /** Accepted audiences. Default: any audience, or none. */
   readonly audience?: readonly string[];
 }
 
-/** Causes by error code, if nothing more specific is found. */
+/** Causes by error code, used if nothing more specific is found. */
 const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_TOKEN_MALFORMED: "malformed",
   ERR_TOKEN_TOO_LARGE: "malformed",
@@ -43,14 +43,14 @@ const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_DISCOVERY_ISSUER: "other issuer",
 };
 
-/** Set that a token was verified with. */
+/** The set with which a token was verified. */
 export interface UsedSet {
   readonly jwkSet: unknown;
   /** `Age` of the response; 0 if a cache did not serve it. */
   readonly ageSeconds: number;
 }
 
-/** Finds the cause for which a token was refused. @param set the provider's set, if it was fetched */
+/** Finds out why a token was refused. @param set the provider's set, if it was fetched */
 export async function diagnose(
   token: string,
   code: string,
@@ -89,7 +89,7 @@ async function findCause(
   }
 }
 
-/** Reports that a token has expired, whatever it was refused for. */
+/** Reports that a token has expired, even if it was refused for another reason. */
 function expiry(token: string): string[] {
   const exp = claimsOf(token)?.exp;
   return typeof exp === "number" && exp * 1000 <= Date.now() ? [timeOf("exp", exp)] : [];
@@ -151,7 +151,10 @@ function ofClaims(token: string, issuer: string, audience: readonly string[]): F
   };
 }
 
-/** Finds the published key that made the signature, whatever its kid, or why the key of the kid cannot be used. */
+/**
+ * Finds the published key that made the signature, regardless of its kid, or the reason why the key with the token's
+ * kid cannot be used.
+ */
 async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedSet): Promise<Found> {
   const { alg = "", kid } = decodeProtectedHeader(token);
   if (token.endsWith(".")) return { cause: "malformed", details: ["its signature is missing"] };
@@ -181,7 +184,7 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
   return { cause: "cached set", details: [...details, `${age}, older than the token`] };
 }
 
-/** Returns how a token's signature is encoded, if this key made it. @see RFC 7518 section 3.4 */
+/** Returns the encoding of a token's signature, if this key made it. @see RFC 7518 section 3.4 */
 async function signatureEncoding(token: string, jwk: Readonly<Record<string, unknown>>, alg: string) {
   try {
     // For a symmetric key it returns bytes, with which both checks fail.
@@ -228,7 +231,7 @@ function timeOf(name: string, seconds: number): string {
   return `${name} is ${isDate(ms) ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
-/** Writes a value from a token or a set: a string as is, other values by their type. */
+/** Formats a value from a token or a set: a string as is, other values by their type. */
 export function valueText(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";

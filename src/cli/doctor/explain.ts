@@ -17,7 +17,7 @@ export interface Step {
   readonly detail: string;
   /** Error code of a failed step. */
   readonly code?: string | undefined;
-  /** Cause of the failure, or of one that may happen elsewhere. */
+  /** Cause of the failure, or of a possible failure elsewhere. */
   readonly cause?: Cause | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface Explanation {
   readonly steps: readonly Step[];
 }
 
-/** A set as it was fetched. */
+/** A set that was fetched. */
 interface LoadedSet {
   readonly where: string;
   readonly body: string;
@@ -37,7 +37,7 @@ interface LoadedSet {
 
 /** Source of the keys. */
 interface KeySource {
-  /** The step in which the set is fetched. */
+  /** Step in which the set is fetched. */
   readonly step: "discovery" | "jwks";
   readonly load: () => Promise<LoadedSet>;
   readonly getKey: VerifyOptions["keys"];
@@ -49,21 +49,21 @@ interface ExplainOptions extends Expected {
   readonly allowInsecure?: boolean | undefined;
 }
 
-/** Errors that verification throws only for a valid signature. */
+/** Errors that verification throws only if the signature is valid. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
 
-/** Algorithms of shared secrets, and of tokens without a signature. */
+/** Algorithms for shared secrets and for tokens without a signature. */
 const withoutKeyPair = /^(HS\d+|none)$/i;
 
 const validSignature: Step = { step: "signature", ok: true, detail: "is valid under the published key" };
 
-/** Stands for the missing `aud` of a token, if any audience is accepted. */
+/** Placeholder for a token's missing `aud` if any audience is accepted. */
 const anyAudience = "any audience";
 
 /**
  * Verifies a token as a relying party does, and reports each step up to the first failure.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` for wrong options
+ * @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` for invalid options
  */
 export async function explainVerification(
   token: string,
@@ -86,7 +86,7 @@ export async function explainVerification(
   }
 }
 
-/** {@link explainVerification} with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Like {@link explainVerification}, with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
 export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
   const given = checkVerifyOptions({ ...expected, audience: expected.audience ?? anyAudience, keys: source.getKey });

@@ -18,7 +18,10 @@ const codeOfFailure = {
   incomplete: "ERR_FETCH_BODY",
 } as const satisfies Readonly<Record<Failure["kind"], string>>;
 
-/** Returns an error that says which URL has no keys, where the URL came from, and what it returned. @param cause why the set is invalid */
+/**
+ * Creates the error for a URL without keys. The message names the URL, where it came from, and what it returned. @param
+ * cause why the set is invalid
+ */
 export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdError {
   const last = set ?? discovery ?? {};
   const at = last.url === undefined ? "the file" : wayOf(last);

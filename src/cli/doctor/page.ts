@@ -10,14 +10,17 @@ import { counts, partsOf, scopeText } from "./report.ts";
 
 const maxCharacters = 100_000;
 
-/** Contents of the page. */
+/** Results to show on the page. */
 interface Results {
   readonly findings: readonly Finding[];
   readonly rotation: readonly string[];
   readonly explanation: (Explanation & { readonly advice: string | undefined }) | undefined;
 }
 
-/** Writes the results as one page without script, next to the documents without their private keys. The token is not on the page. */
+/**
+ * Renders the results as one page without scripts, together with the documents. The page contains neither private keys
+ * nor the token.
+ */
 export function findingsPage(
   target: string,
   observations: Observations,
@@ -79,7 +82,7 @@ function tokenSection({ verified, steps, advice }: NonNullable<Results["explanat
   </article> `;
 }
 
-/** Formats a sentence of a finding: spans between backticks are code. */
+/** Formats a sentence of a finding. Text in backticks becomes code. */
 function prose(text: string): Html {
   const [first = "", ...rest] = text.split("`");
   const parts = rest.map((part, index) => (index % 2 === 0 ? html`<code>${part}</code>` : html`${part}`));
@@ -118,7 +121,7 @@ function document(name: string, exchange: Exchange | undefined): Html | undefine
     <pre>${lines(body === undefined ? "There is no body." : documentText(body))}</pre> `;
 }
 
-/** Writes a header that others may see: without cookies, keys and the query of a redirect. */
+/** Formats a header so that the page can be shared: without cookies, keys and the query of a redirect. */
 function headerText([name, value]: readonly [name: string, value: string]): string {
   if (name === "location") return `${name}: ${urlText(value)}`;
   return `${name}: ${name === "set-cookie" || isPrivateText(value) ? "(removed)" : value}`;

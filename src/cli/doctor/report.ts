@@ -26,7 +26,7 @@ export function scope(observations: Observations) {
   return { checked, keys, kind: kindOf(observations) };
 }
 
-/** Returns what the target turned out to be. */
+/** Describes what kind of target it turned out to be. */
 function kindOf({ issuer, discovery, set }: Observations): string | undefined {
   if (issuer !== undefined) return "issuer";
   if (discovery !== undefined) return "discovery document";
@@ -46,7 +46,7 @@ export const counts = (findings: readonly Finding[]): string =>
     .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
     .join(", ");
 
-/** Formats the sentences about rotation. */
+/** Formats the sentences about the rotation. */
 export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
   ["Key rotation:", ...rotation.flatMap((text) => indented(printableLine(text), columns, 2))].join("\n");
 
@@ -77,7 +77,7 @@ export function explanationText({ verified, steps }: Explanation, advice: string
   return [...lines, ...valid, ...next].join("\n");
 }
 
-/** Formats a line of the timeline. */
+/** Formats an event as a line of the timeline. */
 export function happeningLine({ at, text }: Happening): string {
   return `${timeText(at)}  ${printableLine(text)}`;
 }

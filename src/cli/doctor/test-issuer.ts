@@ -57,7 +57,7 @@ const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
   "/go-online": ({ goOnline }) => goOnline(),
 };
 
-/** Responds for the page and its buttons, which other websites cannot press, even while the issuer is offline. */
+/** Serves the page and its buttons, even while the issuer is offline. Other websites cannot press the buttons. */
 async function answer(issuer: TestIssuer, request: Request): Promise<Response | undefined> {
   const { pathname } = new URL(request.url);
   if (pathname === "/")

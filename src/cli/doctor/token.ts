@@ -11,7 +11,7 @@ import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { type Explanation, explain } from "./explain.ts";
 import { noKeys } from "./no-keys.ts";
 
-/** Verifies a token with the observed keys, for any audience; explains each step and says what to do. */
+/** Verifies a token with the observed keys, for any audience. Explains each step and gives advice. */
 export async function explainToken(
   token: string,
   observations: Observations,
@@ -55,7 +55,7 @@ async function explained(token: string, observations: Observations): Promise<Exp
   );
 }
 
-/** The expected issuer, from the discovery document. If there is none, the observed URL. */
+/** Returns the expected issuer: from the discovery document or, if there is none, the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
   const document = discovery?.body === undefined ? undefined : jsonOf(new TextDecoder().decode(discovery.body));
   const named = isObject(document) ? document["issuer"] : undefined;

@@ -7,7 +7,7 @@ import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainVerification } from "./explain.ts";
 import { explanationText } from "./report.ts";
 
-/** Size of the longest token with whitespace around it. */
+/** Maximum size of the input: the longest token with whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;
 
 type VerifyFlags = {
@@ -60,6 +60,6 @@ export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const input = await readInput(io, maxInputBytes);
   const text = input.toString("utf8");
-  // Longer input is not trimmed, so that it is refused because of its size.
+  // Longer input is not trimmed, so it is refused because of its size.
   return input.length > maxInputBytes ? text : text.trim();
 }

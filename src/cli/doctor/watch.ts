@@ -15,7 +15,7 @@ const longestMs = 30 * dayMs;
 const commandTimeoutMs = 10_000;
 const maxWaiting = 10_000;
 
-/** Reads a duration such as 90s, 10m or 2h. Returns milliseconds. */
+/** Parses a duration such as 90s, 10m or 2h. Returns milliseconds. */
 export function durationMs(text: string): number {
   const [, count = "", unit = ""] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * (unitMs[unit] ?? 0);
@@ -24,16 +24,16 @@ export function durationMs(text: string): number {
   return ms;
 }
 
-/** Flags of a watch. */
+/** Flags of a command that watches. */
 export interface WatchFlags {
   /** Duration in milliseconds; `true` for one minute. */
   readonly watch: number | true;
   readonly tokenCommand?: string;
-  /** "-" reads tokens from standard input, one per line. */
+  /** Token, or "-" to read tokens from standard input, one per line. */
   readonly token?: string;
 }
 
-/** Watches the JWK Set until the time is over or the user presses Ctrl-C. */
+/** Watches the JWK Set until the time is up or the user presses Ctrl-C. */
 export async function watchOn(
   io: Io,
   observations: Observations,

@@ -76,7 +76,10 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
   print(io, `wrote ${out}, kid ${kidText(written)}`);
 }
 
-/** Returns the record of a key in use. @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed: only its thumbprint is kept */
+/**
+ * Returns the record of a key in use. @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed,
+ * because only its thumbprint is kept
+ */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, resolveKid(records, given));
   if (isLive(record)) return record;

@@ -20,16 +20,16 @@ export interface ImportedKey {
 
 /** Options of an import. */
 export interface ImportOptions {
-  /** Use of the key. Default: the JWK's use, or `sig` without one, which requires EC on P-256. */
+  /** Use of the key. Default: the JWK's `use`; without it, `sig`, which requires EC on P-256. */
   readonly use?: KeyUse | undefined;
-  /** In a set, the key to import. For a single key without a kid, the kid to publish. */
+  /** For a set, the kid of the key to import. For a single key without a kid, the kid to publish. */
   readonly kid?: string | undefined;
 }
 
 /**
  * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK or a private JWK Set. If one key of a set is invalid, none is imported.
  *
- * @returns with `isSet`, the file was a JWK Set; the first key of each use is the active one
+ * @returns the keys; `isSet` if the file was a JWK Set, in which the first key of each use is the active one
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
@@ -125,7 +125,7 @@ function decrypts({ alg }: { readonly alg?: unknown }): boolean {
   return typeof alg === "string" && /^(RSA-OAEP|ECDH-ES)/.test(alg);
 }
 
-/** Returns the private members of a key, because readKey omits them for RSA keys. */
+/** Returns the private members of a key. Needed because readKey omits them for RSA keys. */
 function privateMembers(raw: JWK): JWK {
   const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
   return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));

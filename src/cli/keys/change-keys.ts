@@ -30,11 +30,11 @@ export interface ChangeFlags extends Flags {
 
 export interface ChangeOptions {
   readonly flags: ChangeFlags;
-  /** Whether the change may make valid tokens fail, so that it requires `--yes`. */
+  /** Whether the change may make valid tokens fail. It then requires `--yes`. */
   readonly breaks: boolean;
   /** Use and alg of the new key, if the change needs one. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
-  /** Returns effects of the change that its records do not show. */
+  /** Returns effects of the change that cannot be derived from the records. */
   readonly remarks?: (change: Changed) => readonly string[];
   /** Message about the current state, printed if there is nothing to change. */
   readonly unchanged?: string | undefined;
@@ -43,13 +43,16 @@ export interface ChangeOptions {
 /** Decides on a change. @param key the new key, if the change needs one */
 export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => DocumentChange | Promise<DocumentChange>;
 
-/** Creates a function that decides as a command of the rotation rules does, with the store's policy. */
+/** Creates a function that applies a command of the rotation rules, with the store's policy. */
 export const byCommand =
   (command: (key: NewKey | undefined) => KeyCommand): DecideWithKey =>
   (seen, key) =>
     applyCommand(seen.document.records, command(key), atOf(seen, systemClock));
 
-/** Settings of commands that generate a key. If the key turns out not to be needed, it is destroyed again. */
+/**
+ * Settings of commands that generate a key. `destroyExternal` is one of them, because a key that turns out not to be
+ * needed is destroyed again.
+ */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
 /** Adds the flags of a change to a command. @param more additional settings of the command */
@@ -63,7 +66,7 @@ export function addChangeFlags(
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
-/** Adds the flags of a change that needs no confirmation to a command. */
+/** Adds the flags of a change that does not need confirmation to a command. */
 export function addWaitFlags(command: Command): Command {
   return command
     .option("--wait <seconds>", "time to wait until every replica has the change; 0 does not wait", waitSeconds, 10)
@@ -105,7 +108,10 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   else if (catchUp !== undefined) printCatchUp(io, catchUp);
 }
 
-/** Refuses a store without keys. A first key would sign immediately, and it may be the wrong store. @throws StoreError `ERR_STORE_EMPTY` */
+/**
+ * Refuses a store without keys, because it may be the wrong store and a first key would sign immediately. @throws
+ * StoreError `ERR_STORE_EMPTY`
+ */
 export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKeys, "document" | "settings">): void {
   if (document.records.length > 0) return;
   const ofIssuer = issuer === undefined ? "" : ` of ${issuer}`;
@@ -140,8 +146,8 @@ async function commit(
 }
 
 /**
- * Rethrows an error. Adds the remedy if it is about wrapping keys: a `serve` with other wrapping keys than this command could not read the
- * store after the change.
+ * Rethrows an error. If it is about wrapping keys, adds the remedy, because a `serve` with wrapping keys other than
+ * this command's could not read the store after the change.
  *
  * @throws any other error unchanged
  */

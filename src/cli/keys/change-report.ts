@@ -12,7 +12,7 @@ import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts"
 
 export interface Report {
   readonly isDry: boolean;
-  /** Message about the part of a dry run that will differ. */
+  /** Message about how the real run will differ from the dry run. */
   readonly note: string | undefined;
   readonly unchanged: string | undefined;
   readonly change: Changed;
@@ -65,7 +65,7 @@ function asText(
   return lines.join("\n");
 }
 
-/** Returns the type of an event and the key that it is about; the policy has no key. */
+/** Describes an event by its type and its key. An event of the policy has no key. */
 export const eventText = ({ type, use, kid }: KeyEvent): string =>
   kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
 
@@ -107,7 +107,7 @@ const times: ReadonlySet<string> = new Set([...recordTimes, "endedAt", "trustedU
 const waits = ["announceForSeconds", "retireForSeconds", "maxStaleSeconds"];
 const printed = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
 
-/** Returns the members of a record that may be printed. They are selected by name, so that its private key cannot leak. */
+/** Returns the members of a record that may be printed. They are selected by name, so the private key cannot leak. */
 export function publicRecord(record: KeyRecord, more: object = {}): object {
   const members = Object.entries(record).filter(([name, value]) => printed.has(name) && value !== undefined);
   const uri = uriOf(record);

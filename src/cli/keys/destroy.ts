@@ -12,8 +12,8 @@ import { resolveKid } from "./kid.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "./open-keys.ts";
 
 /**
- * Destroys the external keys that a change has removed or revoked if `--destroy-external` is given. If not, prints the command that does. The
- * change stands even if this fails.
+ * Destroys the external keys that a change has removed or revoked, if `--destroy-external` is given. Otherwise, prints
+ * the command for that. The change stands even if this fails.
  *
  * @returns a message for each destroyed key
  */

@@ -17,8 +17,9 @@ import type { Signers } from "../../service/config/signers.ts";
 const cannotBeUndone = "That cannot be undone unless the service keeps deleted keys for a while.";
 
 /**
- * Returns messages about where the new signing key of a change is generated, unless all keys are in the store, and where an imported key
- * stays. Commands read `--signer-type` from their own flags and not from `serve`, so a rotation could move signing out of the HSM unnoticed.
+ * Returns messages about where a change generates its new signing key, unless all keys are in the store, and about
+ * where an imported key stays. Without them, a rotation could move signing out of the HSM unnoticed, because commands
+ * read `--signer-type` from their own flags and not from `serve`.
  *
  * @param key the new key, if there is one; in a dry run, a key in memory
  */
@@ -50,7 +51,7 @@ export function destroyEffects({ destroySigner }: Signers, { records, events }: 
   return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
 }
 
-/** Returns the message that an external key is, or was, destroyed. */
+/** Returns the message that an external key is destroyed or was destroyed. */
 export function destroyEffect({ kid, uri }: Pick<ExternalKey, "kid" | "uri">, tense: "is" | "was" = "is"): string {
   return `The private key of "${kidText(kid)}" in ${uri} ${tense} destroyed permanently. ${cannotBeUndone}`;
 }

@@ -16,7 +16,7 @@ export function addNewKeyFlags(command: Command): Command {
   return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(keyAlgs));
 }
 
-/** Generates a key in memory, with the given alg. Default: the active key's alg. */
+/** Generates a key in memory with the given alg. Default: the active key's alg. */
 export function generateDraft(
   { custody, document }: CommandKeys,
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
@@ -27,7 +27,7 @@ export function generateDraft(
   return makeLocalKey(use, alg ?? nextAlg(document.records, use), custody);
 }
 
-/** Returns the draft, or generates a key in the HSM or key service if signing keys are generated there. */
+/** Returns the final key: the draft or, if signing keys are generated in an HSM or key service, a key generated there. */
 export async function generateFinal({ io, keyring, settings }: CommandKeys, draft: NewKey): Promise<NewKey> {
   if (draft.use === "enc" || !keyring.isExternal) return draft;
   return keyring.makeKey("sig", "ES256").catch((error: unknown) => {

@@ -71,7 +71,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   if (isSet && flags.state !== undefined) {
     throw invalidOption("--state applies to a single key; select one of the set with --kid");
   }
-  // Before a store is created, so that a refused key leaves nothing behind.
+  // Done before a store is created, so a refused key leaves nothing behind.
   const external = signer && (await openExternal(await signersOf(await managedSettings(io, flags)), signer, flags.kid));
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
     const { records: before } = open.document;
@@ -100,7 +100,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   });
 }
 
-/** Returns the assumptions of an import about signing keys, which only their previous provider can confirm. */
+/** Returns an import's assumptions about signing keys. Only the keys' previous provider can confirm them. */
 function remarksOf(commands: readonly KeyCommand[], { before, document }: Changed): string[] {
   const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
   if (imports.length === 0) return [];
@@ -117,7 +117,10 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
   ];
 }
 
-/** Returns the import commands: signing keys first, because every store needs one. The first key of each use becomes active. */
+/**
+ * Returns the import commands. Signing keys come first, because every store needs one. The first key of each use
+ * becomes active.
+ */
 export function importCommands(
   found: readonly NewKey[],
   before: readonly KeyRecord[],

@@ -130,7 +130,7 @@ Examples:
     });
 }
 
-/** Returns a remark about the processes that no list shows. */
+/** Returns a remark about processes that are never listed. */
 function remarkUnlisted({ seen: { now, document } }: Changed): string[] {
   const until = timeText(now + document.policy.maxStaleSeconds * 1000);
   return [

@@ -2,11 +2,11 @@ import { StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { type KeyRecord, isLive } from "../../rotation/rules/records.ts";
 
-/** Minimum length of a prefix: 36 bits of a thumbprint, which do not match by chance. */
+/** Minimum length of a prefix. Six characters are 36 bits of a thumbprint, which do not match by chance. */
 const minPrefixLength = 6;
 
 /**
- * Returns the kid that an operator gave, in full or as a prefix that no other kid has.
+ * Returns the kid that an operator gave in full or as an unambiguous prefix.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if several kids begin with it
  * @throws StateError `ERR_KID_UNMANAGED`

@@ -29,7 +29,7 @@ next step of a key follows from the store's policy (see jwksd policy).`)
     });
 }
 
-/** Prints the keys: the state of each, its start, and the next step. */
+/** Prints the keys: each key's state, since when it has that state, and the next step. */
 async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
@@ -71,12 +71,12 @@ function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };
 }
 
-/** Returns the table of keys. Each kid and each URI has its own unwrapped line, so that it can be copied. */
+/** Returns the table of keys. Each kid and each URI has its own unwrapped line, so it can be copied. */
 function table(
   rows: readonly { readonly record: KeyRecord; readonly next: PlanStep | undefined }[],
   now: number,
 ): string[] {
-  // To the minute, and "in 1 h" instead of "in 1 h 10 min".
+  // Times are shown to the minute, and "in 1 h" instead of "in 1 h 10 min".
   const when = (time: number): string =>
     `${timeText(time).slice(0, 16)}, ${relativeText(time, now).replace(/(\d+ \w+) \d+ \w+/, "$1")}`;
   const [heading = "", ...lines] = aligned([
@@ -94,7 +94,10 @@ function table(
   ];
 }
 
-/** Returns the location of the private key, unless it is in the store. If the key was removed or revoked, that is the former location. */
+/**
+ * Returns the location of the private key, unless it is in the store; for a removed or revoked key, the former
+ * location.
+ */
 function placeOf(record: KeyRecord): string[] {
   const uri = uriOf(record);
   return uri === undefined ? [] : [`     ${isLive(record) ? "in" : "was in"} ${kidText(uri)}`];

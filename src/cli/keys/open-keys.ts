@@ -24,7 +24,7 @@ import { errorText } from "../error-text.ts";
 import { type Io, printNotice } from "../io.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 
-/** Flags that the command line parser found. */
+/** Flags that the command-line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
 
 /** The keys of a configuration, opened for a command. */
@@ -39,12 +39,15 @@ export interface CommandKeys {
   readonly document: StoreDocument;
 }
 
-/** Adds `--json` and the settings with which a command finds the store. @param more additional settings of the command */
+/** Adds `--json` and the settings that locate the store to a command. @param more additional settings of the command */
 export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
   return addSettings(command.option("--json", "JSON output"), [...settingsWith("store"), ...more]);
 }
 
-/** Adds a kid argument to a command. One in 64 thumbprints begins with a dash, so anything that is not an option is the kid. */
+/**
+ * Adds a kid argument to a command. Anything that is not an option is taken as the kid, because one in 64 thumbprints
+ * begins with a dash.
+ */
 export function takesKid(
   command: Command,
   name = "<kid>",
@@ -68,7 +71,7 @@ export function takesKid(
 export const useOption = (): Option =>
   new Option("--use <use>", "use of the key: signing or encryption").choices(["sig", "enc"]);
 
-/** Content of a configuration's store. */
+/** Content of the configured store. */
 export interface StoreContent extends StoreView {
   readonly document: StoreDocument;
   readonly isVerified: boolean;
@@ -76,7 +79,7 @@ export interface StoreContent extends StoreView {
 }
 
 /**
- * Reads the store. That does not need the wrapping key; content that cannot be verified is returned all the same, with a notice.
+ * Reads the store. The wrapping key is not required: content that cannot be verified is still returned, with a notice.
  *
  * @throws see `openStore`
  */
@@ -126,7 +129,8 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
 }
 
 /**
- * Runs an action with the store and the wrapping keys. With `create`, a missing store is created; with `dryRun` as well, in memory.
+ * Runs an action with the store and the wrapping keys. With `create`, a missing store is created; with `create` and
+ * `dryRun`, only in memory.
  *
  * @throws see `openManaged` and `StoreAccess.read`
  */
@@ -170,13 +174,13 @@ export async function withKeys<T>(
 
 /** Returns the current state of the store and its live processes. */
 export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
-  // Read in this order, no presence record is newer than the store.
+  // Read in this order, so no presence record is newer than the store.
   const list = await access.presence();
   const { document, now } = await access.read();
   return { document, ...livePresence(list, now, document), now };
 }
 
-/** Returns the settings. @throws ConfigError `ERR_OPTION_INVALID` if jwksd does not manage the keys of this configuration */
+/** Returns the settings. @throws ConfigError `ERR_OPTION_INVALID` if the configuration's keys are not managed by jwksd */
 export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;

@@ -47,7 +47,7 @@ function put(cells: Cell[], start: number, text: string): void {
   text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
 }
 
-/** Returns a plan as a picture for a terminal, with its steps below. */
+/** Draws a plan as a picture for a terminal, with the steps below. */
 export function planPicture(plan: RotationPlan, terminal: Terminal): string {
   const columns = Math.max(terminal.columns, narrowest);
   const wide = { ...terminal, columns };
@@ -100,7 +100,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   ];
 }
 
-/** Returns the axis: a tick for each moment, and the time between two moments if there is space for it. */
+/** Draws the axis: a tick for each moment, and the time between two moments if there is room for it. */
 function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {
@@ -116,7 +116,10 @@ function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   return cells;
 }
 
-/** Returns the labels: above the bars, "now" and the numbers of steps; below, dates. A label that does not fit is omitted; the list of steps has it. */
+/**
+ * Draws the labels: "now" and the numbers of steps above the bars, dates below. Omits a label that does not fit; the
+ * list of steps contains it.
+ */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;
   const cells = blank(width);
@@ -149,7 +152,7 @@ function note({ keys }: RotationPlan): string {
   return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
 }
 
-/** Returns the numbered steps, with date, reason and bound. */
+/** Formats the numbered steps with date, reason and bound. */
 function stepLines(plan: RotationPlan, columns: number): string[] {
   const moments = numberedSteps(plan);
   if (moments.length === 0) return ["No steps are planned."];

@@ -14,8 +14,8 @@ const style = `${chartStyle}
   @media screen and (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
 
 /**
- * Returns a plan as an SVG picture for a runbook, without scripts or external parts. Its background follows the reader's light or dark mode.
- * States differ in pattern as well as in color.
+ * Draws a plan as an SVG picture for a runbook, without scripts or external resources. The background follows the
+ * reader's light or dark mode. States differ in pattern as well as in color.
  */
 export function planSvg(plan: RotationPlan, title: string): string {
   const { width, bottom, parts } = planChart(plan, margin, 118);

@@ -68,7 +68,7 @@ function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPl
   };
 }
 
-/** Writes an SVG file. Replaces only another SVG file, so that a mistyped name does not overwrite anything else. */
+/** Writes an SVG file. Overwrites only SVG files, so a mistyped name cannot destroy anything else. */
 const write = (file: string, text: string): Promise<void> =>
   writing(file, async () => {
     const found = await unlessMissing(stat(file));

@@ -77,7 +77,7 @@ function effectsOf({ records, policy }: Pick<StoreDocument, "records" | "policy"
   ];
 }
 
-/** Returns a message for each key whose waiting period is longer, because of an earlier policy. */
+/** Returns a message for each key whose waiting period is longer because of an earlier policy. */
 function longerWaits(records: readonly LiveRecord[], policy: RotationPolicy): string[] {
   return records.flatMap((record) => {
     const { kid, use, state } = record;

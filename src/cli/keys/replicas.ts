@@ -64,7 +64,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
 /** Returns the part of an id that distinguishes replicas with the same name. */
 const shortId = (id: string): string => printable(id.slice(0, 8));
 
-/** Shortens text from a presence record, because a column is equally wide on every line. */
+/** Shortens text from a presence record for a table, in which a column has the same width on every line. */
 const inColumn = (text: string): string => shortened(text, 45);
 
 function table(found: StoreView): string[] {
@@ -98,7 +98,7 @@ function targetsTable(targets: readonly TargetStatus[], { now }: StoreView): str
   return ["", ...aligned([["TARGET", "HAS", "READ BACK"], ...rows])];
 }
 
-/** Returns the steps whose waiting period has not begun, and the targets for which they wait. */
+/** Describes the steps whose waiting period has not begun, and the targets for which they wait. */
 export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
 /** Returns the content of `waitTexts` for `--json`. */

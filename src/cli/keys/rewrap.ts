@@ -42,7 +42,10 @@ Examples:
     );
 }
 
-/** Refuses if a replica does not have the new wrapping key, because it could no longer read the store. @throws StateError `ERR_TRANSITION` */
+/**
+ * Checks that all replicas have the new wrapping key, because a replica without it could no longer read the store.
+ * @throws StateError `ERR_TRANSITION`
+ */
 function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
   const names = someOf(lacking, (record) => {

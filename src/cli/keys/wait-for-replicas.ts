@@ -13,7 +13,7 @@ import { type CommandKeys, viewOf } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
-/** Exit code if the change is done, but not every replica has caught up with it. */
+/** Exit code if the change was made but not every replica has caught up with it. */
 export const notCaughtUp = 3;
 
 /** The replicas and targets that have caught up with a change, and those that are behind. */
@@ -21,13 +21,14 @@ export interface CatchUp {
   readonly view: StoreView;
   /** Processes that do not publish the change yet. */
   readonly late: readonly PresenceRecord[];
-  /** Targets that were not written since the change. */
+  /** Targets that have not been written since the change. */
   readonly targets: readonly TargetRecord[];
 }
 
 /**
- * Waits until every process with a presence record publishes a change. Sets the exit code if a process does not in time; the change stands in
- * any case. A process that refuses the store, because an older backup was restored, never catches up: it is reported, but not waited for.
+ * Waits until every process with a presence record publishes a change. If a process does not do so in time, sets the
+ * exit code; the change stands in any case. A process that refuses the store because an older backup was restored never
+ * catches up, so it is reported but not waited for.
  *
  * @returns `undefined` if the store could not be read or there is nothing to report
  */

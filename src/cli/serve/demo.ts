@@ -9,10 +9,13 @@ import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 
-/** Speed of the demo's clock: a day takes two minutes. */
+/** Speed of the demo's clock, at which a day takes two minutes. */
 export const timesAsFast = 720;
 
-/** Settings with a policy that `serve` accepts, too. The rotation follows the same rules, only with a faster clock. */
+/**
+ * Settings of the demo. `serve` would accept the policy too: the rotation follows the same rules, only with a faster
+ * clock.
+ */
 const demoSettings = {
   host: "127.0.0.1",
   port: "0",
@@ -21,7 +24,7 @@ const demoSettings = {
   rotateEveryDays: "1",
   announceForSeconds: "43200",
   maxTokenLifetimeSeconds: "10800",
-  // 15 s in real time, so that a machine that is busy for a moment does not become stale.
+  // 15 s in real time, so a machine that is briefly busy does not become stale.
   maxStaleSeconds: "10800",
   noDiscovery: "true",
   // The demo writes no files.
@@ -49,14 +52,14 @@ async function demo(io: Io): Promise<void> {
   print(io, await welcomeText(service));
 }
 
-/** Starts the service of `jwksd serve`, with keys in memory and another clock. */
+/** Starts the same service as `jwksd serve`, but with keys in memory and another clock. */
 export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
   // The settings of a real service must not apply here.
   const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
   const settings = await resolveSettings({ flags: demoSettings, environment });
   const log = createLog(settings, io, clock);
   const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
-  // If the clock were fast before this, startup on a busy machine would seem to take hours.
+  // If the clock were fast during startup, startup on a busy machine would seem to take hours.
   clock.hurry();
   return service;
 }
@@ -67,8 +70,8 @@ export interface FastClock extends Clock {
 }
 
 /**
- * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second, or its own duration if that is shorter:
- * short timers end calls that hang, and those calls do not get faster.
+ * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second, or its own
+ * duration if that is shorter, because short timers are timeouts of calls, and calls do not get faster.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();

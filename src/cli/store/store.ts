@@ -88,7 +88,8 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 /**
  * Copies an authentic document into an empty store and compares the two.
  *
- * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the target is in use
+ * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination is in
+ *   use
  * @throws StoreError `ERR_STORE_CONFLICT` if one of them has changed in the meantime
  */
 async function migrated(
@@ -114,7 +115,7 @@ async function migrated(
   }
   await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;
-    // It may have been written all the same. Reading it back shows that.
+    // It may still have been written. Reading it back shows whether it was.
   });
   if ((await target.read()).text === text && (await source.read(version)).version === version) return document;
   throw new StoreError(

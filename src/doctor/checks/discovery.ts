@@ -9,10 +9,10 @@ import type { Exchange, Failure, Observations } from "../observations.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./private.ts";
 
-/** Failures in which a server responded, but not completely. */
+/** Kinds of failure in which a server responded, but incompletely. */
 const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
-/** Checks the discovery document, and whether the keys fit it. */
+/** Checks the discovery document and whether the keys match it. */
 export function checkDiscovery(
   { discovery, metadata, set, issuer }: Observations,
   keys: readonly Key[] | undefined,
@@ -62,7 +62,8 @@ const entraHost =
 const isEntra = (issuer: string): boolean => URL.canParse(issuer) && entraHost.test(new URL(issuer).hostname);
 
 /**
- * Checks the members that an OpenID provider or an authorization server must have. An issuer without endpoints for logins does not need them.
+ * Checks for the members that an OpenID provider or an authorization server must have. An issuer without login
+ * endpoints does not need them.
  *
  * @see OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2
  */
@@ -132,7 +133,7 @@ function site(hostname: string): string {
     .join(".");
 }
 
-/** Algorithms that do not need a key in the set: `none`, and HMAC with a client secret. */
+/** Matches algorithms that do not need a key in the set: `none`, and HMAC with a client secret. */
 const withoutKey = /^(none|HS\d+)$/;
 
 function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: readonly Key[] | undefined): Note[] {

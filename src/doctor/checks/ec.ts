@@ -6,7 +6,7 @@ import type { Key } from "../key.ts";
 
 interface Curve {
   readonly bytes: number;
-  /** Field and constant of y² = x³ - 3x + b. */
+  /** Prime of the field over which the curve y² = x³ - 3x + b is defined. */
   readonly p: bigint;
   readonly b: bigint;
 }

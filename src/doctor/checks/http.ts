@@ -8,7 +8,7 @@ import { checkCaching } from "./caching.ts";
 const maxBytes = 51_200;
 const slowMs = 250;
 const tooSlowMs = 500;
-/** Too Many Requests: the status does not depend on what was requested. */
+/** Too Many Requests. This status says nothing about the requested document. */
 const tooMany = 429;
 
 /** Checks how the documents are served over HTTP. */
@@ -40,7 +40,10 @@ function checkWay(exchange: Exchange | undefined): Note[] {
   return notes;
 }
 
-/** Checks limits. A set that cannot be reached is a finding only if discovery could be. */
+/**
+ * Checks failures and exceeded limits. A set that cannot be reached is a finding only if the discovery document could
+ * be.
+ */
 function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
   if (failure === undefined) return [];
   const { kind, detail } = failure;
@@ -52,7 +55,7 @@ function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
 
 const isRefused = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
-/** Checks the status, for programs and for browsers. @param isAdvertised whether a discovery document names the URL */
+/** Checks the status that programs and browsers get. @param isAdvertised whether a discovery document names the URL */
 function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;
   if (isRefused(set) && browser?.status === 200) {

@@ -10,7 +10,10 @@ const operationsFor = {
 };
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
-/** Checks the members of a key that do not depend on its type. @param isOfIssuer whether it is at an issuer's `jwks_uri` */
+/**
+ * Checks those members of a key that do not depend on its type. @param isOfIssuer whether the key is at an issuer's
+ * `jwks_uri`
+ */
 export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") {
@@ -97,7 +100,10 @@ function checkOperations(jwk: Key["jwk"], name: string): Note[] {
   return notes;
 }
 
-/** Reports whether a key is for signatures, by its `use` or `alg`. Without both, it is, unless all its operations are for encryption. */
+/**
+ * Reports whether a key is for signatures, according to its `use` or `alg`. A key with neither is, unless all of its
+ * operations are for encryption.
+ */
 function isMeantToVerify(jwk: Key["jwk"], operations: readonly string[]): boolean {
   if (isForEncryption(jwk) || signatureAlgorithms(jwk).length === 0) return false;
   const isEncryption = operations.length > 0 && operations.every((operation) => operationsFor.enc.includes(operation));

@@ -3,8 +3,8 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
 /**
- * Sources of published private keys, by RFC 7638 thumbprint. There are too many CVE-2008-0166 keys for this list; `--blocklist` accepts the
- * lists from Debian's `openssl-blacklist` package.
+ * Sources of published private keys, by RFC 7638 thumbprint. The keys of CVE-2008-0166 are too many for this list;
+ * `--blocklist` accepts the lists from Debian's `openssl-blacklist` package.
  */
 const known: Readonly<Record<string, string>> = {
   "c_0UpWcyUnvQC91D5ATbWIM9seRg94CqJ40pdgiNm-o": "RFC 6605",
@@ -38,7 +38,7 @@ const known: Readonly<Record<string, string>> = {
   r1LkbBo3925Rb2ZFFrKyU3MVex9T2817Kx0vbi6i_Kc: "oidc-provider's development keystore",
 };
 
-/** Checks that the private key is not public. */
+/** Checks that the private key has not been published. */
 export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Promise<Note[]> {
   const { name, thumbprint } = key;
   if (thumbprint === undefined) return [];

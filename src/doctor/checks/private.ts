@@ -3,11 +3,12 @@ import { type Note, note } from "../finding.ts";
 import { maxKeys } from "../key.ts";
 import { isPrivateText, secretsIn } from "../secrets.ts";
 
-/** Values that are examined; 1,000 complete keys have fewer. */
+/** Maximum number of values to examine. 1,000 complete keys have fewer. */
 const maxNodes = 50_000;
 
 /**
- * Finds private keys outside of `keys`, nested in it, in strings and in names of members. `checkMembers` checks the members of the entries.
+ * Finds private keys outside of `keys`, nested inside it, in strings and in member names. `checkMembers` checks the
+ * members of the entries.
  *
  * @param what name of the document in messages
  */
@@ -36,5 +37,5 @@ export function checkPrivate(document: unknown, what: string): Note[] {
   return notes;
 }
 
-/** Removes the last step of a name, so that names do not grow with the depth. */
+/** Removes the last step of a name, so names do not grow with the nesting depth. */
 const entryOf = (name: string): string => name.replace(/^a member of /, "");

@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import { bitLength } from "../integers.ts";
 
-/** Known generators: the width of a piece in bits, and the bits that are zero in each piece. */
+/** Known generators: the width of a piece in bits, and which bits of each piece are zero. */
 const generators = [
   { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
   { width: 32n, zeros: 0x3ff0_0000n },

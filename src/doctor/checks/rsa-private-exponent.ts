@@ -2,8 +2,8 @@ import { type Note, note } from "../finding.ts";
 import { bitLength, squareRoot } from "../integers.ts";
 
 /**
- * Finds a private exponent below a third of the fourth root of the modulus, by the convergents of e/n. A short public exponent cannot have
- * one.
+ * Finds a private exponent below a third of the fourth root of the modulus, using the convergents of e/n. A short
+ * public exponent cannot have one.
  *
  * @see Wiener: Cryptanalysis of Short RSA Secret Exponents (IEEE Transactions on Information Theory 36, 1990)
  */

@@ -6,16 +6,19 @@ import { checkPolynomial } from "./rsa-polynomial.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
-/** Larger moduli are not factored, because that would take too long. */
+/** Maximum size of a modulus to factor, in bits. Larger ones would take too long. */
 export const mostBits = 8192;
 const mostBitsInAll = 4_096_000;
-/** Smaller moduli are not keys, and match every fingerprint. */
+/** Minimum size of a modulus, in bits. Smaller numbers are not keys and match every fingerprint. */
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of equal bytes in a row that does not happen by chance. */
+/** Number of equal consecutive bytes that does not occur by chance. */
 const repetitions = 16;
-/** A primality test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger ones. */
+/**
+ * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and none that are
+ * larger.
+ */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;
 
@@ -27,7 +30,7 @@ export function checkRsaKeys(keys: readonly Key[]): Note[] {
   return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-/** Returns the first RSA keys, up to a sum of bits: a thousand keys of 4096 bits. More would take too long. */
+/** Returns the first RSA keys, up to a total size of a thousand keys of 4096 bits. More would take too long. */
 export function affordable(keys: readonly Key[]): Key[] {
   let bits = 0;
   return keys.filter(({ jwk, values }) => {
@@ -67,7 +70,7 @@ function checkExponent(e: bigint, name: string): Note[] {
   return bits > mostExponentBits ? [note("JWKS_RSA_EXPONENT_LARGE", `${name} has an exponent of ${bits} bits`)] : [];
 }
 
-/** Searches for the factors in several ways, the cheap ones first. */
+/** Searches for the factors in several ways, cheapest first. */
 function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTestedForPrimality: boolean) {
   const factor = smallFactor(n);
   yield factor === undefined ? [] : [note("JWKS_RSA_DAMAGED", `${name} is divisible by ${factor}`)];
@@ -82,14 +85,14 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
     : [];
 }
 
-/** Reports whether a byte is repeated too often for chance: in a random modulus, that happens once in 2^110. */
+/** Reports whether a byte is repeated more often than by chance. In a random modulus, the probability is 1 in 2^110. */
 function hasRepeatedByte(n: Uint8Array): boolean {
   let length = 1;
   for (let at = 1; at < n.length && length < repetitions; at += 1) length = n[at] === n[at - 1] ? length + 1 : 1;
   return length === repetitions;
 }
 
-/** Returns the first weakness. A second one is often the same weakness, found in another way. */
+/** Returns only the first weakness, because a second one is often the same weakness, found in another way. */
 function firstOf(results: Iterable<Note[]>): Note[] {
   for (const notes of results) if (notes.length > 0) return notes;
   return [];

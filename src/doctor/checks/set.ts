@@ -3,10 +3,10 @@ import { type Note, note } from "../finding.ts";
 import { counted } from "../format.ts";
 import type { Key } from "../key.ts";
 
-/** An issuer does not need more keys than this. */
+/** Number of keys above which a set is considered large. No issuer needs more. */
 const manyKeys = 100;
 
-/** Checks the entries of a set together. */
+/** Checks the entries of a set against each other. */
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
   const examined = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were examined` : "";
   const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${examined}`)] : [];
@@ -16,8 +16,8 @@ export function checkSet(keys: readonly Key[], count: number, at: number): Note[
 /**
  * Finds a set without a key that can verify tokens.
  *
- * @param count number of entries, which need not be keys
- * @param isOfIssuer whether it is at an issuer's `jwks_uri`, and so not a SPIFFE bundle
+ * @param count number of entries, including those that are not keys
+ * @param isOfIssuer whether the set is at an issuer's `jwks_uri` and therefore not a SPIFFE bundle
  */
 export function checkPurpose(keys: readonly Key[], count: number, isOfIssuer: boolean): Note[] {
   const canVerify = keys.some(({ jwk, thumbprint }) => {
@@ -45,7 +45,7 @@ function checkKids(keys: readonly Key[]): Note[] {
   });
 }
 
-/** Finds kids that a reader, or software that trims, folds or normalizes, mistakes for each other. */
+/** Finds kids that are easily confused by a reader or by software that trims, case-folds or normalizes. */
 function checkConfusable(keys: readonly Key[]): Note[] {
   const named = keys.flatMap(({ jwk: { kid }, name }) => (typeof kid === "string" ? [{ kid, name }] : []));
   const byForm = Map.groupBy(named, ({ kid }) => kid.normalize("NFKC").replaceAll(/\s/g, "").toLowerCase());

@@ -2,7 +2,10 @@ import { isDate, timeText } from "../../base/format.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
-/** Checks that a key is valid at a time, by the members of OpenID Federation. @see OpenID Federation 1.0 section 8.7.2 */
+/**
+ * Checks that a key is valid at a certain time, using the members that OpenID Federation defines. @see OpenID
+ * Federation 1.0 section 8.7.2
+ */
 export function checkValidity({ jwk, name }: Key, at: number): Note[] {
   const { exp, nbf, revoked } = jwk;
   const [expiresAt, beginsAt] = [exp, nbf].map((seconds) => (typeof seconds === "number" ? seconds * 1000 : undefined));

@@ -5,11 +5,11 @@ import type { State } from "../sequence.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** After this many additions without a removal, keys are probably never removed. */
+/** Number of additions without a removal after which keys are presumably never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 
-/** Checks several states together, and tokens against states. */
+/** Compares several states with each other, and tokens with the states. */
 export function checkWatch(states: readonly State[], tokens: readonly SeenToken[]): Note[] {
   const sets = states.filter((state): state is WithKeys => state.keys !== undefined);
   const failed = states.filter(({ problem }) => problem !== undefined);

@@ -4,7 +4,7 @@ import { urlText } from "../format.ts";
 import { type Key, decodeKey } from "../key.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
-/** Checks the certificates in `x5c`, their digests, and `x5u`. */
+/** Checks the certificates in `x5c`, their digests and `x5u`. */
 export async function checkX5c(key: Key, { at, certificates = {} }: Observations): Promise<Note[]> {
   const { jwk, name } = key;
   const { x5c, x5u } = jwk;
@@ -72,7 +72,7 @@ const digests = [
   { member: "x5t#S256", bytes: 32, of: ({ sha256 }: CertificateFacts) => sha256 },
 ] as const;
 
-/** Returns the hex digits of a digest, plain or encoded again. */
+/** Returns the hex digits of a digest that is in plain hex or was base64url-encoded from hex. */
 function hexOf(text: string, bytes: number): string | undefined {
   const inner = String.fromCharCode(...decode(text.slice(0, 200)).bytes);
   return [text, inner].find((form) => form.length === bytes * 2 && /^[\da-f]+$/i.test(form));

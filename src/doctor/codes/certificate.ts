@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** Certificates of keys. */
+/** Findings about the certificates of keys. */
 export const certificate = {
   JWKS_X5C_FORMAT: {
     severity: "broken",

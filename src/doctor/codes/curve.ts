@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** EC and OKP keys. */
+/** Findings about EC and OKP keys. */
 export const curve = {
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",

@@ -1,6 +1,6 @@
 import { type FindingKind, openidDiscovery } from "./finding-kind.ts";
 
-/** The discovery document. */
+/** Findings about the discovery document. */
 export const discovery = {
   DISCOVERY_STATUS: {
     severity: "broken",

@@ -17,7 +17,7 @@ export interface FindingKind {
   readonly remedy: string;
 }
 
-/** Beginning of rules in OpenID Connect Discovery. */
+/** Start of the name of a rule in OpenID Connect Discovery. */
 export const openidDiscovery = "OpenID Connect Discovery 1.0 section";
-/** Beginning of rules in OpenID Federation. */
+/** Start of the name of a rule in OpenID Federation. */
 export const openidFederation = "OpenID Federation 1.0 section";

@@ -1,6 +1,6 @@
 import { type FindingKind, openidFederation } from "./finding-kind.ts";
 
-/** The members of each key. */
+/** Findings about the members of each key. */
 export const key = {
   JWKS_PRIVATE_MEMBERS: {
     severity: "broken",

@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** RSA keys. */
+/** Findings about RSA keys. */
 export const rsa = {
   JWKS_RSA_LEADING_ZERO: {
     severity: "risk",

@@ -1,6 +1,6 @@
 import { type FindingKind, openidDiscovery } from "./finding-kind.ts";
 
-/** The set as a whole. */
+/** Findings about the set as a whole. */
 export const set = {
   JWKS_NOT_JSON: {
     severity: "broken",

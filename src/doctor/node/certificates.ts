@@ -3,9 +3,9 @@ import { entriesIn, isObject } from "../document.ts";
 import type { CertificateFacts } from "../observations.ts";
 
 const maxCertificates = 1000;
-/** Number of certificates in a chain that are compared with each other. */
+/** Maximum number of certificates in a chain to compare with each other. */
 const maxChain = 10;
-/** Real certificates are shorter. */
+/** Maximum length of a certificate. Real certificates are shorter. */
 const maxLength = 16_384;
 
 /** Reads the certificates of all keys in a parsed JWK Set. */

@@ -26,8 +26,8 @@ const browserAgent =
 const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, defaults, checkOptions(options, rules));
 
 /**
- * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, GET and HEAD only.
- * Connects only to https URLs and public addresses, unless `allowInsecure` is set.
+ * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests, only GET and HEAD,
+ * within a minute. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
  *
  * @example
  * ```ts
@@ -78,7 +78,10 @@ async function find(target: string, request: Requester): Promise<Found> {
   return documentAt(direct) ?? (isSetUrl(target, direct) ? { set: direct } : { issuer: target, discovery });
 }
 
-/** Requests the other metadata URLs. Only clients that log in or get tokens use them, so an issuer without these endpoints does not need them. */
+/**
+ * Requests the other metadata URLs. Skips them for an issuer without endpoints for logins or tokens, because only
+ * clients of those endpoints use the URLs.
+ */
 async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<Exchange[] | undefined> {
   const document = discovery && jsonIn(discovery);
   const endpoint = memberOf(document, "authorization_endpoint") ?? memberOf(document, "token_endpoint");
@@ -102,7 +105,10 @@ function isSetUrl(target: string, { status, headers }: Exchange): boolean {
   return last !== "" && status === 200 && !isPage;
 }
 
-/** Returns where OAuth clients ask for the metadata of an issuer, besides its discovery document. @see RFC 8414 sections 3.1 and 5 */
+/**
+ * Returns the URLs, in addition to the discovery document's, at which OAuth clients request an issuer's metadata. @see
+ * RFC 8414 sections 3.1 and 5
+ */
 function oauthUrls(issuer: string): string[] {
   const urls = (["oauth-authorization-server", "openid-configuration"] as const).map((name) =>
     wellKnownUrl(issuer, name),
@@ -110,7 +116,7 @@ function oauthUrls(issuer: string): string[] {
   return urls.filter((url) => url !== discoveryUrl(issuer));
 }
 
-/** Returns the exchange if there was a response. @throws FetchError */
+/** Returns the exchange. Throws if there was no response. @throws FetchError */
 function reached(exchange: Exchange): Exchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
@@ -128,7 +134,7 @@ function jsonIn({ status, body }: Exchange): unknown {
   return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
 
-/** Reports whether a value looks like a discovery document, and not like a JWK Set. */
+/** Reports whether a value looks like a discovery document rather than a JWK Set. */
 function isMetadata(value: unknown): boolean {
   const address = memberOf(value, "jwks_uri") ?? memberOf(value, "issuer");
   return memberOf(value, "keys") === undefined && address !== undefined;

@@ -45,7 +45,10 @@ export interface Ask {
   readonly family?: 4 | 6;
 }
 
-/** Sends one request and follows redirects. It does not reject if there is no response: the exchange has the failure. */
+/**
+ * Sends one request and follows redirects. Does not reject if there is no response; the exchange then contains the
+ * failure.
+ */
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
 const maxRequests = 30;
@@ -63,7 +66,7 @@ class Failed extends Error {
   }
 }
 
-/** Returns a requester, which sends GET and HEAD only. The limits apply to all its requests together. */
+/** Creates a requester, which sends only GET and HEAD. The limits apply to the total of its requests. */
 export function requester(limits: RequestLimits): Requester {
   const endsAt = performance.now() + limits.totalMs;
   let requests = 0;
@@ -102,7 +105,7 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
   return new URL(location, base).href;
 }
 
-/** Sends one request. Its deadline applies to the whole exchange, whatever the server sends. */
+/** Sends one request. The deadline applies to the whole exchange, no matter how slowly the server sends. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
   const { timeoutMs, signal } = limits;
   const expired = (): Failed => new Failed("timeout", `there is no complete response within ${timeoutMs / 1000} s`);
@@ -121,7 +124,7 @@ async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Excha
   }
 }
 
-/** Returns the host's addresses, all of which are allowed. */
+/** Returns the host's addresses, all of which have been checked. */
 async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: RequestLimits) {
   const { protocol, hostname } = new URL(url);
   if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {

@@ -23,13 +23,16 @@ import { asking } from "./observe.ts";
 export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
-  /** Time between two fetches, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 fetches. */
+  /**
+   * Time between two fetches, in milliseconds. Default: 5000; less in a short watch, more in a long one, with at most
+   * 720 fetches.
+   */
   readonly intervalMs?: Optional<number>;
   /** Clock. Default: the system clock. */
   readonly clock?: Optional<Clock>;
   /** Fetches the set. Default: with a GET and the limits of `observe`. */
   readonly ask?: Optional<() => Promise<Exchange>>;
-  /** Returns compact tokens that were signed since the last call. Default: no tokens. */
+  /** Returns compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Receives each event of the timeline. Default: none. */
   readonly onHappening?: Optional<(happening: Happening) => void>;
@@ -49,7 +52,7 @@ const rules: Rules<WatchOptions> = {
 
 const usualIntervalMs = 5000;
 const maxLooks = 720;
-/** Limit for all different sets together, against servers that never send the same set twice. */
+/** Maximum total size of all distinct sets, in bytes, because a server may never send the same set twice. */
 const maxBytes = 50_000_000;
 const maxTokens = 10_000;
 
@@ -98,7 +101,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
   return { ...observations, looks, tokens };
 }
 
-/** Adds a fetch. Of fetches with the same result, the first and the last are kept. */
+/** Adds a fetch. Of consecutive fetches with the same result, only the first and the last are kept. */
 function keep(looks: Look[], look: Look): void {
   if (isSame(looks.at(-1), look) && isSame(looks.at(-2), look)) looks.pop();
   looks.push(look);
@@ -112,7 +115,7 @@ function isSame(one: Look | undefined, other: Look): boolean {
   return a.body === b.body || sameBytes(a.body, b.body);
 }
 
-/** Reads a token's kid and times, unverified. The rest of the token is not kept. */
+/** Reads a token's kid and times without verifying it. The rest of the token is discarded. */
 export function seenToken(token: string, at: number): SeenToken | undefined {
   try {
     const { kid } = decodeProtectedHeader(token);

@@ -3,12 +3,15 @@
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./behavior.ts";
 
-/** A measured time, in seconds; `null` if it has no end. */
+/** Selects a measured time, in seconds; `null` if the time has no end. */
 type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
 
-/** Rounds up to the next measured `max-age`. A shorter one never makes a verifier trust a key for longer. */
+/**
+ * Rounds up to the next measured `max-age`. That is safe, because a shorter `max-age` never makes a verifier trust a
+ * key for longer.
+ */
 const triedFor = (seconds: number): MaxAge => maxAges.find((tried) => tried >= seconds) ?? 31_536_000;
 
 const longest = (times: readonly (number | null)[]): number | null =>
@@ -17,7 +20,7 @@ const longest = (times: readonly (number | null)[]): number | null =>
 const worstOfNewKey: Time = ({ refusesNewKey: { afterFetch, inCalm, afterForgedKid } }) =>
   longest([afterFetch, inCalm, afterForgedKid]);
 
-/** Describes which verifiers do something, and for how long, the shortest time first. */
+/** Describes which verifiers do something and for how long, shortest time first. */
 function verifiersThat(what: string, time: Time): string {
   const groups = [...Map.groupBy(behaviors, time)].sort(([a], [b]) => (a ?? Infinity) - (b ?? Infinity));
   const described = groups.map(([seconds, them]) => {
@@ -30,17 +33,20 @@ function verifiersThat(what: string, time: Time): string {
   return `As measured on ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
 }
 
-/** Describes how long verifiers refuse tokens of a key that signs as soon as it is published. */
+/** Describes how long verifiers refuse tokens signed with a key that signs as soon as it is published. */
 export const newKeyText = (): string => verifiersThat("refuse its tokens", worstOfNewKey);
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
 export const replacedKeyText = (): string =>
   verifiersThat("trust it although tokens of the new key arrive", (one) => one.trustsRevokedKey);
 
-/** Describes how long verifiers trust a key that was removed, while no token has an unknown kid. @param maxAge of the set, in seconds */
+/**
+ * Describes how long verifiers trust a key that was removed, while no token has an unknown kid. @param maxAge the set's
+ * `max-age`, in seconds
+ */
 export const removedKeyText = (maxAge: number): string =>
   verifiersThat("trust a key that was removed from the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);
 
-/** Describes what happens to tokens whose key was announced for as long as the rules require. */
+/** Describes what happens to tokens signed with a key that was announced for as long as the rules require. */
 export const announcedKeyText = (): string =>
   `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token of a key that was announced for two hours or longer, in a set with max-age of an hour.`;

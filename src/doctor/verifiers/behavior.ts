@@ -1,28 +1,35 @@
 /**
- * Measured behavior of a verifier over time, while tokens keep arriving. Times are in seconds, and up to 50 too long, because the tokens are
- * that far apart. `null` if a time has no end: until the process is restarted, or for as long as such tokens arrive.
+ * Measured behavior of a verifier over time, while tokens keep arriving. Times are in seconds and may be up to 50 s too
+ * long, because the tokens are that far apart. `null` means that a time has no end: it lasts until the process is
+ * restarted, or for as long as the tokens in question arrive.
  */
 export interface Behavior {
   readonly name: string;
   readonly version: string;
-  /** Time after which it refetches the set on its own, with a `max-age` of an hour. 0: for each token. `null`: never. */
+  /**
+   * Time after which it refetches the set on its own, if `max-age` is an hour. 0 means for each token, `null` means
+   * never.
+   */
   readonly pollSeconds: number | null;
   /** Whether it refetches the set when a token names an unknown kid. */
   readonly refetchesUnknownKid: boolean;
-  /** How long it refuses the tokens of a key that signs as soon as it is published. */
+  /** How long it refuses tokens signed with a key that signs as soon as it is published. */
   readonly refusesNewKey: {
-    /** If it has just fetched the set. */
+    /** Time if it has just fetched the set. */
     readonly afterFetch: number | null;
-    /** If it has made no request for ten minutes or more, apart from refetches on its own. */
+    /** Time if it has made no request for at least ten minutes, apart from refetches on its own. */
     readonly inCalm: number | null;
-    /** If a forged kid has just caused a refetch in vain. */
+    /** Time if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;
   };
-  /** How long it trusts a removed key while no token names an unknown kid, by the `max-age` of the set. */
+  /** How long it trusts a removed key while no token names an unknown kid, by the set's `max-age`. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
-  /** How long it trusts a key that was replaced immediately, while tokens of the new key arrive. */
+  /** How long it trusts a key that was replaced immediately, while tokens signed with the new key arrive. */
   readonly trustsRevokedKey: number | null;
-  /** How long it accepts tokens during an outage of a day that begins just before a refetch. `null`: the whole outage. */
+  /**
+   * How long it accepts tokens during an outage of a day that begins just before a refetch. `null` means during the
+   * whole outage.
+   */
   readonly livesThrough: number | null;
   /** Number of requests that 1,000 tokens with forged kids cause within 103 seconds. */
   readonly floodRequests: number;

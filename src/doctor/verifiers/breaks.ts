@@ -2,7 +2,7 @@ import type { Code } from "../codes.ts";
 import { type Break, cited } from "./cited.ts";
 import { rows, versions } from "./verified.ts";
 
-/** Returns the verifiers that fail, by code: first the ones that were run, then the cited ones. */
+/** Returns the verifiers that a code makes fail: first those that were run, then the cited ones. */
 export function breaksOf(code: Code): readonly Break[] {
   const observed = runsOf(code).flatMap(({ client, version, outcomes }): Break[] => {
     const failed = outcomes.filter((outcome) => outcome !== ".");
@@ -13,12 +13,12 @@ export function breaksOf(code: Code): readonly Break[] {
   return [...observed, ...(cited[code] ?? [])];
 }
 
-/** Counts the verifiers that were run against a code. */
+/** Returns the number of verifiers that were run against a code. */
 export function triedOf(code: Code): number {
   return runsOf(code).filter(({ outcomes }) => outcomes.length > 0).length;
 }
 
-/** Returns each verifier's outcomes at the forms of a code that it was run against. */
+/** Returns each verifier's outcomes for the forms of a code against which it was run. */
 function runsOf(code: Code) {
   const own = rows.filter((row) => row.code === code);
   return Object.entries(versions).map(([client, version], column) => ({

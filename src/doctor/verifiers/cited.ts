@@ -4,11 +4,14 @@ import type { Code } from "../codes.ts";
 export interface Break {
   /** Name of the verifier. */
   readonly client: string;
-  /** Version that was run, or that the source describes. */
+  /** Version that was run or that the source describes. */
   readonly version: string;
-  /** `every token`: including tokens of sound keys. `its tokens`: only tokens of the keys in the finding. */
+  /**
+   * Tokens that fail. `every token` includes tokens signed with sound keys; `its tokens` are only those signed with the
+   * keys in the finding.
+   */
   readonly fails: "every token" | "its tokens";
-  /** Whether it fails only at some forms of the finding. */
+  /** Whether it fails only for some forms of the finding. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source; absent if the verifier was run. */
   readonly source?: string;
@@ -40,7 +43,7 @@ const unknownType: readonly Break[] = [
   rust(552),
 ];
 
-/** Verifiers that cannot be run here, and other versions of the ones that can. */
+/** Verifiers that cannot be run here, and other versions of those that can. */
 export const cited: Readonly<Partial<Record<Code, readonly Break[]>>> = {
   JWKS_PRIVATE_MEMBERS: [{ ...php(120), inSomeForms: true }],
   JWKS_MEMBER_TWICE: [rust(552)],

@@ -6,8 +6,9 @@ export interface Row {
   /** Form of the finding; empty if its code has only one. */
   readonly form: string;
   /**
-   * A letter for each verifier, in the order of the versions. `a`: refuses all tokens, including tokens of sound keys. `i`: refuses only the
-   * tokens of the key in question ("its tokens"). `.`: refuses no tokens. `-`: was not tried, because it does not read the faulty part.
+   * A letter for each verifier, in the order of the versions. `a`: refuses all tokens, even those signed with sound
+   * keys. `i`: refuses only tokens signed with the key in question ("its tokens"). `.`: refuses no tokens. `-`: was not
+   * tried, because it does not read the faulty part.
    */
   readonly outcomes: string;
 }

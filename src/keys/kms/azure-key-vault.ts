@@ -105,7 +105,8 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
-        // Without the key's properties, so that the service decides whether the key has expired, not a copy that may be outdated.
+        // The key's properties are left out, so the service decides whether the key has expired and not a copy that may
+        // be outdated.
         signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
       };
     },

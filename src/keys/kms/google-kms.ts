@@ -115,7 +115,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
         const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
         const request = { parent, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
         await client.createCryptoKey(request, settings).catch((error: unknown) => {
-          // Another replica created it meanwhile.
+          // Another replica created it in the meantime.
           if (codeOf(error) !== status.alreadyExists) throw error;
         });
         return newVersion();

@@ -73,7 +73,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
     const body = await bytesWithin(response.body, maxBytes);
     if (body === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
-    // Without the body, which may quote the request.
+    // The body is left out, because it may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
     const parsed = jsonOf(new TextDecoder().decode(body)) as { data?: unknown } | null | undefined;
     if (parsed === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");

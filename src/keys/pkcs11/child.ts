@@ -1,5 +1,5 @@
-// The child process that loads a PKCS#11 module, so that a module that hangs or crashes affects nothing else. It receives its calls over IPC
-// and ends on request or when its parent is gone.
+// The child process that loads a PKCS#11 module. A module that hangs or crashes therefore affects nothing else. The
+// process receives its calls over IPC and exits on request or when its parent is gone.
 
 import { Worker } from "node:worker_threads";
 import { toFailure, toData } from "./failure.ts";

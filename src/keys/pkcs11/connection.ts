@@ -54,7 +54,7 @@ export class Connection {
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
     await this.#starting?.catch(() => {});
-    // There may be a new user meanwhile.
+    // There may be a new user by now.
     if (this.#users > 0) return;
     this.#stopping ??= this.#process?.stop().finally(() => (this.#stopping = undefined));
     await this.#stopping;

@@ -65,7 +65,7 @@ async function readSource(source: PinSource): Promise<string> {
 function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { encoding: "utf8", timeout: commandTimeoutMs, maxBuffer: 65_536 }, (error, output) => {
-      // Without the error itself, which contains the command's output.
+      // The error itself is left out, because it contains the command's output.
       if (error === null) resolve(output);
       else
         reject(invalidPin(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));

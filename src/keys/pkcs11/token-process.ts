@@ -211,7 +211,7 @@ export class TokenProcess {
         this.#cancelTimer = undefined;
         this.#watch();
       };
-      // setImmediate, because this process may have been busy and have results that it has not read yet.
+      // Deferred with setImmediate, because this process may have been busy and not yet read some results.
       this.#cancelTimer = clock.setTimer(() => setImmediate(check), Math.min(leftMs, timeoutMs));
       return;
     }

@@ -1,5 +1,5 @@
-// A thread of the child that ends the whole process soon after the parent is gone, even if the module blocks all other threads. The
-// parent keeps the other end of standard input open and writes nothing.
+// A thread of the child process that ends the whole process soon after the parent is gone, even if the module blocks
+// all other threads. It watches standard input, whose other end the parent keeps open without writing to it.
 
 import { Socket } from "node:net";
 

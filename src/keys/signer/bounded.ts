@@ -65,7 +65,7 @@ export function boundSigner(
   /** Runs `start` when a slot is free. Frees the slot afterwards. */
   function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
-      // The call that ends starts this one, so that no later call overtakes it.
+      // The call that ends starts this one directly, so no later call can overtake it.
       const run = (): void => {
         signal.removeEventListener("abort", leave);
         start().finally(release).then(resolve, reject);

@@ -28,7 +28,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
         throw invalidOption(`${uri}: a digest must be the 32 bytes of SHA-256`);
       }
-      // The caller may change the digest meanwhile; it may also be part of a larger buffer.
+      // The caller may change the digest in the meantime; it may also be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);
       underWay.add(signing);
       try {

@@ -3,7 +3,7 @@ import type { Jwk } from "../../keys/jwk/public.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
 import type { Provider } from "../types.ts";
 
-/** better-auth's requirements for a signature, in addition to the claims. */
+/** Requirements of better-auth for a signature, apart from the claims. */
 export interface SigningRequest {
   readonly signingKeyId?: string | undefined;
   readonly signingAlgorithm?: string | undefined;
@@ -16,7 +16,7 @@ export interface StoredKey {
   readonly crv: "P-256";
   /** JWK as JSON. */
   readonly publicKey: string;
-  /** Always empty: jwksd does not disclose private keys. */
+  /** Always empty, because jwksd does not disclose private keys. */
   readonly privateKey: "";
   readonly createdAt: Date;
 }
@@ -36,8 +36,8 @@ export interface JwtSettings {
 }
 
 /**
- * Returns options for better-auth's `jwt()` plugin, with which this provider signs all of its tokens and its metadata names this provider's
- * JWK Set. Add the plugin's other options to them.
+ * Returns options for better-auth's `jwt()` plugin. With them, this provider signs all of the plugin's tokens, and the
+ * metadata points to this provider's JWK Set. Add the plugin's other options to them.
  *
  * `sign` calls `provider.sign` with better-auth's claims, which include `iss`, `iat` and `exp`. It throws ConfigError `ERR_OPTION_INVALID`
  * if a resource requires an algorithm other than ES256 or its own key.

@@ -10,7 +10,7 @@ interface JwtPlugin {
   readonly jwt?: { readonly expirationTime?: unknown };
 }
 
-/** Options of `oauthProvider()`, and of `mcp()`, which builds on it. */
+/** Options of `oauthProvider()` and of `mcp()`, which builds on it. */
 interface OAuthProviderPlugin {
   readonly disableJwtPlugin?: boolean;
   readonly idTokenExpiresIn?: number;
@@ -20,8 +20,9 @@ interface OAuthProviderPlugin {
 }
 
 /**
- * Checks that better-auth's token lifetimes do not exceed the maximum of their keys' policy. Call it once, at startup, with `auth.options`.
- * Lifetimes that are set elsewhere, such as a resource's in the database, are checked when a token is signed.
+ * Checks that better-auth's token lifetimes do not exceed the maximum of the key policy. Call it once, at startup, with
+ * `auth.options`. Lifetimes that are set elsewhere, such as a resource's in the database, are checked when a token is
+ * signed.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -62,7 +63,10 @@ const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
 const [day, month, year] = [86_400, 2_592_000, 31_557_600];
 const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: day, w: 7 * day, mo: month, y: year };
 
-/** Returns the seconds in a string such as `15m`, `2 hours` or `1 Month`. A time, as a number or a `Date`, is not a lifetime. */
+/**
+ * Parses a duration such as `15m`, `2 hours` or `1 Month`; returns seconds. Ignores a number or a `Date`, which is a
+ * point in time and not a lifetime.
+ */
 function secondsOf(expirationTime: unknown): number {
   if (typeof expirationTime !== "string") return 0;
   const [, count, unit = ""] = /^\+? ?(\d+(?:\.\d+)?) ?(mo|[smhdwy])/i.exec(expirationTime) ?? [];

@@ -14,7 +14,10 @@ export interface Configuration {
   };
 }
 
-/** oidc-provider's default lifetimes in seconds. They are functions, which return these if the resource server does not set a lifetime. */
+/**
+ * oidc-provider's default lifetimes, in seconds. In oidc-provider, they are functions, which return these values if the
+ * resource server does not set a lifetime.
+ */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
 
 /** Signing algorithms, which default to RS256 in oidc-provider. jwksd does not sign with RS256. */
@@ -59,7 +62,10 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
 
 type SignedToken = readonly [name: keyof typeof defaultTtl, marginSeconds: number];
 
-/** Returns the tokens whose lifetimes become the `exp` of a JWT. Opaque tokens are not signed. */
+/**
+ * Returns the kinds of tokens that are signed, so that their lifetimes become the `exp` of a JWT. Opaque tokens are not
+ * signed.
+ */
 function signedTokens({ features = {} }: Configuration): SignedToken[] {
   const { resourceIndicators, jwtUserinfo } = features;
   const tokens: SignedToken[] = [["IdToken", 0]];

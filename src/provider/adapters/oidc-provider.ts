@@ -29,7 +29,7 @@ interface OidcInstance {
 
 /** An OpenID provider whose keys rotate. */
 export interface OidcWithKeys<Instance> {
-  /** Handles requests from `node:http`, Express, Fastify and Koa, whose URL may lack the issuer's path. */
+  /** Handles requests from `node:http`, Express, Fastify and Koa. Their URL may lack the issuer's path. */
   handler(this: void, request: NodeRequest, response: NodeResponse): void;
   /** oidc-provider instance that handles new requests. Read it again in each request. */
   readonly provider: Instance;
@@ -38,8 +38,9 @@ export interface OidcWithKeys<Instance> {
 }
 
 /**
- * Creates an OpenID provider from the `oidc-provider` package with managed keys. An oidc-provider instance cannot change its keys, so each
- * change of the keys creates a new instance for new requests; the old one completes its requests in flight. jwksd serves `jwks_uri`.
+ * Creates an OpenID provider from the `oidc-provider` package with managed keys. Because an oidc-provider instance
+ * cannot change its keys, each change creates a new instance for new requests, and the old one completes its requests
+ * in flight. jwksd serves `jwks_uri`.
  *
  * @param configuration oidc-provider's configuration, with an `adapter` and without `jwks`
  * @param create creates an instance for the keys' issuer, with all its listeners and middleware, from the configuration that it receives
@@ -76,7 +77,10 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     return { states, instance, renewed, callback };
   }
 
-  /** Replaces oidc-provider's own JWK Set. At other spellings of the path, such as `/JWKS`, it would serve keys that are not published. */
+  /**
+   * Replaces oidc-provider's own JWK Set, which would serve unpublished keys under other spellings of the path, such as
+   * `/JWKS`.
+   */
   const replaceOwnSet = (ctx: Context, next: () => Promise<void>): Promise<void> =>
     next().then(() => {
       if (ctx.oidc?.route !== "jwks") return;
@@ -85,7 +89,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
       publish(ctx.req, ctx.res);
     });
 
-  /** Serves the JWK Set. Its path alone is enough, because a framework may have stripped the issuer's path. */
+  /** Serves the JWK Set. Accepts its path without the issuer's, because a framework may have stripped that. */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);
 
@@ -98,7 +102,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   );
 
   let hasWarned = !manager.issuer.startsWith("https:");
-  /** Warns if requests seem to come without TLS, because oidc-provider then publishes http URLs. */
+  /** Warns if requests seem to arrive without TLS, because oidc-provider then publishes http URLs. */
   function warnOfPlainUrls({ socket }: NodeRequest & { readonly socket?: { readonly encrypted?: boolean } }): void {
     if (hasWarned || current.instance.proxy === true || socket?.encrypted === true) return;
     hasWarned = true;
@@ -134,7 +138,7 @@ async function externalSigningKey() {
   }
 }
 
-/** Returns everything about the keys that an instance depends on. */
+/** Returns a string that changes whenever the keys change in a way that requires a new instance. */
 const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
 function checkIssuer(issuer: string, expected: string): void {
@@ -148,8 +152,9 @@ const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as
 );
 
 /**
- * Sets `url` and `originalUrl` like a framework that strips the mount path: oidc-provider routes by the URL without the mount path and derives
- * its own URLs from both. It does not know the metadata paths that end with the issuer's path (RFC 8414 section 3.1).
+ * Sets `url` and `originalUrl` like a framework that strips the mount path, because oidc-provider routes by the URL
+ * without the mount path and derives its own URLs from both. oidc-provider does not know the metadata paths that end
+ * with the issuer's path (RFC 8414 section 3.1).
  */
 function withoutMountPath(request: NodeRequest, mountPath: string): NodeRequest {
   const { url = "/", originalUrl = url } = request;

@@ -20,28 +20,31 @@ import { checkedOptions } from "../token/sign-options.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
-  /** Path of a `jwksd serve --sign-socket` socket. Required, unless `address` is given. */
+  /** Path of a `jwksd serve --sign-socket` socket. Required unless `address` is given. */
   readonly socket?: Optional<string>;
-  /** HOST:PORT of `jwksd serve`'s sign sockets. Its certificate must name the host. Required, unless `socket` is given. */
+  /**
+   * HOST:PORT of a sign socket of `jwksd serve`. The server's certificate must name the host. Required unless `socket`
+   * is given.
+   */
   readonly address?: Optional<string>;
-  /** This client's certificate, as PEM. Required, if `address` is given. */
+  /** This client's certificate, as PEM. Required if `address` is given. */
   readonly cert?: Optional<string>;
-  /** The certificate's private key, as PEM. Required, if `address` is given. */
+  /** The certificate's private key, as PEM. Required if `address` is given. */
   readonly key?: Optional<string>;
-  /** Certificate authority of the server's certificate, as PEM. Required, if `address` is given. */
+  /** Certificate of the authority that issued the server's certificate, as PEM. Required if `address` is given. */
   readonly ca?: Optional<string>;
-  /** Time for one token, in milliseconds. Default: 10,000. */
+  /** Time limit for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: Optional<number>;
   /** Maximum number of connections; further calls wait for one. Default: 16. */
   readonly maxConnections?: Optional<number>;
 }
 
-/** A signer of tokens, like a provider's, over the sign socket of another process that has the keys. */
+/** Signs tokens like a provider, through the sign socket of another process, which has the keys. */
 export interface SignClient {
   /**
    * Signs claims with the active key, like `provider.sign`.
    *
-   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` by the socket's policy
+   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` if the socket's policy forbids the claims
    * @throws SignerError the errors of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process listens,
    * `ERR_SIGNER_UNAUTHORIZED` if this user has no permission to connect
    */
@@ -61,7 +64,8 @@ const rules: Rules<SignClientOptions> = {
 };
 
 /**
- * Creates a client for a sign socket, for processes that must not have keys. It is not a `Signer`: a sign socket signs claims, never a digest.
+ * Creates a client for a sign socket, for processes that must not have keys. The client is not a `Signer`, because a
+ * sign socket signs claims, never a digest.
  *
  * @example
  * ```ts
@@ -148,7 +152,7 @@ function bodyOf(request: object): string {
 const tooLarge = (socket: string): SignerError =>
   new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: the response is too large`);
 
-/** Maximum length of a response. A request has at most 64 KiB, so no token is longer. */
+/** Maximum length of a response. No token is longer, because a request has at most 64 KiB. */
 const maxReplyLength = 262_144;
 
 interface Reply {

@@ -18,7 +18,7 @@ const seconds: Rule = {
 };
 
 /**
- * The rules for claims, if they are given. Verifiers differ in whether they accept other types.
+ * Rules for claims that are given. Other types are refused, because only some verifiers accept them.
  *
  * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
  */
@@ -32,7 +32,7 @@ const claimRules: readonly (readonly [name: string, rule: Rule])[] = Object.entr
   auth_time: seconds,
 });
 
-/** Checks names and types of claims, and the issuer. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Checks the names and types of claims, and the issuer. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkClaims(claims: Readonly<Record<string, unknown>>, issuer: string): void {
   checkClaimNames(claims);
   const { iss } = claims;

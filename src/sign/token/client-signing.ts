@@ -17,7 +17,7 @@ import { checkPlain } from "./sign-options.ts";
 import { encode } from "./sign.ts";
 import type { SignInputOptions } from "./signing-input.ts";
 
-/** A source of the key with which a client signs, such as a provider. */
+/** Source of the key with which a client signs, such as a provider. */
 export interface ClientSigner {
   signingKey(
     this: void,
@@ -30,7 +30,10 @@ export interface ClientSigner {
 
 /** Options of `createClientAssertion`. */
 export interface ClientAssertionOptions {
-  /** Client id: `iss`, and `sub` of an assertion or `client_id` of a request object. With a client ID metadata document, its URL. */
+  /**
+   * Client id, which becomes `iss`, and `sub` in an assertion or `client_id` in a request object. With a client ID
+   * metadata document, it is the document's URL.
+   */
   readonly clientId: string;
   /** Issuer identifier of the authorization server, not the URL of an endpoint. */
   readonly audience: string;
@@ -59,8 +62,8 @@ const rules: Rules<ClientAssertionOptions> = {
 const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now === "function";
 
 /**
- * Creates an assertion with which a client authenticates (`private_key_jwt`) in one request: an authorization server accepts each assertion
- * once. A client must have its own keys, not a provider's.
+ * Creates an assertion with which a client authenticates (`private_key_jwt`). Create a new one for each request,
+ * because an authorization server accepts each assertion only once. A client must have its own keys, not a provider's.
  *
  * @example
  * ```ts
@@ -77,7 +80,7 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
 }
 
 /**
- * Creates a request object (JAR): the signed parameters of one authorization request.
+ * Creates a request object (JAR), which contains the signed parameters of one authorization request.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws TokenError `ERR_CLAIMS_INVALID` if a parameter is set by this function or not allowed in a request object

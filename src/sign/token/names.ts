@@ -7,8 +7,8 @@ const registeredClaims = new Set("iss sub aud exp nbf iat jti".split(" "));
 const reservedHeaders = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" ").map(folded));
 
 /**
- * Refuses claims that only some verifiers treat as registered claims, such as `AUD`: Go's encoding/json ignores case and uses the last of both,
- * so it would not use the value that was checked here.
+ * Refuses claims that only some verifiers treat as registered claims, such as `AUD`. Go's encoding/json ignores case
+ * and uses the last of two matching members, so it would use a value that was not checked here.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 section 10.1.1
@@ -32,7 +32,7 @@ export function checkHeaderNames(header: object): void {
 }
 
 /**
- * Refuses JSON with a duplicate member: parsers differ in which of the two they use.
+ * Refuses JSON with a duplicate member, because parsers differ in which of the two they use.
  *
  * @param text valid JSON
  * @throws TokenError `ERR_CLAIMS_INVALID`

@@ -3,7 +3,7 @@ import { type Optional, type Rules, anything, checkOptions } from "../../base/op
 
 /** Options of `sign`. */
 export interface SignOptions {
-  /** Time from now to `exp`, in whole seconds. Required, unless the claims include `exp`. */
+  /** Time from now to `exp`, in whole seconds. Required unless the claims include `exp`. */
   readonly lifetimeSeconds?: Optional<number>;
   /** Type in the `typ` header: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
   readonly typ?: Optional<string>;
@@ -14,16 +14,16 @@ export interface SignOptions {
 }
 
 /**
- * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given, and, for the `typ` `at+jwt`, a random `jti`. `iss` can only be
- * the issuer, `iat` at most a minute ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are
- * strings, `auth_time` is a number.
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given; with `typ` `at+jwt`, it also sets a
+ * random `jti`. `iss` can only be the issuer, `iat` at most a minute ahead, `exp` at most `maxTokenLifetimeSeconds`
+ * ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are strings, `auth_time` is a number.
  */
 export type Claims = Readonly<Record<string, unknown>>;
 
-/** Accepts any value: values are checked below, because an invalid token must cause a TokenError. */
+/** Rules that accept any value. Values are checked below, because an invalid one must cause a TokenError. */
 const rules: Rules<SignOptions> = { lifetimeSeconds: anything, typ: anything, header: anything, signal: anything };
 
-/** Replacements for other libraries' options. */
+/** Replacements for other libraries' options, by name. */
 const replacements: Readonly<Record<string, string>> = {
   expiresIn: 'use "lifetimeSeconds", in whole seconds',
   audience: 'set the "aud" claim',

@@ -8,13 +8,13 @@ import { checkHeaderNames } from "./names.ts";
 import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
 import { timesOf } from "./times.ts";
 
-/** The signing key. Kid and signer are in one object, so that a rotation cannot mix them up. */
+/** The signing key. Kid and signer are in one object, so a rotation cannot mix them up. */
 export interface ActiveKey {
   readonly kid: string;
   /** Maximum token lifetime in seconds; `Infinity` for no limit. */
   readonly maxLifetimeSeconds: number;
   readonly sign: BoundedSign;
-  /** Encoded headers without additional parameters, by typ; filled by `signToken`. */
+  /** Encoded headers without additional parameters, by typ. `signToken` fills the map. */
   readonly headers: Map<string, string>;
 }
 
@@ -24,11 +24,11 @@ export interface SignedPayload {
   readonly signature: string;
 }
 
-/** Maximum number of cached headers, for callers that take `typ` from outside. */
+/** Maximum number of cached headers. It is needed because a caller may use an external value as `typ`. */
 const maxHeaders = 16;
 /** Reports whether a `typ` is for access tokens, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9 */
 const isAccessToken = (typ: string): boolean => /^(application\/)?at\+jwt$/i.test(typ);
-/** Length of 64 bytes in base64url. */
+/** Length of a signature (64 bytes) in base64url. */
 const signatureLength = 86;
 const encoder = new TextEncoder();
 

@@ -31,7 +31,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
   }
 
   return {
-    /** Returns the function with its calls counted and timed. */
+    /** Wraps a function so that its calls are counted and timed. */
     measured(kid: string, sign: BoundedSign): BoundedSign {
       statisticsOf(kid, sign);
       const measured = async (...call: Parameters<BoundedSign>): ReturnType<BoundedSign> => {
@@ -50,7 +50,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
       };
       return Object.assign(measured, { queued: sign.queued });
     },
-    /** Forgets all other keys, so that keys do not accumulate over rotations. */
+    /** Forgets all other keys. Otherwise, keys would accumulate over rotations. */
     keep(kids: readonly string[]): void {
       for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
     },

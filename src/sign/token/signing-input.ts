@@ -9,7 +9,7 @@ import { checkLifetime, timesOf } from "./times.ts";
 
 /** Options of `SigningKey.sign`. */
 export interface SignInputOptions {
-  /** Lifetime of the token, in whole seconds. If it has an `exp`, that must not be later. */
+  /** Lifetime of the token, in whole seconds. If the token has an `exp`, that must not be later. */
   readonly lifetimeSeconds: number;
   /** Aborts the signature. Default: none. */
   readonly signal?: Optional<AbortSignal>;

@@ -1,9 +1,9 @@
 import { invalidClaims } from "../../base/errors.ts";
 
-/** Maximum number of seconds by which `iat` can be in the future: verifiers refuse more. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+/** How far `iat` may be in the future, in seconds. Verifiers refuse more. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 const maxAheadSeconds = 60;
 
-/** The limits on a token's times. */
+/** Limits on a token's times. */
 interface Bounds {
   /** Lifetime in seconds; `undefined` if the claims have `exp`. */
   readonly lifetimeSeconds: number | undefined;
@@ -12,7 +12,7 @@ interface Bounds {
   readonly nowMs: number;
 }
 
-/** The times in claims, already checked to be numbers. */
+/** Times from a token's claims, which have already been checked to be numbers. */
 interface GivenTimes {
   readonly exp?: number;
   readonly nbf?: number;
@@ -20,8 +20,8 @@ interface GivenTimes {
 }
 
 /**
- * Returns a token's times: those in its claims, if they are within the bounds, and the others from the clock. The token's key is published
- * until `exp` if `exp` is at most `maxLifetimeSeconds` ahead.
+ * Returns a token's times. Times in the claims must be within the bounds; the others are taken from the clock. If `exp`
+ * is at most `maxLifetimeSeconds` in the future, the token's key stays published until then.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 sections 4.1.4 to 4.1.6

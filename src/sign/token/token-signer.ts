@@ -10,17 +10,18 @@ import { type ActiveKey, type SignedPayload, signPayload, signToken } from "./si
 import { createSignatures } from "./signatures.ts";
 import { type SignInputOptions, signInput } from "./signing-input.ts";
 
-/** The active key, for a library that writes a token's header itself. */
+/** The active key, for a library that creates a token's header itself. */
 export interface SigningKey {
   readonly kid: string;
   readonly alg: "ES256";
   /** Public key, as published. */
   readonly publicJwk: Jwk;
   /**
-   * Signs the signing input of a JWT: header and payload in base64url, joined by a dot. The header must name this key and `ES256`, and
-   * `provider.sign` must allow the claims; neither may contain a duplicate member. Returns 64 bytes: r, then s. The signer is bounded and the
-   * signature is counted, as with `provider.sign`. A handle for a managed key can be used for at most `maxStaleSeconds`, and not after its key
-   * is revoked: get a new one for each request.
+   * Signs the signing input of a JWT: header and payload in base64url, joined by a dot. The header must name this key
+   * and `ES256`, and `provider.sign` must allow the claims; neither may contain a duplicate member. Returns 64 bytes:
+   * r, then s. The signer's limits apply and the signature is counted, as with `provider.sign`. A handle for a managed
+   * key can be used for at most `maxStaleSeconds`, and not after its key is revoked, so get a new handle for each
+   * request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
@@ -31,7 +32,7 @@ export interface SigningKey {
   sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
 }
 
-/** A signer of an issuer's tokens, with the active key of the current keyset. */
+/** Signs an issuer's tokens with the active key of the current keyset. */
 export interface TokenSigner {
   /** Sets the current keyset and forgets the statistics of all other keys. @throws ConfigError see `boundSigner` */
   take(signing: CheckedSigning): void;
@@ -49,12 +50,12 @@ export interface TokenSigner {
 export interface TokenSignerOptions {
   readonly issuer: string;
   readonly clock: Clock;
-  /** Returns the current maximum token lifetime in seconds, because a policy may change. */
+  /** Returns the current maximum token lifetime, in seconds. It is a function, because a policy may change. */
   readonly maxTokenLifetimeSeconds: () => number;
   /** See `ProviderOptions`. */
   readonly permit?: ((kid: string) => () => void) | undefined;
   readonly signerLimits?: SignerLimits | undefined;
-  /** Called when a signature failed, except if its caller aborted it. */
+  /** Called when a signature fails, except if its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
@@ -127,8 +128,9 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 }
 
 /**
- * Signs with a key that was captured before any await, so that kid, signer and the token's times belong together. A new keyset meanwhile does
- * not matter, but a manager's key must still be allowed to sign afterwards, because the signer may have taken longer than the key was valid.
+ * Signs with a key that was captured before any await, so kid, signer and the token's times belong together. A new
+ * keyset in the meantime does not matter, but a manager's key must still be allowed to sign afterwards, because the
+ * signer may have taken too long.
  */
 async function signWith<T>({ key }: Active, check: (() => void) | undefined, sign: (key: ActiveKey) => Promise<T>) {
   check?.();

@@ -9,7 +9,7 @@ export interface GuardedRequest {
   readonly authorization: string | undefined;
   /** `DPoP` header. */
   readonly proof: string | undefined;
-  /** The request as the framework passes it, for functions of the application. */
+  /** The request as the framework passes it, for the application's functions. */
   readonly source: object;
   /** The server's own request object, which is the same for all adapters. */
   readonly raw: object;
@@ -56,10 +56,13 @@ export function credentialsOf(
 
 /** @see RFC 6750 section 2.1 */
 const tokenForm = /^[\w\-.~+/]+=*$/;
-/** A JWS. A shorter token may occur in a URL by chance. */
+/** Matches a JWS. Other tokens are not searched for in a URL, because a short one may occur there by chance. */
 const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
-/** Returns the credentials for a token from elsewhere. It must not be in the URL, in any escaped form. @throws RefusedRequest */
+/**
+ * Returns the credentials for a token that the `token` option found. Refuses a token that the URL contains too, in any
+ * escaped form. @throws RefusedRequest
+ */
 export function credentialsElsewhere(token: unknown, target: string): Credentials {
   if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
   const url = target.replaceAll(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));

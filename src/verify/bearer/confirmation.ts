@@ -7,12 +7,15 @@ import { createProofCheck } from "./dpop-proof.ts";
 import { invalidToken } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Checks that the sender of a request has the key and the certificate that its token is bound to. @throws RefusedRequest */
+/**
+ * Checks that the sender of a request holds the key and the certificate to which its token is bound. @throws
+ * RefusedRequest
+ */
 export type Confirm = (claims: JWTPayload, credentials: Credentials, request: GuardedRequest) => Promise<void>;
 
 /**
- * Creates the check of bindings (`cnf`). Every known binding must be confirmed. A token whose bindings are all unknown is refused, and not
- * treated as an unbound token.
+ * Creates the check of a token's bindings (`cnf`). Every known binding must be confirmed. If all of a token's bindings
+ * are unknown, the token is refused rather than treated as unbound.
  *
  * @see RFC 7800 section 3; RFC 9449 section 7; RFC 8705 section 3
  */

@@ -38,8 +38,8 @@ export interface Bearer {
   check(this: void, request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
   check(this: void, request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
   /**
-   * Returns the sender of a request that this guard let through: the request from Express, Fastify, NestJS, `upgrade` or `check`, the context
-   * from Hono or Koa.
+   * Returns the sender of a request that this guard let through. Accepts the request from Express, Fastify, NestJS,
+   * `upgrade` or `check`, and the context from Hono or Koa.
    */
   authOf(this: void, request: object): Auth | undefined;
   /**
@@ -58,8 +58,8 @@ export interface Bearer {
    */
   challenge(this: void, request: object, denial: Denial): Challenge;
   /**
-   * Fetches the keys of all issuers now, for example before the process is ready. Fetches nothing if `issuer` is a function, or for `keys`
-   * without `refresh()` or `reload()`.
+   * Fetches the keys of all issuers now, for example before the process is ready. Does nothing if `issuer` is a
+   * function, or for `keys` without `refresh()` or `reload()`.
    *
    * @throws FetchError see `createRemoteKeySet`
    */
@@ -75,8 +75,9 @@ export interface Bearer {
 }
 
 /**
- * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token with insufficient scope, and
- * with 503 while the keys are unavailable. It reads the token from the `Authorization` header, or gets it from the `token` option.
+ * Creates a guard for access tokens. It responds to an invalid token with 401 and a challenge, to a token with
+ * insufficient scope with 403, and with 503 while the keys are unavailable. The token is read from the `Authorization`
+ * header, unless the `token` option finds it elsewhere.
  *
  * @example
  * ```ts

@@ -38,10 +38,10 @@ import {
 import type { BearerSettings } from "./settings.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
 
-/** The decision about a request: its sender, who is unknown if a token is optional, or the response. */
+/** The decision about a request: its sender, or the response. The sender is unknown if a token is optional and missing. */
 export type AccessDecision = { readonly auth: Auth | undefined } | { readonly reply: Reply };
 
-/** Decides about the requests to one route. Never rejects. */
+/** Decides whether a request to one route is let through. Never rejects. */
 export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
 
 /** A request that was let through. */
@@ -62,7 +62,7 @@ export interface Challenge {
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 const defaultDenial: Denial = { status: 403, description: "the token does not allow this request" };
 
-/** Decides about requests, for all adapters. */
+/** Decides which requests are let through, for all adapters. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
   /** Verifies a token without its request and returns its auth. @throws TokenError, FetchError */
@@ -78,7 +78,10 @@ export function createGuard(settings: BearerSettings): Guard {
   const { dpop, resource, onEvent, clock, verification, requestId } = settings;
   const { keysOf, refresh } = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
-  /** Tokens whose proofs were confirmed, by request. A route may have two guards, but a proof is valid once. */
+  /**
+   * Tokens whose proofs were confirmed, by request. They are remembered because a route may have two guards, but a
+   * proof is valid only once.
+   */
   const confirmed = new WeakMap<object, string>();
   const admitted = new WeakMap<object, Admitted>();
   const terms: ChallengeTerms = {
@@ -103,7 +106,7 @@ export function createGuard(settings: BearerSettings): Guard {
     }
   }
 
-  /** Returns `undefined` if there is no token and it is optional. @throws RefusedRequest */
+  /** Returns the request's credentials; `undefined` if there is no token and it is optional. @throws RefusedRequest */
   async function findCredentials(
     { target, authorization = "", source }: GuardedRequest,
     isOptional: boolean,
@@ -140,7 +143,10 @@ export function createGuard(settings: BearerSettings): Guard {
     return auth;
   }
 
-  /** Refuses a token that expired while a store or a function of the application confirmed its sender. @throws RefusedRequest */
+  /**
+   * Refuses a token that expired while a store or one of the application's functions was confirming its sender. @throws
+   * RefusedRequest
+   */
   function refuseExpired({ expiresAt }: Auth): void {
     if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))
       throw invalidToken("the token has expired");
@@ -183,7 +189,7 @@ export function createGuard(settings: BearerSettings): Guard {
     );
   }
 
-  /** Returns the request's id. An error in the application's function must not prevent the event. */
+  /** Returns the request's id. Ignores errors in the application's function, because they must not prevent the event. */
   function idOf(source: object): string | undefined {
     try {
       const id = requestId?.(source);
@@ -197,7 +203,7 @@ export function createGuard(settings: BearerSettings): Guard {
   return { decide, verify, authOf, challenge, refresh };
 }
 
-/** An event before the request is added. */
+/** An event, before the request is added to it. */
 type EventStart =
   | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
   | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;

@@ -2,7 +2,7 @@ import type { CryptoKey } from "jose";
 import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
-/** How long one nonce is current, in milliseconds. It is then accepted for as long again. */
+/** How long a nonce is current, in milliseconds. After that, it is still accepted for the same time. */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 

@@ -49,7 +49,7 @@ export function createProofCheck(settings: BearerSettings) {
       const description = "the proof needs the nonce from the DPoP-Nonce header";
       throw new RefusedRequest({ status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() });
     }
-    // Last, so that a refused proof does not count as used.
+    // Done last, so a refused proof does not count as used.
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
     if (!isNew) throw invalidProof("the proof was used before (jti)");
@@ -58,7 +58,10 @@ export function createProofCheck(settings: BearerSettings) {
   };
 }
 
-/** Returns a proof's claims and its key's thumbprint. Only a client can cause an error here. @throws RefusedRequest */
+/**
+ * Returns a proof's claims and the thumbprint of its key. Treats every error as the client's fault. @throws
+ * RefusedRequest
+ */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string }> {
   try {
     const header = readHeader(proof, publicKeyAlgorithms);

@@ -13,7 +13,10 @@ import {
 } from "../../publish/respond.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Returns the URL of a resource's metadata. A trailing slash is dropped only if it is the whole path. @see RFC 9728 section 3.1 */
+/**
+ * Returns the URL of a resource's metadata. Drops a trailing slash only if it is the whole path. @see RFC 9728 section
+ * 3.1
+ */
 export function resourceMetadataUrl(resource: string): string {
   const { origin, pathname } = new URL(resource);
   return origin + wellKnownPath("oauth-protected-resource", pathname === "/" ? "" : pathname);

@@ -6,13 +6,19 @@ import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.
 import type { KeySetState } from "../relying-party/stored.ts";
 import type { KeySource } from "../token/verify.ts";
 
-/** A provider whose tokens are accepted: its issuer alone, with its JWK Set URL if it has no discovery document, or with your own key set. */
+/**
+ * A provider whose tokens are accepted: only its issuer, its issuer with a JWK Set URL if there is no discovery
+ * document, or its issuer with your own key set.
+ */
 export type TrustedIssuer =
   | string
   | { readonly issuer: string; readonly jwksUri: string }
   | { readonly issuer: string; readonly keys: KeySource };
 
-/** A claim for tokens without `aud`: it must be or contain one of these values. If a token has `aud`, that must be one of them, too. */
+/**
+ * Claim to check in tokens without `aud`: it must be or contain one of these values. A token that does have `aud` must
+ * have one of them there too.
+ */
 export interface AudienceClaim {
   readonly claim: string;
   readonly values: readonly string[];
@@ -27,7 +33,7 @@ export interface EventRequest {
   readonly id: string | undefined;
 }
 
-/** Stores fetched keys for a later process: a file, a key-value store. */
+/** Stores fetched keys for a later process, for example in a file or a key-value store. */
 export interface StateStore {
   /** Returns the latest state that `set` received for this issuer, if there is one. */
   get(issuer: string): KeySetState | null | undefined | Promise<KeySetState | null | undefined>;
@@ -35,9 +41,12 @@ export interface StateStore {
   set(issuer: string, state: KeySetState): unknown;
 }
 
-/** An event at a guard. No event contains a token, a proof or a query. */
+/** An event from a guard. Events never contain tokens, proofs or queries. */
 export type BearerEvent =
-  /** A request was refused. `error` is from the challenge, `code` from an invalid token. `reason` has more detail than the response and quotes nothing from the request. */
+  /**
+   * A request was refused. `error` is the challenge's error code; `code` says why a token is invalid. `reason` is more
+   * detailed than the response and quotes nothing from the request.
+   */
   | (EventRequest & {
       readonly type: "refused";
       readonly status: number;
@@ -53,17 +62,20 @@ export type BearerEvent =
 /** Options of `createBearer`. `issuer` and `audience` are required. */
 export interface BearerOptions {
   /**
-   * The issuer, several issuers, or a function that reports whether an issuer's tokens are accepted. Compare `new URL(issuer).host`: anyone
-   * can create an issuer that begins or ends as yours does.
+   * The issuer, several issuers, or a function that reports whether an issuer's tokens are accepted. In a function,
+   * compare `new URL(issuer).host`, because anyone can create an issuer that begins or ends like yours.
    */
   readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
-  /** The token's `aud` must be or contain this, or one of these. For a provider that sends no `aud`: another claim, which says less about the API. */
+  /**
+   * The token's `aud` must be or contain this, or one of these. For a provider that does not send `aud`: another claim,
+   * which is a weaker indication that the token is for this API.
+   */
   readonly audience: string | readonly string[] | AudienceClaim;
   /**
-   * `at+jwt`: the `typ` header must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
-   * `JWT` or absent. A token with `nonce`, `at_hash`, `c_hash`, `token_use` `id` (Cognito) or `typ` `ID` (Keycloak) is then refused as an ID
-   * token. Other ID tokens are refused by their `aud` alone: `audience` must not be the client ID of an application that signs users in.
-   * Default: `at+jwt`.
+   * With `at+jwt`, the `typ` header must mark the token as an access token. With `JWT`, for a provider that does not
+   * mark its tokens, `typ` may also be `JWT` or absent. A token with `nonce`, `at_hash`, `c_hash`, `token_use` `id`
+   * (Cognito) or `typ` `ID` (Keycloak) is then refused as an ID token. Other ID tokens can be recognized only by their
+   * `aud`, so `audience` must not be the client ID of an application that signs users in. Default: `at+jwt`.
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
@@ -72,14 +84,17 @@ export interface BearerOptions {
   readonly algorithms?: Optional<readonly string[]>;
   /** Allowed clock skew, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Claims that may contain the scopes, as a string or a list. The token's first one is used. Default: `["scope", "scp"]`. */
+  /**
+   * Claims that may contain the scopes, as a string or a list. The first claim that the token has is used. Default:
+   * `["scope", "scp"]`.
+   */
   readonly scopeClaims?: Optional<readonly string[]>;
   /** Maximum length of a token, in bytes. Node itself accepts 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
   readonly maxTokenBytes?: Optional<number>;
   /**
-   * Finds a token that is not in the `Authorization` header: in a cookie, or in a WebSocket subprotocol. It receives the request as the
-   * framework passes it and returns `undefined` if there is no token. Any other value that is not a string is refused, and so is a token from
-   * the URL. Default: the header.
+   * Finds a token that is not in the `Authorization` header but, for example, in a cookie or a WebSocket subprotocol.
+   * Receives the request as the framework passes it; returns `undefined` if there is no token. Any other value that is
+   * not a string is refused, and so is a token that is in the URL. Default: the header.
    *
    * @see RFC 6750 section 5.3
    */
@@ -94,17 +109,23 @@ export interface BearerOptions {
   readonly metadata?: Optional<Readonly<Record<string, unknown>>>;
   /** Whether tokens may or must be bound to the client's key. Default: a bound token is refused. @see RFC 9449 */
   readonly dpop?: Optional<"optional" | "required">;
-  /** Public URL up to the path of a request: the origin and the prefix that a proxy strips. Default: the origin of `resource`. */
+  /**
+   * Public URL before the request's path: the origin, and the prefix that a proxy strips. Default: the origin of
+   * `resource`.
+   */
   readonly baseUrl?: Optional<string>;
   /** Maximum age of a DPoP proof, in seconds. Default: 60. */
   readonly proofMaxAgeSeconds?: Optional<number>;
-  /** Remembers used proofs; replicas must share one store. Default: this process's memory, at most 100,000 proofs. */
+  /** Store of used proofs, which all replicas must share. Default: this process's memory, for at most 100,000 proofs. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** Secret of at least 32 characters, the same in all replicas: proofs then need a nonce from this API. Default: no nonces. */
+  /**
+   * Secret of at least 32 characters, the same in all replicas. If it is set, proofs need a nonce from this API.
+   * Default: no nonces.
+   */
   readonly nonceSecret?: Optional<string>;
   /**
-   * Returns a request's client certificate, as PEM or DER, for tokens that are bound to a certificate. It receives the request as the framework
-   * passes it. Default: a bound token is refused.
+   * Returns a request's client certificate, as PEM or DER, for tokens that are bound to a certificate. Receives the
+   * request as the framework passes it. Default: a bound token is refused.
    *
    * @see RFC 8705 section 3
    */
@@ -118,7 +139,10 @@ export interface BearerOptions {
   readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
   /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Returns a request's id for events, such as the id in your log. It receives the request as the framework passes it. Default: no id. */
+  /**
+   * Returns a request's id for events, such as the id in your log. Receives the request as the framework passes it.
+   * Default: no id.
+   */
   readonly requestId?: Optional<(request: never) => string | undefined>;
   /** Listener that receives refusals, the causes of 503 responses, and key set events. No event contains a token. Default: none. */
   readonly onEvent?: Optional<(event: BearerEvent) => void>;

@@ -12,7 +12,7 @@ export type ChallengeError =
   | "invalid_dpop_proof"
   | "use_dpop_nonce";
 
-/** The reason why a request is not let through. */
+/** Describes why a request is not let through. */
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 503;
   /** Error code of the challenge; none if there was no token, or if the keys are unavailable. */
@@ -35,7 +35,10 @@ export interface Refusal {
   readonly cause?: unknown;
 }
 
-/** Thrown to refuse a request. Not an Error: it never leaves the guard, and a stack trace would take a third of an anonymous request's time. */
+/**
+ * Thrown to refuse a request. It is not an Error, because it never leaves the guard and a stack trace would take a
+ * third of an anonymous request's time.
+ */
 export class RefusedRequest {
   readonly refusal: Refusal;
 
@@ -46,7 +49,7 @@ export class RefusedRequest {
 
 /** A refusal of a valid token by the application. */
 export interface Denial {
-  /** 403: this token is not sufficient. 401: a new token may be. */
+  /** Status: 403 if this token is not sufficient; 401 if a new token may be. */
   readonly status: 401 | 403;
   /** Message of 1 to 500 characters for the client's developer. It should quote nothing from the request. */
   readonly description: string;
@@ -70,7 +73,10 @@ export const invalidToken = (description: string): RefusedRequest =>
 export const invalidProof = (description: string): RefusedRequest =>
   new RefusedRequest({ status: 401, error: "invalid_dpop_proof", description });
 
-/** Returns the refusal for an error. If the error proves nothing about the token, because keys or a store are unavailable, that is a 503. */
+/**
+ * Returns the refusal for an error: a 503 if the error says nothing about the token, because keys or a store are
+ * unavailable.
+ */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof RefusedRequest) return error.refusal;
   if (error instanceof TokenError && !error.retryable) {
@@ -87,12 +93,12 @@ export function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** The part that all of a guard's challenges have in common. */
+/** Values that all of a guard's challenges have in common. */
 export interface ChallengeTerms {
   readonly schemes: readonly Scheme[];
   /** Algorithms of DPoP proofs. */
   readonly algorithms: readonly string[];
-  /** Audience of the API, because a challenge needs a parameter. @see RFC 6750 section 3 */
+  /** Audience of the API. It is included because a challenge needs at least one parameter. @see RFC 6750 section 3 */
   readonly realm: string;
   /** URL of the resource's metadata. @see RFC 9728 section 5.1 */
   readonly resourceMetadata: string | undefined;
@@ -135,8 +141,8 @@ const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): st
   isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
 
 /**
- * Returns one challenge for each scheme that the client may use. The error is in the challenge for the scheme that it used. A client that used
- * DPoP gets only that challenge, because clients read only the first one.
+ * Returns one challenge for each scheme that the client may use. The challenge for the scheme that it did use contains
+ * the error. A client that used DPoP gets only that challenge, because clients read only the first one.
  *
  * @see RFC 9449 sections 7.2 and 9
  */

@@ -31,17 +31,21 @@ export interface Auth {
   readonly token: string;
 }
 
-/** The token that a route requires. */
+/** Requirements of a route for the token. */
 export interface Requirements {
-  /** Scopes, separated by spaces; the token must have them all. `{ any: [...] }`: it must have one of these. Default: none. */
+  /**
+   * Scopes, separated by spaces, all of which the token must have. With `{ any: [...] }`, the token must have one of
+   * them. Default: none.
+   */
   readonly scope?: string | { readonly any: readonly string[] } | undefined;
   /** Accepted authentication contexts: the `acr` claim must be one of these. Default: any. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
   /** Longest time since the user signed in (`auth_time` claim), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
   readonly maxAgeSeconds?: number | undefined;
   /**
-   * Decides about a valid token, and receives the request as the framework passes it. `true` lets the request through, `false` is a 403, and a
-   * denial explains the refusal. If the function throws, or returns an object that is not a denial, the response is a 503. Default: none.
+   * Decides about a request with a valid token. Receives the request as the framework passes it. `true` lets the
+   * request through, `false` is a 403, and a denial explains the refusal. If the function throws, or returns an object
+   * that is not a denial, the response is a 503. Default: none.
    */
   readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
   /**
@@ -51,7 +55,7 @@ export interface Requirements {
   readonly optional?: boolean | undefined;
 }
 
-/** Requirements that were checked. */
+/** Checked requirements. */
 export interface CheckedRequirements extends Omit<Requirements, "check"> {
   readonly check?: ((auth: Auth, request: object) => boolean | Denial | Promise<boolean | Denial>) | undefined;
 }
@@ -109,7 +113,7 @@ export function checkRequirements(requirements: Requirements): CheckedRequiremen
   return { ...others, check: check as CheckedRequirements["check"] };
 }
 
-/** Returns the scope to name in a challenge: a sufficient one. */
+/** Returns the scope to name in a challenge, which is sufficient for the route. */
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
@@ -120,10 +124,10 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
-/** The settings of a guard that limit the time of a sign-in. */
+/** Guard settings that limit the time of a sign-in. */
 interface SignInLimits {
   readonly clock: Clock;
-  /** How far a sign-in may be ahead, in seconds. */
+  /** How far the time of a sign-in may be in the future, in seconds. */
   readonly aheadSeconds: number;
   readonly verification: { readonly clockToleranceSeconds: number };
 }
@@ -169,7 +173,10 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
   return isWhole ? undefined : `the token needs the scope ${scope.trim()}`;
 }
 
-/** Returns the problem with the sign-in's time (`auth_time`, in whole seconds), if there is one. A time in milliseconds would never expire. */
+/**
+ * Returns the problem with the sign-in's time (`auth_time`, in whole seconds), if there is one. Refuses a time far in
+ * the future, because a time in milliseconds would never expire.
+ */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,
   maxAgeSeconds: number,

@@ -74,7 +74,7 @@ function isJson(value: object): boolean {
   }
 }
 
-/** Remedies for options that belong elsewhere, by name. */
+/** Remedies for options that are given in the wrong place, by name. */
 const remedies: Readonly<Record<string, string>> = {
   ...Object.fromEntries(Object.keys(keySetRules).map((name) => [name, `write keySet: { ${name} }`])),
   ...Object.fromEntries(
@@ -121,7 +121,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** How far a proof and a sign-in may be ahead of the clock, in seconds. */
+    /** How far the time of a proof or a sign-in may be ahead of the clock, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
       audience: withBothSpellings(audience, resource),

@@ -12,7 +12,10 @@ import type { KeySource } from "../token/verify.ts";
 import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Returns an issuer's keys. Sends no request to an issuer that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
+/**
+ * Returns an issuer's keys. Never sends a request to an issuer that is not trusted. @throws TokenError
+ * `ERR_TOKEN_CLAIM`
+ */
 export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
 /** The keys of a trusted issuer. */
@@ -30,7 +33,7 @@ export interface TrustedIssuers {
   readonly refresh: () => Promise<void>;
 }
 
-/** Allowed mean size of JWK Sets if `issuer` is a function, in bytes. It limits the memory of all sets together. */
+/** Maximum average size of the JWK Sets if `issuer` is a function, in bytes. It limits the total memory for all sets. */
 const meanSetBytes = 65_536;
 
 /** Creates the key sets of the issuers that the options trust. */
@@ -137,7 +140,7 @@ async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>
   }
 }
 
-/** Refuses a token whose key is invalid, which is found out only when the key is imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN` */
+/** Refuses a token whose key turned out to be invalid when it was imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN` */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
   throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
@@ -149,7 +152,7 @@ function untrusted(hint: string): never {
 
 const maxNamed = 5;
 
-/** Describes the trusted issuers for the operator, who cannot see from the options alone what differs from the token. */
+/** Lists the trusted issuers for the operator, to compare with the token's issuer. */
 function trustedText(names: readonly string[]): string {
   const trusted = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
   if (names.length > maxNamed) trusted.push(`${names.length - maxNamed} more`);

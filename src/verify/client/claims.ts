@@ -1,11 +1,14 @@
 import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 
-/** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+/**
+ * How far `nbf` and `iat` may be in the future, in seconds: up to `accepted`, always; from `refused`, never. @see FAPI
+ * 2.0 Security Profile section 5.3.2.1
+ */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 
 /**
- * Refuses an assertion with other audiences, because each of them could replay it here.
+ * Refuses an assertion with additional audiences, because each of those could replay it here.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see draft-ietf-oauth-rfc7523bis section 4; CVE-2025-27370, CVE-2025-27371
@@ -15,7 +18,7 @@ export function checkSoleAudience({ aud }: JWTPayload, names: readonly string[])
   if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" must name only this provider');
 }
 
-/** Bounds of the times in a token, in seconds. */
+/** Bounds for the times in a token, in seconds. */
 export interface TimeBounds {
   readonly nowSeconds: number;
   readonly maxLifetimeSeconds: number;
@@ -23,7 +26,7 @@ export interface TimeBounds {
 }
 
 /**
- * Refuses a token with times far in the future, which RFC 7519 allows.
+ * Refuses a token with times that are too far in the future, which RFC 7519 would allow.
  *
  * @throws TokenError `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @see RFC 7523 section 3, points 4 to 6; FAPI 2.0 Security Profile section 5.3.2.1
@@ -43,7 +46,7 @@ export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
 }
 
 /**
- * Refuses a request object with a longer lifetime. With the default of one hour, its `nbf` is then at most an hour old.
+ * Refuses a request object with a longer lifetime. Its `nbf` is therefore at most as old, an hour by default.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see FAPI 2.0 Message Signing section 5.3.1

@@ -19,14 +19,23 @@ import { type ClientEvent, keySetEvent } from "./events.ts";
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
 const timeoutMs = 5_000;
-/** A document that a server sends by mistake, or for its users, is not a JWK Set. @see RFC 7517 section 8.5 */
+/**
+ * Media types of a JWK Set. Other documents, which a server sends by mistake or for its users, are refused. @see RFC
+ * 7517 section 8.5
+ */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
-/** A client may shorten this time, but not prolong it: no one else can make the provider forget a stolen key. */
+/**
+ * Maximum time for which a set is fresh, in seconds. A client may only shorten it, because nothing else makes the
+ * provider forget a stolen key.
+ */
 const maxFreshSeconds = 300;
-/** Time between two successful fetches of one URL for the same reason: its set is new or stale, or lacks a kid. */
+/**
+ * Minimum time between two successful fetches of the same URL for the same reason, in seconds: its set is new or stale,
+ * or lacks a kid.
+ */
 const leastSeconds = 20;
 
-/** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
+/** A client, as registered with the provider: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
   /** Its identifier, the expected `iss` and `sub` of its tokens. */
   readonly clientId: string;
@@ -52,7 +61,7 @@ export interface ClientKeys {
 
 /** Creates a function that finds the keys of a client. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
-  /** Keys by value, under a hash of their entries; the least recently used first. */
+  /** Keys by value, by a hash of their entries; the least recently used come first. */
   const byValue = new Map<string, VerificationKeys>();
   const remoteSets =
     fetch &&
@@ -84,7 +93,10 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     };
   }
 
-  /** Keys of the entries with one kid, cached by content. Other entries are not read: the set may be large, and the token forged. */
+  /**
+   * Returns the keys of the entries with one kid, cached by content. Does not read other entries, because the set may
+   * be large and the token may be forged.
+   */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
     const text = jsonOf(named.map(([, entry]) => entry));
     const name = await textHash(text);
@@ -109,7 +121,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     }
     let used: RemoteSet | undefined;
     return {
-      // Only for a token that passed the first checks, so that other tokens cannot evict a client's set.
+      // Done only for a token that has passed the first checks, so other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
         return used.resource(header);

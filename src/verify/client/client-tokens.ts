@@ -28,19 +28,22 @@ export interface ClientVerifierOptions {
   /** Issuer identifier of the provider. The `aud` of every token must be the issuer, or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk: a malicious provider can obtain
-   * assertions with that `aud` and use them here. Default: none.
+   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk, because a
+   * malicious provider can obtain assertions with such an `aud` and use them here. Default: none.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: Optional<readonly string[]>;
   /** Fetches the `jwks_uri` of clients and refuses private addresses: `guardedFetch` from `jwksd/node`. Default: no `jwks_uri` is accepted. */
   readonly fetch?: Optional<Fetch>;
-  /** Number of cached sets from `jwks_uri` (4 KiB each on average), and number of cached keys by value. Default: 10,000. */
+  /**
+   * Maximum number of cached sets from `jwks_uri` (4 KiB each on average), and of cached keys by value. Default:
+   * 10,000.
+   */
   readonly maxKeySets?: Optional<number>;
-  /** Remembers used tokens; replicas must share one store. Default: this process's memory, at most 100,000 tokens. */
+  /** Store of used tokens, which all replicas must share. Default: this process's memory, for at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** How far `exp` may be ahead, or after `nbf` in a request object, in seconds. Default: 3600. */
+  /** How far `exp` may be in the future or, in a request object, after `nbf`, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
@@ -65,8 +68,8 @@ const clientVerifierRules: Rules<ClientVerifierOptions> = {
 /** Verifies client assertions and request objects. */
 export interface ClientVerifier {
   /**
-   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider alone, `exp` is
-   * near, `jti` was not used before, and the `typ` header is `client-authentication+jwt`, `JWT` or absent.
+   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is only the provider, `exp`
+   * is near, `jti` has not been used before, and the `typ` header is `client-authentication+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError if the keys of the client are unavailable
@@ -76,9 +79,9 @@ export interface ClientVerifier {
    */
   clientAssertion(this: void, assertion: string, client: Client): Promise<VerifiedToken>;
   /**
-   * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or holds the provider, `exp` is near, `sub` is not
-   * the client (that would make it a client assertion), `request` and `request_uri` are not in it, a `jti` was not used before, and
-   * the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
+   * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or contains the provider, `exp` is
+   * near, `sub` is not the client (that would make it a client assertion), `request` and `request_uri` are absent, a
+   * `jti` has not been used before, and the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError if the keys of the client are unavailable
@@ -90,7 +93,7 @@ export interface ClientVerifier {
 }
 
 /**
- * Creates a verifier for client assertions and request objects, by the algorithms RS256, PS256, ES256 and EdDSA.
+ * Creates a verifier for client assertions and request objects that are signed with RS256, PS256, ES256 or EdDSA.
  *
  * @example
  * ```ts
@@ -130,7 +133,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** Runs last, so that a refused token does not count as used. */
+  /** Marks a token as used. Runs last, so a refused token does not count as used. */
   async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
@@ -172,7 +175,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** Emits an event for each refusal. A caller's mistake (ConfigError) is not a refusal. */
+  /** Wraps a method so that it emits an event for each refusal. A caller's mistake (ConfigError) is not a refusal. */
   function reporting(kind: TokenKind, verifyToken: ClientVerifier[TokenKind]): ClientVerifier[TokenKind] {
     return async (token, client) => {
       try {

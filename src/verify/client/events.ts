@@ -8,13 +8,13 @@ import type { KeySetEvent } from "../relying-party/options.ts";
 export type TokenKind = "clientAssertion" | "requestObject";
 
 /**
- * An event about tokens and keys of clients. Events contain no tokens and no keys. Strings from outside, such as a kid, are cut at 200
- * characters, with control characters escaped.
+ * An event about clients' tokens and keys. Events never contain tokens or keys. External strings, such as a kid, are
+ * truncated to 200 characters, with control characters escaped.
  */
 export type ClientEvent =
   /** A token was refused. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: ErrorCode }
-  /** The refusal had this reason: too many requests for the keys of the client, too many requests in all, or a full replay store. */
+  /** Reason for a refusal: too many requests for the client's keys, too many requests overall, or a full replay store. */
   | {
       readonly type: "exhausted";
       readonly budget: "keys" | "fetches" | "replay";
@@ -25,10 +25,10 @@ export type ClientEvent =
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
   /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
-  /** Keys by value with the kid of a token that cannot be used. */
+  /** Keys by value that have the kid of a token but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
-/** Events of a key set about refused tokens, which are refusals of the client. */
+/** Events of a key set about refused tokens. They are reported as refusals of the client. */
 type RefusedType = "unknown-kid" | "exhausted";
 
 const maxShownLength = 200;
@@ -39,7 +39,7 @@ export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined
   return (event) => notify(onEvent, printableIn(event));
 }
 
-/** Returns the event of one key set as an event of clients, or `undefined` if it is reported as a refusal. */
+/** Converts an event of one key set to a client event; returns `undefined` if it is reported as a refusal. */
 export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
   if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
   if (event.type !== "failed") return { ...event, jwksUri };
@@ -48,7 +48,7 @@ export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | 
   return { type: "failed", jwksUri, code, message };
 }
 
-/** Returns a value of the same type, with all strings in it cut and printable. */
+/** Returns a copy of a value in which all strings are truncated and printable. */
 function printableIn<Value>(value: Value): Value {
   if (typeof value === "string")
     return printable(value.length > maxShownLength ? `${value.slice(0, maxShownLength)}…` : value) as Value;

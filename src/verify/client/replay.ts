@@ -3,32 +3,37 @@ import { TokenError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
 
 /**
- * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
+ * Atomically marks a token as used. Returns `false` if it was used before. All replicas of a provider must share one
  * store; otherwise, a token can be used once at each.
  *
- * @param key the token: a hash of its client and its `jti`, 43 characters
- * @param expiresAt epoch milliseconds; an expired token is refused anyway, so the store may forget it
- * @param clientId the client, for a store of limited size, so that no client can fill it for the others
+ * @param key identifies the token: a hash of its client and its `jti`, 43 characters
+ * @param expiresAt expiry, in epoch milliseconds; the store may then forget the token, because an expired token is
+ *   refused anyway
+ * @param clientId identifies the client, so a store of limited size can keep one client from filling it up for the
+ *   others
  * @example Redis: (key, expiresAt) => redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK")
  */
 export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => boolean | Promise<boolean>;
 
-/** The tokens of one client. */
+/** Used tokens of one client. */
 interface Used {
   /** Expiry of each token, by key. */
   readonly tokens: Map<string, number>;
-  /** Tokens that expire by then may have been forgotten, so they count as used. */
+  /** Time until which forgotten tokens may still be valid. Tokens that expire by then count as used. */
   forgottenUntil: number;
 }
 
-/** Share of a full store that is kept, to leave room for the next tokens. */
+/** Fraction of a full store that is kept; the rest makes room for new tokens. */
 const keptShare = 3 / 4;
-/** A store that is full of clients is searched no more often for one to forget, because a search costs as much as the store is large. */
+/**
+ * Minimum time between two searches of a full store for a client to forget. The cost of a search is proportional to the
+ * size of the store.
+ */
 const searchEveryMs = 1_000;
 
 /** Options of `memoryReplayStore`. */
 export interface ReplayStoreOptions {
-  /** Number of tokens that are remembered. Default: 100,000. */
+  /** Maximum number of tokens to remember. Default: 100,000. */
   readonly maxEntries?: Optional<number>;
   /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
@@ -37,9 +42,10 @@ export interface ReplayStoreOptions {
 const replayStoreRules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };
 
 /**
- * Creates a store in this process's memory. If it is full, it forgets tokens of the clients that have the most, beginning with the tokens that
- * expire first. A later token of a client like that is refused if it expires no later than a forgotten one, because it may be the forgotten
- * one. So no client can fill the store for another, and no token is accepted twice.
+ * Creates a store in this process's memory. When it is full, it forgets tokens of the clients that have the most,
+ * starting with the tokens that expire first. After that, a token of one of these clients is refused if it expires no
+ * later than a forgotten one, because it may be the forgotten one. Therefore, a client cannot fill up the store for
+ * others, and no token is accepted twice.
  *
  * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token was used before.
  *
@@ -96,7 +102,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   };
 }
 
-/** Returns the largest limit per size with which all sizes together fit into the room. */
+/** Returns the largest limit for which all sizes, each cut to the limit, fit into the available room. */
 function fairShare(sizes: readonly number[], room: number): number {
   let left = room;
   for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {

@@ -1,6 +1,9 @@
 const burst = 3;
 const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
-/** A flood never pauses for this long, and a pause gains an attacker nothing: it causes fewer requests than going without. */
+/**
+ * Time without a request after which the budget is reset. Pausing for that long does not help an attacker, because it
+ * causes fewer requests than a continuous flood.
+ */
 const quietMs = 60_000;
 
 /** A budget of requests. Times are in milliseconds. */
@@ -9,17 +12,17 @@ export interface Budget {
   waitMs(nowMs: number): number;
   /** Records that a request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
   spend(nowMs: number, leastMs?: number): void;
-  /** Makes the budget whole, because a request has brought new keys. */
+  /** Resets the budget, because a request has brought new keys. */
   reset(): void;
-  /** Reports whether nothing is spent. A new budget can then replace this one. */
+  /** Reports whether nothing has been spent. A new budget can then replace this one. */
   isWhole(nowMs: number): boolean;
 }
 
 /**
- * Limits the requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute without
- * a request, the budget is whole again.
+ * Limits the requests that made-up kids can cause: three in a row, then one after 1, 2, 4, 8, 10, 10 … seconds. After a
+ * minute without a request, the budget is reset.
  *
- * @param free number of requests that need not wait
+ * @param free number of requests that do not have to wait
  * @param delays times until the next request, in milliseconds; the last one repeats
  */
 export function createBudget(free: number = burst, delays: readonly number[] = delaysMs): Budget {

@@ -14,27 +14,27 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export interface FetchOptions extends RequestCaching {
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** Timeout of the whole response. */
+  /** Time limit for the whole response, in milliseconds. */
   readonly timeoutMs: number;
-  /** Size of the largest decoded body. */
+  /** Maximum size of the decoded body, in bytes. */
   readonly maxBytes: number;
   /** Aborts the request. */
   readonly signal: AbortSignal;
-  /** Media types that a body may have. Default: any. */
+  /** Accepted media types of the body. Default: any. */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 
 /** A 200 with its body, or a 304 without a body. */
 export interface Fetched {
   readonly text: string | undefined;
-  /** Size of the decompressed body. */
+  /** Size of the decompressed body, in bytes. */
   readonly bytes: number;
   readonly etag: string | undefined;
   readonly headers: CachingHeaders;
 }
 
 /**
- * Fetches a document of limited size in limited time, without following redirects.
+ * Fetches a document, with limits for its size and the time. Does not follow redirects.
  *
  * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`,
  * `ERR_FETCH_BODY`
@@ -127,7 +127,10 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
   }
 }
 
-/** Returns the error code: Node's `fetch` has it in `cause`, `node:https` in the error. Only a single word is shown. */
+/**
+ * Returns the error's code, which Node's `fetch` has in `cause` and `node:https` in the error itself. Ignores anything
+ * but a single word.
+ */
 function reasonOf(error: unknown): string {
   return [systemCode(error), memberOf(error, "code"), memberOf(error, "name")].find(isWord) ?? typeof error;
 }
@@ -136,11 +139,12 @@ function isWord(value: unknown): value is string {
   return typeof value === "string" && /^\w{1,64}$/.test(value);
 }
 
-/** Greatest delay of a new key because of `Retry-After`. */
+/** Maximum time for which `Retry-After` can delay a new key. */
 const maxRetryAfterSeconds = 30;
 
 /**
- * Reads `Retry-After` in seconds, at most 30; 0 means immediately. A date is measured from the `Date` of the response, if there is one.
+ * Returns `Retry-After` in seconds, at most 30; 0 means immediately. A date is measured from the response's `Date`, if
+ * there is one.
  *
  * @see RFC 9110 section 10.2.3
  */

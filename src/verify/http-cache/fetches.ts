@@ -45,13 +45,13 @@ export interface Fetches {
   started(): number;
   /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
   bypassedSince(count: number): boolean;
-  /** Returns the milliseconds until the next fetch may start, because of failures. */
+  /** Returns how long the next fetch has to wait because of failures, in milliseconds. */
   waitMs(nowMs: number): number;
   /** Returns the error of the last fetch, for a minute. */
   lastError(): JwksdError | undefined;
 }
 
-/** Time for everything in a fetch except waiting for the network. */
+/** Time allowed for everything in a fetch except waiting for the network. */
 const slackMs = 1_000;
 
 export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {

@@ -1,6 +1,6 @@
 import { ageSeconds, httpDate, parseCacheControl } from "../../base/cache-control.ts";
 
-/** The header fields of a response that its freshness depends on. */
+/** Header fields of a response that determine its freshness. */
 export interface CachingHeaders {
   /** `Cache-Control` header. */
   readonly cacheControl?: string | undefined;
@@ -12,25 +12,25 @@ export interface CachingHeaders {
   readonly expires?: string | undefined;
 }
 
-/** Bounds for what servers send, in seconds. */
+/** Bounds for the values that servers send, in seconds. */
 export interface FreshnessBounds {
-  /** Shortest time that a response is fresh, whatever its headers say. */
+  /** Minimum time for which a response is fresh, regardless of its headers. */
   readonly minFreshSeconds: number;
-  /** Cap of `max-age` and `Expires`. */
+  /** Maximum for `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
   /** How long a response without `max-age` and `Expires` is fresh. */
   readonly defaultFreshSeconds: number;
-  /** Cap of `stale-while-revalidate`. */
+  /** Maximum for `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
-  /** Cap of `stale-if-error`, and its default. */
+  /** Maximum for `stale-if-error`, and its default. */
   readonly outageToleranceSeconds: number;
 }
 
-/** Moments (epoch milliseconds) in the life of a response, each at or after the one before. */
+/** Times in the life of a response, in epoch milliseconds. None is earlier than the one before it. */
 export interface Freshness {
   /** Time of the request. */
   readonly since: number;
-  /** Time from which it is refreshed in the background, so that no call waits when it gets stale. */
+  /** Time from which it is refreshed in the background, so calls do not have to wait when it becomes stale. */
   readonly refreshFrom: number;
   /** Time until which it is used without a request. */
   readonly freshUntil: number;
@@ -42,15 +42,16 @@ export interface Freshness {
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** Difference of clocks up to which a `Date` does not prove the age of a response. */
+/** Clock difference up to which a `Date` does not prove the age of a response, in milliseconds. */
 export const clockToleranceMs = 60_000;
 const refreshAheadMs = 60_000;
 
 /**
  * Computes the freshness of a response in a private cache.
  *
- * Times are measured from the request, so the time on the way counts as age. The age is `Age`, or the time since `Date` if that is longer
- * (RFC 9111 section 4.2.3). An invalid value of a directive is 0 (section 4.2.1). `s-maxage` is for shared caches only.
+ * Times are measured from the request, so time in transit counts as age. The age is `Age`, or the time since `Date` if
+ * that is longer (RFC 9111 section 4.2.3). An invalid value of a directive is treated as 0 (section 4.2.1). `s-maxage`
+ * is for shared caches only.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
@@ -76,7 +77,7 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
   };
 }
 
-/** Reports whether a response had expired before it was requested, so that only a cache can have sent it. */
+/** Reports whether a response had expired before it was requested. Only a cache can have sent it then. */
 export function hadExpired(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): boolean {
   const { lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
   const ageMs = Math.max(ageSeconds(headers.age) * 1000, dateAgeMs(headers, requestedAtMs));
@@ -93,12 +94,15 @@ function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFre
   return { has, seconds, noReuse, lifetimeMs: noReuse ? 0 : lifetime * 1000 };
 }
 
-/** Returns how long before its request a response left the origin, by its `Date`. @see RFC 9111 section 4.2.3 */
+/** Returns how long before the request a response left the origin, according to its `Date`. @see RFC 9111 section 4.2.3 */
 export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): number {
   return requestedAtMs - (httpDate(date) ?? requestedAtMs);
 }
 
-/** Reports whether a response may be used now. A response from the future must not be used, because the clock was set back and its age is unknown. */
+/**
+ * Reports whether a response may be used now. Refuses a response from the future, because it means that the clock was
+ * set back and the response's age is unknown.
+ */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
 }

@@ -13,11 +13,11 @@ const inBrowser = (globalThis as { location?: { origin?: string } }).location?.o
 export interface RequestCaching {
   /** ETag of the stored response. */
   readonly etag?: string | undefined;
-  /** Whether caches on the way must revalidate with the origin. */
+  /** Whether caches along the way must revalidate with the origin. */
   readonly bypassCaches?: boolean;
 }
 
-/** Returns the options of a request for a JSON document, whose redirects are not followed. */
+/** Returns the options for requesting a JSON document without following redirects. */
 export function requestInit({ etag, bypassCaches = false }: RequestCaching, signal: AbortSignal): RequestInit {
   const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
   // A browser's cache would add its max-age to the max-age of this cache. A script that sets If-None-Match itself causes a CORS preflight, so
@@ -28,7 +28,10 @@ export function requestInit({ etag, bypassCaches = false }: RequestCaching, sign
   return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCacheMode() && { cache: "no-cache" }) };
 }
 
-/** workerd supports this mode since the compatibility date 2025-08-07 and throws before. */
+/**
+ * Reports whether the runtime supports the `no-cache` mode. workerd does since the compatibility date 2025-08-07;
+ * before that, it throws.
+ */
 function hasNoCacheMode(): boolean {
   try {
     return outlivesRequests || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
@@ -42,7 +45,10 @@ export function isRedirect({ type, status }: Response): boolean {
   return type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304);
 }
 
-/** Reports whether the server closed a kept connection just when Node's `fetch` used it. Other runtimes retry on their own. */
+/**
+ * Reports whether the server closed a kept-alive connection just as Node's `fetch` was using it. Other runtimes retry
+ * on their own.
+ */
 export function isDeadConnection(error: unknown): boolean {
   const code = systemCode(error);
   return code === "UND_ERR_SOCKET" || code === "ECONNRESET" || code === "EPIPE";

@@ -10,7 +10,7 @@ import type { SavedState } from "./saved-state.ts";
 import type { KeptKeys } from "./stored.ts";
 import type { UnknownKids } from "./unknown-kids.ts";
 
-/** The members of a header that choose a key; other members are ignored. */
+/** Members of a header that select a key. Other members are ignored. */
 export interface KeyHeader {
   readonly kid?: string | undefined;
   readonly alg?: string | undefined;
@@ -55,7 +55,7 @@ async function findAfterFetch(context: KeySetContext, kid: string, alg: string):
 }
 
 /**
- * Fetches once more for a kid that the stored set lacks, bypassing caches, if the budget allows that.
+ * Fetches once more, bypassing caches, for a kid that the stored set lacks, if the budget allows that.
  *
  * @param startedBefore number of fetches that were started before the call
  * @throws TokenError, FetchError
@@ -92,8 +92,9 @@ async function findAfterRefetch(
 }
 
 /**
- * Returns the error for a call whose fetch is not due yet. A kid that a fresh set lacks is unknown: its provider has said how long it keeps
- * the set, and a flood of forged kids must not look like an outage of this verifier.
+ * Returns the error for a call whose fetch is not allowed yet. A kid that a fresh set lacks counts as unknown: the
+ * provider has said how long the set may be kept, and a flood of forged kids must not look like an outage of this
+ * verifier.
  */
 function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchError {
   const { clock, emit } = context;

@@ -25,9 +25,12 @@ export type KeySetEvent =
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
   /** Entries of the set cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
-  /** A fetch failed, or a state could not be used, found or stored. */
+  /** A fetch failed, or a state could not be used, loaded or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
-  /** A cache on the way responded although the request had `no-cache`. New keys may reach this verifier late. */
+  /**
+   * A cache between this verifier and the provider responded although the request had `no-cache`. New keys may reach
+   * this verifier late.
+   */
   | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number }
   /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not reported, because anyone can choose one. */
   | { readonly type: "unknown-kid" }
@@ -36,9 +39,12 @@ export type KeySetEvent =
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
-  /** Issuer of an OpenID provider; its discovery document names the JWK Set. Required, unless `jwksUri` is given. */
+  /**
+   * Issuer of an OpenID provider. Its discovery document contains the URL of the JWK Set. Required unless `jwksUri` is
+   * given.
+   */
   readonly issuer?: Optional<string>;
-  /** URL of the JWK Set. Required, unless `issuer` is given. */
+  /** URL of the JWK Set. Required unless `issuer` is given. */
   readonly jwksUri?: Optional<string>;
   /** Whether http is accepted for hosts that are not loopback. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
@@ -46,14 +52,14 @@ export interface RemoteKeySetOptions {
   readonly fetch?: Optional<Fetch>;
   /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Timeout of one request, body included, in milliseconds. Default: 5000. */
+  /** Time limit for one request, including the body, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
   /**
-   * Shortest time that a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
-   * `no-cache`, such as Keycloak, and a revoked key is trusted for as long. Default: 5.
+   * Minimum time for which a set is fresh, regardless of its headers, in seconds. A longer time bridges restarts of a
+   * provider that sends `no-cache`, such as Keycloak, but a revoked key is trusted for that time too. Default: 5.
    */
   readonly minFreshSeconds?: Optional<number>;
-  /** Longest time that a set is fresh, in seconds. Default: 86400. */
+  /** Maximum time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
    * How long a set that is no longer fresh is used while its server is down, in seconds. The server's `stale-while-revalidate` may be
@@ -61,7 +67,7 @@ export interface RemoteKeySetOptions {
    * Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
-  /** Longest time that a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
+  /** Maximum time that a call waits for a response while the old keys may still be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: Optional<number>;
   /** Receives each fetch, change, failure and refused token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
@@ -99,7 +105,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   return { place, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
 }
 
-/** The place of a JWK Set: its URL, or the issuer whose discovery document names it. */
+/** Location of a JWK Set: its URL, or the issuer whose discovery document contains the URL. */
 export type KeySetPlace =
   | { readonly issuer: string; readonly jwksUri?: undefined }
   | { readonly issuer?: undefined; readonly jwksUri: string };

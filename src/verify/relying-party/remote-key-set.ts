@@ -17,10 +17,11 @@ import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 /**
  * A provider's keys: a function for `jose.jwtVerify`, and for the `keys` option of this package's `verify`.
  *
- * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG` if the token names no key of the provider. It
- * throws FetchError if it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_RETRY_LATER`, `ERR_FETCH_FAILED`,
- * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY` and `ERR_FETCH_OUTDATED`, which are
- * `retryable`, and `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
+ * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG` if the token does not name
+ * one of the provider's keys. It throws FetchError if it cannot tell because the keys cannot be fetched now:
+ * `ERR_KEYS_RETRY_LATER`, `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`,
+ * `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY` and `ERR_FETCH_OUTDATED`, which are `retryable`, and `ERR_DISCOVERY_ISSUER`,
+ * `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet {
   /** Returns the key for the header of a token. The key has this `kid` and is for this `alg`. */
@@ -29,16 +30,16 @@ export interface RemoteKeySet {
   refresh(this: void): Promise<void>;
   /** Returns the stored response, for the `state` option of a later process; `undefined` before the first response. */
   state(this: void): KeySetState | undefined;
-  /** Returns counts of fetches and refused tokens of this key set, computed for each scrape. See docs/metrics.md. */
+  /** Returns the counts of this key set's fetches and refused tokens, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
-  /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
+  /** Aborts requests. After that, calls throw `ERR_CLOSED`, and no events are sent. */
   close(this: void): void;
 }
 
 /**
- * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed and refreshed before it gets stale. A kid that is
- * not in the set causes one request that bypasses all caches, within a budget. No other key stands in for an unknown kid. There are no timers
- * in the background.
+ * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed and refreshed before it
+ * becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. An unknown
+ * kid is never replaced by another key. There are no background timers.
  *
  * @example
  * ```ts
@@ -57,20 +58,20 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
 /** Options that other modules set, and objects that several sets share or that outlive one set. */
 export interface InternalOptions {
-  /** Limit of the fetches for unknown kids. */
+  /** Budget of fetches for unknown kids. */
   readonly budget?: Budget;
   readonly unknownKids?: UnknownKids;
   /** Reads a JWK Set. Default: imports each key immediately and refuses a set without a usable key. */
   readonly readKeys?: ReadKeys;
-  /** Number of removed keys that are remembered. Default: 1000. */
+  /** Maximum number of removed keys to remember. Default: 1000. */
   readonly maxRemoved?: number;
   /** Returns the `state` option when the first key is needed. */
   readonly loadState?: () => Promise<KeySetState | undefined>;
-  /** Media types that a JWK Set may have. Default: any. */
+  /** Accepted media types of a JWK Set. Default: any. */
   readonly mediaTypes?: readonly string[];
-  /** Cap of `stale-while-revalidate`, in seconds. Default: 86400. */
+  /** Maximum for `stale-while-revalidate`, in seconds. Default: 86400. */
   readonly maxStaleSeconds?: number;
-  /** Size of the largest decoded body, in bytes. Default: 262,144. */
+  /** Maximum size of the decoded body, in bytes. Default: 262,144. */
   readonly maxBytes?: number;
 }
 
@@ -92,8 +93,8 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
   }
 
   /**
-   * A rotation makes the budget whole. Changes alone do not: while replicas of the provider disagree, each fetch may bring a change, but no
-   * new key.
+   * Resets the budget, because a rotation has brought new keys. Other changes do not reset it: while the provider's
+   * replicas disagree, each fetch may bring a change but no new key.
    */
   function onNewKeys(): void {
     budget.reset();

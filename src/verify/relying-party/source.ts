@@ -22,12 +22,12 @@ const discoveryBounds = {
   outageToleranceSeconds: 86_400,
 };
 
-/** A discovery document is fetched at most once in this time, `refresh` aside. */
+/** Minimum time between two fetches of a discovery document, except by `refresh`. */
 const recentMs = 60_000;
 
 /** Fetches a JWK Set from a URL, or from the URL in the discovery document of an issuer. */
 export interface Source {
-  /** Makes the next `load` fetch the discovery document, however fresh it is. */
+  /** Makes the next `load` fetch the discovery document, even if it is fresh. */
   lookUpAgain(): void;
   /**
    * Fetches the set. An unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are bypassed for
@@ -83,7 +83,7 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
       if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", fetchOptions.clock.now())) {
         return discovered.jwksUri;
       }
-      // A wrong document is not an outage, and no earlier one hides it.
+      // A wrong document is not an outage, so an earlier one must not hide it.
       if (!isOutage(error)) discovered = undefined;
       throw error;
     }

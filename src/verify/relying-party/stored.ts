@@ -6,8 +6,8 @@ import type { CachingHeaders } from "../http-cache/freshness.ts";
 import type { Read, Stored } from "../http-cache/stored.ts";
 
 /**
- * A stored response as plain data, for JSON. `state()` returns it and the `state` option accepts it, so that a cold start on an edge or
- * serverless platform needs no request.
+ * A stored response as plain data, for JSON. `state()` returns it and the `state` option accepts it, so a cold start on
+ * an edge or serverless platform does not need a request.
  */
 export interface KeySetState {
   /** The key set's `issuer` option. */
@@ -18,7 +18,7 @@ export interface KeySetState {
   readonly body: string;
   /** ETag for the next conditional request. */
   readonly etag: string | undefined;
-  /** Header fields that its freshness depends on. */
+  /** Header fields that determine its freshness. */
   readonly headers: CachingHeaders;
   /** Time of the request, in epoch milliseconds. */
   readonly requestedAt: number;
@@ -27,7 +27,10 @@ export interface KeySetState {
 /** The keys of a stored JWK Set. */
 export interface KeptKeys {
   readonly keys: VerificationKeys;
-  /** Hash of each kid and its key, by kid. Hashed because keys of earlier sets are remembered, and a server can send kids and keys of any length. */
+  /**
+   * Hash of each kid and its key, by kid. Hashes are used because earlier keys are remembered and a server can send
+   * kids and keys of any length.
+   */
   readonly hashes: ReadonlyMap<string, string>;
 }
 
@@ -52,8 +55,8 @@ export function setReader(readKeys: ReadKeys): Read<KeptKeys> {
 }
 
 /**
- * Refuses a set without a usable key. Its provider could sign no token that this set verifies, so the set is a fault of the provider, and not
- * the end of all its keys.
+ * Wraps a reader to refuse a set without a usable key. This set cannot verify any of the provider's tokens, so it is
+ * more likely a fault than the removal of all keys.
  */
 export function withKeys(read: ReadKeys): ReadKeys {
   return async (jwkSet) => {

@@ -1,13 +1,16 @@
 import { textHash } from "../../keys/crypto/text-hash.ts";
 
 const negativeMs = 10_000;
-/** Attackers choose kids. A longer kid is replaced by its hash: 43 characters in base64url. */
+/**
+ * Maximum length of a stored kid. Attackers can choose kids, so a longer one is replaced by its hash, 43 characters in
+ * base64url.
+ */
 const maxKeptLength = 43;
 
 /** The unknown kids of one set. */
 export interface UnknownKids {
   has(kid: string, now: number): Promise<boolean>;
-  /** Remembers a kid. If there are too many, the oldest is forgotten. */
+  /** Remembers a kid. If there are too many, forgets the oldest. */
   add(kid: string, now: number): Promise<void>;
   clear(): void;
 }
@@ -18,7 +21,7 @@ export interface UnknownKids {
  * @returns a function that adds a set
  */
 export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
-  /** Time at which each kid of each set was remembered, the oldest first. */
+  /** Time at which each kid of each set was remembered, oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
 

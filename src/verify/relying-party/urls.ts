@@ -1,11 +1,11 @@
 import { FetchError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
-/** Servers choose URLs, and each is kept. */
+/** Maximum length of a URL. Servers can choose URLs, and each is stored. */
 const maxUrlLength = 2_048;
 
 /**
- * Refuses a URL over which an attacker on the network could replace keys.
+ * Refuses a URL if an attacker on the network could replace keys that are fetched from it.
  *
  * @throws FetchError `ERR_URL_INSECURE`
  */
@@ -36,7 +36,7 @@ export function checkIssuer(issuer: string): void {
     );
 }
 
-/** Returns an issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */
+/** Returns an issuer for a message: encoded, truncated to 256 characters, without a query, but otherwise as spelled. */
 export function shownIssuer(issuer: unknown): string {
   if (typeof issuer !== "string") return "none";
   return `"${encodeURI(

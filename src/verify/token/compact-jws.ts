@@ -4,11 +4,12 @@ import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { TokenError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
 
-/** Longer tokens are refused before they are parsed. */
+/** Maximum length of a token. Longer tokens are refused before they are parsed. */
 export const maxTokenBytes = 16_384;
 const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
 /**
- * Strict base64url. Lenient decoders would accept one token in many spellings: with whitespace, padding or unused bits.
+ * Matches three parts of strict base64url. A lenient decoder would accept the same token in many spellings: with
+ * whitespace, padding or unused bits.
  *
  * @see RFC 7515 section 5.2; RFC 4648 section 3.5
  */
@@ -60,7 +61,7 @@ export function malformed(message: string = "the token is not a well-formed sign
   return new TokenError("ERR_TOKEN_MALFORMED", message, { hint });
 }
 
-/** Describes a string that is often sent instead of a signed JWT. */
+/** Describes the string if it is something that is often sent instead of a signed JWT. */
 function hintFor(token: string): string | undefined {
   if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
   const parts = token.split(".").length;
@@ -78,7 +79,7 @@ function parse(token: string): JWTHeaderParameters {
 }
 
 /**
- * Accepts no extension but `b64: true`, because claims are always base64url.
+ * Refuses all critical extensions except `b64: true`, which changes nothing, because claims are always base64url.
  *
  * @see RFC 7515 section 4.1.11; RFC 7797 section 7
  */

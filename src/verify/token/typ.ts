@@ -4,7 +4,7 @@ import { TokenError } from "../../base/errors.ts";
 export interface TypRule {
   /** Media type, with or without `application/`. */
   readonly typ: string;
-  /** Whether `JWT` and a missing `typ` are also accepted; the claims then decide. Default: `false`. */
+  /** Whether `JWT` and a missing `typ` are also accepted. The claims then decide. Default: `false`. */
   readonly acceptsPlain?: boolean;
   /** Remedy for the sender of the token. Default: none. */
   readonly remedy?: string;
@@ -32,7 +32,7 @@ export function checkTyp(header: { readonly typ?: unknown }, rule: TypRule): voi
   );
 }
 
-/** Returns a media type in its short form. @see RFC 7515 section 4.1.9 */
+/** Converts a media type to its short form. @see RFC 7515 section 4.1.9 */
 function shortType(typ: unknown): string | undefined {
   if (typ === undefined) return undefined;
   return typeof typ === "string" ? typ.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";

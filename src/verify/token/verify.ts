@@ -32,11 +32,11 @@ export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined |
 export interface VerifyOptions {
   /** Finds the key of the token. */
   readonly keys: KeySource;
-  /** Accepted `iss`, or a list of accepted ones. */
+  /** Accepted `iss`, or a list of accepted values. */
   readonly issuer: string | readonly string[];
-  /** Accepted `aud`, or a list of accepted ones. A token with several audiences needs one of them. */
+  /** Accepted `aud`, or a list of accepted values. A token with several audiences must have at least one of them. */
   readonly audience: string | readonly string[];
-  /** Accepted `alg` values from RFC 7518 and RFC 8037, for public keys only: not `none`, not HMAC. */
+  /** Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed: not `none`, not HMAC. */
   readonly algorithms: readonly string[];
   /** Expected `typ` header, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: Optional<string>;
@@ -106,7 +106,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   return verifyRead({ token, header, claims: () => readClaims(token) }, given);
 }
 
-/** A token of which only the header was read and nothing was verified. */
+/** A token whose header has been read but which has not been verified. */
 export interface ReadToken {
   readonly token: string;
   readonly header: JWTHeaderParameters;
@@ -116,7 +116,7 @@ export interface ReadToken {
 /** Checked options, and the claim that names the audience. Default: `aud`. */
 type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
 
-/** Verifies a token whose header was read, with checked options. See `verify`. */
+/** Verifies a token whose header has been read, with checked options. See `verify`. */
 export async function verifyRead(read: ReadToken, given: CheckedOptions): Promise<VerifiedToken> {
   const { token, header } = read;
   const { keys, clock = systemClock } = given;
@@ -126,7 +126,7 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
   await checkSignature(token, header.alg, publicKey(await keys(header)));
   const claims = read.claims();
   if (given.typ !== undefined) checkTyp(header, { typ: given.typ });
-  // The time is read last: a token may expire while its key is fetched.
+  // The time is read last, because a token may expire while its key is being fetched.
   checkClaims(claims, given, secondsOf(clock));
   return { header, claims };
 }
@@ -147,7 +147,10 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
   return key;
 }
 
-/** Returns the time, which must be valid: with NaN, no token would ever expire. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Returns the current time in seconds. Checks that it is valid, because with NaN no token would ever expire. @throws
+ * ConfigError `ERR_OPTION_INVALID`
+ */
 function secondsOf(clock: Pick<Clock, "now">): number {
   const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
   if (typeof now === "number" && !Number.isNaN(new Date(now).getTime())) return Math.floor(now / 1000);
@@ -170,7 +173,10 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
   if (!isValid) throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature is not valid for the token and its key");
 }
 
-/** Checks the claims of a token whose signature was verified. @throws TokenError `ERR_TOKEN_CLAIM`, `ERR_TOKEN_EXPIRED` @see RFC 7519 section 4.1 */
+/**
+ * Checks the claims of a token whose signature has been verified. @throws TokenError `ERR_TOKEN_CLAIM`,
+ * `ERR_TOKEN_EXPIRED` @see RFC 7519 section 4.1
+ */
 function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): asserts claims is VerifiedClaims {
   const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;
   const audience = [given.audience].flat();
