@@ -311,7 +311,7 @@ function checkList(check: Check): void {
   });
 }
 
-/** Calls every method, with a signal. */
+/** Calls every method with the same options. */
 const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),

@@ -7,8 +7,8 @@ const root = resolve(import.meta.dirname, "../..");
 
 /** Returns the rows of a page's tables as cells, without the headings. */
 function rowsOf(text: string): string[][] {
-  const rows = text.matchAll(/^\| (.*) \|$/gm).map(([, row = ""]) => row.split(" | "));
-  return [...rows].filter(([, , last]) => last !== "test");
+  const rows = [...text.matchAll(/^\| (.*) \|$/gm)].map(([, row = ""]) => row.split(" | "));
+  return rows.filter(([, , last]) => last !== "test");
 }
 
 test("each row of docs/threats.md names a test that exists", async () => {
@@ -17,7 +17,7 @@ test("each row of docs/threats.md names a test that exists", async () => {
   for (const [, , cell = ""] of rows) {
     const [, file = "", title = ""] = /^`([\w/.-]+\.test\.ts)`: (.+)$/.exec(cell) ?? [];
     const code = await readFile(join(root, "test", file), "utf8").catch(() => "");
-    const titles = code.matchAll(/\b(?:test|describe)\(\s*["`](.*)["`],/g).map(([, found = ""]) => found);
+    const titles = [...code.matchAll(/\b(?:test|describe)\(\s*["`](.*)["`],/g)].map(([, found = ""]) => found);
     if (title === "" || !titles.some((found) => found.endsWith(title))) missing.push(cell);
   }
   assert.deepEqual(missing, []);

@@ -154,7 +154,7 @@ export function keyServiceBackend<Key, Client>(
       );
       try {
         const { about, publicKey, signer } = await open(uri, signal, true);
-        // The kid is the public key's thumbprint, which is known only now.
+        // The kid is the public key's thumbprint, which is not known before.
         const kid = await calculateJwkThumbprint(publicKey);
         await run(uri, slowTimeoutMs, signal, async (call) => service.tag?.({ ...call, ...about }, issuer, kid));
         return signer;

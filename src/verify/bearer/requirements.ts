@@ -77,7 +77,7 @@ const denialRules: Rules<Denial> = {
     holds: (value): value is 401 | 403 => value === 401 || value === 403,
   },
   description: stringThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
-  // Spaces alone would ask for nothing.
+  // Refuses a scope of only spaces, which would require nothing.
   scope: stringThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
 };
 

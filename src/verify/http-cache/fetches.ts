@@ -7,7 +7,7 @@ import type { FetchOptions } from "./fetch-json.ts";
 import type { FetchedResponse } from "./stored.ts";
 
 export interface FetchesOptions<Value> extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
-  /** Longest time that a caller waits although it can do without the result, in milliseconds. */
+  /** Maximum time that a caller waits for a result that it can do without, in milliseconds. */
   readonly maxWaitMs: number;
   readonly load: (bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
   /** Stores a fetched response. */
@@ -37,17 +37,17 @@ export interface Fetches {
   join(bypassCaches: boolean): OneFetch;
   /** Fetches without a caller that needs the result, unless a fetch is in flight or a failure is too recent. */
   inBackground(): Promise<void>;
-  /** Waits until a fetch has ended, or has lasted for this time. @throws FetchError */
+  /** Waits until a fetch has ended or has taken this long. @throws FetchError */
   wait(fetch: OneFetch, maxMs?: number): Promise<void>;
-  /** Records that the caller of `wait` responds without the result of the fetch. */
+  /** Records that the caller of `wait` goes ahead without the result of the fetch. */
   abandon(fetch: OneFetch): void;
-  /** Returns how many fetches were started. */
+  /** Returns the number of fetches that were started. */
   started(): number;
   /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
   bypassedSince(count: number): boolean;
   /** Returns how long the next fetch has to wait because of failures, in milliseconds. */
   waitMs(nowMs: number): number;
-  /** Returns the error of the last fetch, for a minute. */
+  /** Returns the error of the last fetch, if it failed within the last minute. */
   lastError(): JwksdError | undefined;
 }
 
@@ -77,7 +77,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   const overdue = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not end in time`);
   const elapsedMs = ({ startedAt }: OneFetch): number => msBetween(startedAt, monotonicNow(clock));
 
-  /** Returns the milliseconds until the fetch's own timeouts have ended it. */
+  /** Returns the time until the fetch's own timeouts will have ended it, in milliseconds. */
   const leftMs = (fetch: OneFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
 
   function current(): OneFetch | undefined {
@@ -162,7 +162,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   };
 }
 
-/** Returns the error with the pause that its caller will meet, if that is longer than the pause in the error. */
+/** Returns the error with the pause that a retry will have to wait for, if that is longer than the error's own. */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;

@@ -65,7 +65,7 @@ export interface Pool<Resource> {
  */
 export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resource> {
   const { clock, maxEntries, meanSize, open, sizeOf, newBudget, retryLater } = options;
-  /** The least recently used first. */
+  /** Sets by name; the least recently used come first. */
   const entries = new Map<string, PoolEntry<Resource>>();
   /** Budgets of entries that were dropped within the last minute or so; at most as many as there are entries. */
   const dropped = new Map<string, Budgets>();
@@ -102,7 +102,10 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     return 0;
   }
 
-  /** Returns a budget that no response resets: a server that makes up a new key each time would otherwise be called for each token. */
+  /**
+   * Creates a budget that no response resets. Otherwise, a server that makes up a new key each time would be called for
+   * each token.
+   */
   function evenBudget(): Budget {
     return { ...newBudget(), reset() {} };
   }

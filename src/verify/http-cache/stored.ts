@@ -12,7 +12,7 @@ export interface StoredResponse {
   readonly body: string;
   /** ETag for the next conditional request. */
   readonly etag: string | undefined;
-  /** Header fields that its freshness depends on. */
+  /** Header fields that determine its freshness. */
   readonly headers: CachingHeaders;
   /** Time of the request, in epoch milliseconds. */
   readonly requestedAt: number;
@@ -27,9 +27,9 @@ export interface Stored<Value> extends StoredResponse {
 export interface FetchedResponse<Value> {
   readonly stored: Stored<Value>;
   readonly status: 200 | 304;
-  /** Size of the decompressed body. */
+  /** Size of the decompressed body, in bytes. */
   readonly bytes: number;
-  /** How long caches on the way kept the response. */
+  /** How long caches had kept the response, in seconds. */
   readonly ageSeconds: number;
 }
 
@@ -115,7 +115,7 @@ export function isOutdated<Value>(next: Stored<Value>, stored: Stored<Value> | u
 
 const dateOf = ({ headers }: StoredResponse): number | undefined => httpDate(headers.date);
 
-/** Returns when the origin sent the response, by the `Age` that caches report, in epoch milliseconds. */
+/** Returns when the origin sent the response, in epoch milliseconds, based on the `Age` that caches report. */
 function leftOrigin({ requestedAt, headers }: StoredResponse): number {
   return requestedAt - ageSeconds(headers.age) * 1000;
 }

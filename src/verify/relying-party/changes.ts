@@ -5,10 +5,10 @@ import { type StoredSet, difference } from "./stored.ts";
 
 export interface ChangesOptions {
   readonly bounds: FreshnessBounds;
-  /** Number of removed keys that are remembered. */
+  /** Maximum number of removed keys to remember. */
   readonly maxRemoved: number;
   readonly emit: (event: KeySetEvent) => void;
-  /** Called if a set has a key that no earlier set had. */
+  /** Called when a set has a key that no earlier set had. */
   readonly onNewKeys: () => void;
 }
 

@@ -22,7 +22,7 @@ export interface KeySetContext {
   readonly signal: AbortSignal;
   readonly cached: Cached<KeptKeys>;
   readonly saved: SavedState;
-  /** Limit of the fetches for unknown kids. */
+  /** Budget of fetches for unknown kids. */
   readonly budget: Budget;
   readonly unknownKids: UnknownKids;
   readonly emit: (event: KeySetEvent) => void;
@@ -109,7 +109,7 @@ function unknownKid({ emit }: KeySetContext): TokenError {
   return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
 }
 
-/** @param cause the last failure, if that is the reason */
+/** @param cause the last failure, if it is the reason */
 export function retryLater(pauseMs: number, cause?: JwksdError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   const message = `the keys cannot be fetched again yet; try again in ${retryAfterSeconds} s`;

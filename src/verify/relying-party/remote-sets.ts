@@ -15,7 +15,7 @@ export interface RemoteSetsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  /** Number of characters that each set may have on average. */
+  /** Maximum average length of the sets, in characters. */
   readonly meanBytes: number;
   /** Returns the place and the other options of the set with this name: its URL or its issuer. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
@@ -58,7 +58,7 @@ export function createRemoteSets(options: RemoteSetsOptions): Pool<RemoteKeySet>
   });
 }
 
-/** Returns the length of a stored set. The server chooses each of these lengths. */
+/** Returns the length of a stored set: all the parts whose length the server chooses. */
 function sizeOf(state: KeySetState | undefined): number {
   if (state === undefined) return 0;
   const { jwksUri, body, etag = "", headers } = state;

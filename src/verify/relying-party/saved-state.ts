@@ -14,7 +14,7 @@ export interface SavedStateOptions {
   readonly keeper: Keeper<KeptKeys>;
   readonly read: Read<KeptKeys>;
   readonly state: KeySetState | undefined;
-  /** Returns the state from where an earlier process stored it. Called once, when the first key is needed. */
+  /** Returns the state that an earlier process stored. Called once, when the first key is needed. */
   readonly loadState: (() => Promise<KeySetState | undefined>) | undefined;
   readonly emit: (event: KeySetEvent) => void;
 }
@@ -23,7 +23,7 @@ export interface SavedStateOptions {
 export interface SavedState {
   /** Restores the set from the `state` option. */
   restore(): Promise<void> | undefined;
-  /** Restores the set from `loadState`, if that returns it in time. */
+  /** Restores the set from `loadState`, if it responds in time. */
   load(): Promise<void>;
 }
 
@@ -67,7 +67,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
         (cause: unknown) => emit({ type: "failed", error: asJwksdError(cause) }),
       );
       const started = loading;
-      // Each caller waits with its own timer, as for a fetch, and continues without the state if it is late.
+      // Each caller waits with its own timer, as for a fetch, and continues without the state if that is late.
       await withDeadline(() => started, { clock, timeoutMs: loadTimeoutMs, expired: lateState }).catch(() => {});
     },
   };
