@@ -4,12 +4,16 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createClient } from "@libsql/client";
 import { systemClock } from "../../src/base/clock.ts";
+import { presenceText } from "../../src/rotation/custody/presence.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
+import type { Issuers } from "../../src/rotation/issuers/types.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { issuerKey } from "../../src/rotation/store/issuer.ts";
 import { startLibsql } from "../support/libsql.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { type Scope, cliDone, cliRefused, runCli } from "../support/service.ts";
+import { presenceRecord } from "../support/store-view.ts";
 
 const day = 86_400_000;
 const named = (name: string): string => `https://op.example/${name}`;
@@ -20,7 +24,7 @@ async function database(t: Scope, ages: Readonly<Record<string, number>>) {
   const client = createClient({ url });
   t.after(async () => client.close());
   const wrappingKeys = newWrappingKey();
-  const open = (days = 0) =>
+  const open = (days = 0, keys = wrappingKeys) =>
     createIssuers({
       issuer: "https://op.example/*",
       // Without the database's clock, which is ahead of an issuer that was created earlier.
@@ -28,7 +32,7 @@ async function database(t: Scope, ages: Readonly<Record<string, number>>) {
         const register = libsqlStore(client, { issuer });
         return { ...register, read: async (...args) => ({ ...(await register.read(...args)), now: undefined }) };
       },
-      wrappingKeys,
+      wrappingKeys: keys,
       clock: { ...systemClock, now: () => Date.now() - days * day },
     });
   for (const [name, days] of Object.entries(ages)) await (await open(days)).create(named(name));
@@ -37,7 +41,7 @@ async function database(t: Scope, ages: Readonly<Record<string, number>>) {
     JWKSD_WRAPPING_KEYS: wrappingKeys,
   };
   const sql = (text: string, ...args: string[]) => client.batch([{ sql: text, args }], "write");
-  return { environment, issuers: await open(), sql };
+  return { environment, wrappingKeys, open, client, issuers: await open(), sql };
 }
 
 interface Listed {
@@ -137,5 +141,103 @@ describe("jwksd issuers", () => {
       }
       assert.deepEqual(names.toSorted(), ["a ok", "b failing", "c ok"]);
     }
+  });
+});
+
+describe("jwksd issuers revoke-keys", () => {
+  const ages = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`${index}`, 0]));
+  const names = Object.keys(ages);
+  const resume = /jwksd (issuers revoke-keys --yes --before [\d-]+T[\d:.]+Z)\n/;
+
+  /** Returns the kids of all issuers' keys, by state. */
+  async function kidsOf(issuers: Issuers): Promise<Record<"live" | "revoked", string[]>> {
+    const all = await Promise.all(
+      names.map(async (name) => {
+        const { keys } = (await issuers.get(named(name))) ?? assert.fail(name);
+        await keys.runDueSteps();
+        return keys.records;
+      }),
+    );
+    const kids = (isRevoked: boolean) =>
+      all.flatMap((records) =>
+        records.filter(({ state }) => (state === "revoked") === isRevoked).map(({ kid }) => kid),
+      );
+    return { live: kids(false), revoked: kids(true) };
+  }
+
+  test("revokes all keys in one commit each, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
+    const { environment, wrappingKeys, open, issuers, sql } = await database(t, ages);
+    const keysOf = async (name: string) => ((await issuers.get(named(name))) ?? assert.fail()).keys;
+    await (await keysOf("1")).rotate();
+    await (await keysOf("2")).rotate({ now: true });
+    await (await keysOf("3")).rotate({ use: "enc" });
+    const before = await kidsOf(issuers);
+    assert.equal(before.live.length, 15);
+    const damaged = named("5");
+    await sql("UPDATE jwksd_documents SET text = 'x' || text WHERE name = ?", damaged);
+    const [leaked, first] = [wrappingKeys, newWrappingKey()];
+    const both = { ...environment, JWKSD_WRAPPING_KEYS: `${first} ${leaked}` };
+    const dry = await runCli(t, ["issuers", "revoke-keys", "--dry-run"], both);
+    assert.match(dry.stdout, /^Dry run: nothing was changed\. 12 issuers: 14 keys revoked\.\n/);
+    const [{ id }] = await readWrappingKeys([first]);
+    const refusal = await cliRefused(t, ["issuers", "revoke-keys"], both);
+    assert.match(refusal, new RegExp(`all keys of 12 issuers.* wrapping key ${id}; .*\\[ERR_CONFIRMATION\\]`));
+
+    const run = await runCli(t, ["issuers", "revoke-keys", "--yes", "--json"], both);
+    assert.equal(run.code, 1);
+    const { revoked, failed, trustedUntil } = JSON.parse(run.stdout) as {
+      revoked: number;
+      failed: { issuer: string; code: string }[];
+      trustedUntil: string;
+    };
+    assert.deepEqual([revoked, failed.map(({ issuer }) => issuer)], [14, [damaged]]);
+    assert.ok(Date.parse(trustedUntil) > Date.now() + 3_600_000);
+    assert.match(run.stderr, /op\.example\/5: .*\[ERR_STORE_NOT_AUTHENTIC\]/);
+    const [, again = ""] = resume.exec(run.stderr) ?? [];
+    await sql("UPDATE jwksd_documents SET text = substr(text, 2) WHERE name = ?", damaged);
+    const versions = async () =>
+      (await sql("SELECT name, version FROM jwksd_documents"))[0]?.rows.map(({ name, version }) => [name, version]);
+    const between = new Map((await versions()) as [string, string][]);
+    const text = await cliDone(t, again.split(" "), both);
+    assert.match(text.stdout, /^12 issuers: 1 key revoked\.\n\nCaches and processes [^]* UTC\.\n$/);
+    const changed = (await versions())?.filter(([name, version]) => between.get(name as string) !== version);
+    assert.deepEqual(
+      changed?.map(([name]) => name),
+      [damaged],
+      "issuers that were done are not changed again",
+    );
+
+    // The leaked wrapping key opens nothing, and the new one everything.
+    const after = await kidsOf(await open(0, first));
+    assert.deepEqual(after.revoked.toSorted(), before.live.toSorted());
+    assert.equal(after.live.length, 13);
+    for (const name of names)
+      await assert.rejects((await open(0, leaked)).get(named(name)), { code: "ERR_WRAPPING_KEY_MISSING" });
+  });
+
+  test("leaves no key that a leaked wrapping key encrypts, and no issuer that another name hides or whose replica lacks the new one", async (t) => {
+    const { environment, wrappingKeys, client, sql } = await database(t, { hidden: 0, served: 0, old: 0 });
+    const both = { ...environment, JWKSD_WRAPPING_KEYS: `${newWrappingKey()} ${wrappingKeys}` };
+    const command = ["issuers", "revoke-keys", "--yes", "--json"];
+    const record = presenceRecord("login-1", { at: Date.now(), revision: 1 });
+    const served = libsqlStore(client, { issuer: named("served") });
+    await served.presence?.put("login-1", presenceText(record));
+    await sql("UPDATE jwksd_documents SET name = ? WHERE name = ?", named("old"), named("hidden"));
+    const first = await runCli(t, command, both);
+    assert.match(first.stderr, /served: .* these replicas do not have it: "login-1"/);
+    assert.match(first.stderr, /old: the row "\w{64}" has the name of another issuer/);
+    assert.deepEqual((JSON.parse(first.stdout) as { revoked: number }).revoked, 1);
+
+    await sql(
+      "UPDATE jwksd_documents SET name = ? WHERE issuer = ?",
+      named("hidden"),
+      await issuerKey(named("hidden")),
+    );
+    await served.presence?.drop(["login-1"]);
+    // Whatever the time is, because the leaked wrapping key encrypts these.
+    const again = await cliDone(t, [...command, "--before", "2020-01-01T00:00:00.000Z"], both);
+    assert.equal((JSON.parse(again.stdout) as { revoked: number }).revoked, 2);
+    const last = await cliDone(t, [...command, "--before", "2020-01-01T00:00:00.000Z"], both);
+    assert.equal((JSON.parse(last.stdout) as { revoked: number }).revoked, 0);
   });
 });

@@ -143,11 +143,30 @@ export async function withKeys<T>(
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
   const store = storeSettingsOf(settings);
+  const run = (custody: Custody): Promise<T> => withCustody(io, { settings, signers, custody }, action);
   if (options.create === true && dryRun && store.path !== undefined && !(await exists(store.path)))
     return run(await emptyCustody(store));
   const log = createCommandLog(settings, io);
   const { custody } = await openManaged(store, log, options);
   return closing(custody.register, () => run(custody));
+}
+
+/** Runs an action with the keys in custody. @throws see `StoreAccess.read` */
+export async function withCustody<T>(
+  io: Io,
+  { settings, signers, custody }: Pick<CommandKeys, "settings" | "signers" | "custody">,
+  action: (keys: CommandKeys) => Promise<T>,
+): Promise<T> {
+  const { signal } = new AbortController();
+  const policy = rotationPolicy(storeSettingsOf(settings).policy);
+  const access = createStoreAccess(custody, { policy, clock: systemClock, signal });
+  const keyring = createKeyring({ custody, access, clock: systemClock, signal, report }, signers);
+  try {
+    const { document } = await access.read();
+    return await action({ io, settings, custody, access, keyring, signers, document });
+  } finally {
+    await keyring.close();
+  }
 
   function report(event: ManagerEvent): void {
     if (event.type !== "orphaned") return;
@@ -156,19 +175,6 @@ export async function withKeys<T>(
       io,
       `${uri} was generated but is not used${isDestroyed ? ", so it was destroyed again" : "; destroy it"}`,
     );
-  }
-
-  async function run(custody: Custody): Promise<T> {
-    const { signal } = new AbortController();
-    const policy = rotationPolicy(store.policy);
-    const access = createStoreAccess(custody, { policy, clock: systemClock, signal });
-    const keyring = createKeyring({ custody, access, clock: systemClock, signal, report }, signers);
-    try {
-      const { document } = await access.read();
-      return await action({ io, settings, custody, access, keyring, signers, document });
-    } finally {
-      await keyring.close();
-    }
   }
 }
 

@@ -46,7 +46,7 @@ Examples:
  * Checks that all replicas have the new wrapping key, because a replica without it could no longer read the store.
  * @throws StateError `ERR_TRANSITION`
  */
-function checkAllHave(wrappingKey: string, view: StoreView): void {
+export function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
   const names = someOf(lacking, (record) => {
     const { name, staleAt } = replicaStatus(record, view);

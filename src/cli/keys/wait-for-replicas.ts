@@ -71,7 +71,7 @@ export async function waitForReplicas(
 }
 
 /** Creates a function that shows a line on a terminal and replaces the previous one. */
-function progressLine({ stderr }: Io): (text: string) => void {
+export function progressLine({ stderr }: Io): (text: string) => void {
   if (stderr.isTTY !== true) return () => {};
   let written = "";
   return (text) => {

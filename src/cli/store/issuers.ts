@@ -9,9 +9,12 @@ import type { Flags } from "../keys/open-keys.ts";
 import { addSettings } from "../settings-options.ts";
 import { aligned, printParagraphs } from "../terminal.ts";
 import { inParallel, issuersSettings, withIssuers } from "./open-issuers.ts";
+import { revokeKeysCommand } from "./revoke-keys.ts";
 
 export function commandOf(io: Io): Command {
-  return addSettings(new Command("issuers").option("--json", "JSON output"), issuersSettings)
+  // This command and its subcommand have the same flags.
+  const command = new Command("issuers").enablePositionalOptions().addCommand(revokeKeysCommand(io));
+  return addSettings(command.option("--json", "JSON output"), issuersSettings)
     .notes(`
 Reads and verifies every issuer's keys in the database, whether createIssuers or
 jwksd serve manages them. Failing issuers come first, then the overdue ones,

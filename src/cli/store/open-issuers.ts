@@ -1,7 +1,7 @@
 import { StoreError } from "../../base/errors.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import type { SettingName } from "../../service/config/setting-definitions.ts";
+import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { type IssuersDatabase, openIssuers } from "../../service/store/open-database.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
@@ -16,6 +16,7 @@ export const inParallel = 10;
 const pageLength = 1_000;
 
 export interface OpenIssuers {
+  readonly settings: Settings;
   readonly database: IssuersDatabase;
   readonly wrappingKeys: WrappingKeys;
   /** All issuers in the database, in the order of their keys. */
@@ -42,7 +43,7 @@ export async function withIssuers<T>(io: Io, flags: Flags, action: (open: OpenIs
       page = await database.list(pageLength, page.at(-1))
     )
       listed.push(...page);
-    return await action({ database, wrappingKeys, listed });
+    return await action({ settings, database, wrappingKeys, listed });
   } finally {
     await database.close();
   }

@@ -45,12 +45,7 @@ export async function issuerStatus(
   clock: Clock,
 ): Promise<IssuerStatus> {
   try {
-    // Someone with access to the database could hide an issuer under another name.
-    if (key !== (await issuerKey(issuer)))
-      throw new StoreError(
-        "ERR_STORE_NOT_AUTHENTIC",
-        `the row ${JSON.stringify(key)} has the name of another issuer; restore it from a backup`,
-      );
+    await checkName({ issuer, key });
     const register = await open(issuer);
     const { text = "", now = clock.now() } = await readRegister(register);
     const custody = createCustody({ register, keys: wrappingKeys, issuerCheck: ownedBy(issuer) });
@@ -67,3 +62,16 @@ export async function issuerStatus(
 
 /** Returns the time at which a step is due, or since which its waiting period has not begun. */
 export const startOf = ({ at, blockedSince = 0 }: DueStep): number => at ?? blockedSince;
+
+/**
+ * Refuses a row with the name of another issuer: anyone who can write to the store could hide an issuer that way.
+ *
+ * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`
+ */
+export async function checkName({ issuer, key }: ListedIssuer): Promise<void> {
+  if (key === (await issuerKey(issuer))) return;
+  throw new StoreError(
+    "ERR_STORE_NOT_AUTHENTIC",
+    `the row ${JSON.stringify(key)} has the name of another issuer; restore it from a backup`,
+  );
+}
