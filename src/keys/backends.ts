@@ -1,7 +1,7 @@
 // The kinds of HSMs and key services. Each adapter is loaded on first use, because few installations have every SDK.
 
 import { ConfigError } from "../base/errors.ts";
-import type { Optional } from "../base/options.ts";
+import { type Optional, type Rules, checkOptions, object } from "../base/options.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 import type { GoogleKmsOptions } from "./kms/google-kms.ts";
@@ -46,15 +46,18 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
 /** Kinds of HSMs and key services. Each is also the scheme of a key URI. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
-/** Returns the kinds that have options. @throws ConfigError `ERR_OPTION_UNKNOWN` */
+const rules: Rules<BackendOptions> = {
+  awsKms: object,
+  azureKeyVault: object,
+  googleKms: object,
+  pkcs11: object,
+  vaultTransit: object,
+};
+
+/** Returns the kinds that have options. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function typesOf(options: BackendOptions): string[] {
-  return Object.keys(options).map((name) => {
-    const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
-    if (type !== undefined) return type;
-    const known = Object.values(adapters).map(([option]) => option);
-    const rule = `signer options are for ${known.join(", ")}`;
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
-  });
+  const given = checkOptions(options, rules, "signer option");
+  return Object.entries(adapters).flatMap(([type, [option]]) => (given[option] === undefined ? [] : [type]));
 }
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { type Client, type ClientVerifierOptions, createClientVerifier } from "../../src/index.ts";
+import { type Client, createClientVerifier } from "../../src/index.ts";
 import { read, verdict } from "../token/compact.ts";
 import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, verifier } from "./client.ts";
 
@@ -189,21 +189,13 @@ test("a token of one kind is not accepted as the other", async () => {
 
 describe("createClientVerifier refuses", () => {
   const wrong: object[] = [
-    { issuer: undefined },
     { issuer: "" },
     { issuer: "https://op.example\n" },
     { audiences: [""] },
     { audiences: [undefined] },
-    { audiences: "https://op.example/token" },
-    { fetch: 5 },
-    { clock: {} },
-    { clock: { now: Date.now } },
-    { replay: {} },
-    { replay: "memory" },
-    { onEvent: "log" },
-    ...[0, -1, Number.NaN, Infinity, "10"].map((maxKeySets) => ({ maxKeySets })),
-    ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
-    ...[-1, 301, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
+    { maxKeySets: 0 },
+    { maxLifetimeSeconds: 0 },
+    { clockToleranceSeconds: 301 },
   ];
   for (const options of wrong) {
     test(inspect(options), () => {
@@ -211,18 +203,6 @@ describe("createClientVerifier refuses", () => {
       assert.throws(() => createClientVerifier({ issuer, ...options }), refusal);
     });
   }
-
-  for (const options of [undefined, null, "https://op.example"]) {
-    test(`missing options: ${inspect(options)}`, () => {
-      const refusal = { name: "ConfigError", code: "ERR_OPTION_INVALID" };
-      assert.throws(() => createClientVerifier(options as unknown as ClientVerifierOptions), refusal);
-    });
-  }
-
-  test("an unknown option", () => {
-    const options = { issuer, audience: [issuer] };
-    assert.throws(() => createClientVerifier(options), { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" });
-  });
 
   for (const none of [undefined, null, "client-1"]) {
     test(`no client: ${inspect(none)}`, async () => {

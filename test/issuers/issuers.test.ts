@@ -460,9 +460,7 @@ test("a name that is not a string is not an issuer", async () => {
 
 test("createIssuers refuses wrong options", async () => {
   const valid = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
-  const rows: [Partial<Record<keyof IssuersOptions | "other", unknown>>, string][] = [
-    [{ other: 1 }, "ERR_OPTION_UNKNOWN"],
-    [{ store: undefined }, "ERR_OPTION_INVALID"],
+  const rows: [Partial<Record<keyof IssuersOptions, unknown>>, string][] = [
     [{ maxIssuers: 0 }, "ERR_OPTION_INVALID"],
     [{ issuer: "https://op.example" }, "ERR_ISSUER_INVALID"],
     [{ wrappingKeys: "short" }, "ERR_WRAPPING_KEY_INVALID"],

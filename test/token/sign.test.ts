@@ -313,11 +313,6 @@ describe("the active signer is bounded", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("limits that are out of range are refused when the provider is created", async () => {
-    for (const limits of [{ maxConcurrent: 0 }, { maxQueued: -1 }, { timeoutMs: Number.NaN }])
-      assert.equal(await verdict(provide({ signerLimits: limits })), "ERR_OPTION_INVALID");
-  });
-
   test("the caller's signal aborts a signature", async () => {
     const { signer } = heldSigner("a");
     const provider = await provide({ keyset: [{ kid: "a", signer }] });

@@ -1,10 +1,7 @@
 import { stat } from "node:fs/promises";
-import { ConfigError } from "../../base/errors.ts";
-import { object } from "../../base/options.ts";
 import { type BackendOptions, signerBackend, typesOf } from "../../keys/backends.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
-import type { SignerBackend } from "../../keys/signer/signer.ts";
-import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import type { ExternalSigner, SignerBackend } from "../../keys/signer/signer.ts";
 import { permissionWarnings } from "../../node/key-files.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./log.ts";
@@ -31,7 +28,8 @@ export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
   log?: Pick<Logger, "warn">,
 ): Promise<Signers> {
-  const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
+  const options: BackendOptions =
+    settings.signers === undefined ? {} : await readJsonObject(settings.signers, "the signers file");
   const backends = new Map<string, Promise<SignerBackend>>();
   /**
    * Returns the backend for a type. There is only one per type, because some backends share a process or connections
@@ -78,12 +76,4 @@ function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefi
     const warnings = stats === undefined ? [] : permissionWarnings(file, stats);
     for (const warning of warnings) log.warn({ file }, warning);
   };
-}
-
-async function readOptions(path: string): Promise<BackendOptions> {
-  const options = await readJsonObject(path, "the signers file");
-  if (!Object.values(options).every(object.holds)) {
-    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} has a member that is not a JSON object`);
-  }
-  return options;
 }

@@ -9,7 +9,7 @@ import {
   type Given,
   type Rule,
   type Rules,
-  anything,
+  withMethods,
   callback,
   checkOptions,
   clockTolerance,
@@ -80,8 +80,7 @@ const verifyRules: Rules<VerifyOptions> = {
   typ: nonEmptyString,
   clockToleranceSeconds: clockTolerance,
   requiredClaims: strings,
-  // Checked when the time is read.
-  clock: anything,
+  clock: withMethods("now"),
 };
 
 /**
@@ -152,9 +151,9 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
  * ConfigError `ERR_OPTION_INVALID`
  */
 function secondsOf(clock: Pick<Clock, "now">): number {
-  const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
+  const now: unknown = clock.now();
   if (typeof now === "number" && !Number.isNaN(new Date(now).getTime())) return Math.floor(now / 1000);
-  throw invalidOption('"clock" must have now(), which returns the milliseconds since 1970');
+  throw invalidOption('the now() of "clock" must return the milliseconds since 1970');
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
