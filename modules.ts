@@ -186,6 +186,18 @@ export const modules: Readonly<Record<string, Module>> = {
     packages: ["node:", "package.json", "prom-client"],
   },
   "service/admin/page": { modules: ["rotation/explain", "service/admin"], packages: ["node:"] },
+  "service/guard": {
+    modules: [
+      "publish",
+      "service/admin",
+      "service/config",
+      "service/listen",
+      "verify/bearer",
+      "verify/relying-party",
+      "verify/token",
+    ],
+    packages: ["node:"],
+  },
   "service/endpoint": {
     modules: [
       "provider",
@@ -201,7 +213,16 @@ export const modules: Readonly<Record<string, Module>> = {
   },
 
   cli: {
-    modules: ["cli/doctor", "cli/keys", "cli/serve", "cli/store", "keys", "keys/signer", "node", "service/config"],
+    modules: [
+      "cli/doctor",
+      "cli/keys",
+      "cli/serve",
+      "cli/store",
+      "keys/signer",
+      "node",
+      "service/config",
+      "service/guard",
+    ],
     packages: ["jose", "node:", "commander", "package.json"],
   },
   "cli/serve": {

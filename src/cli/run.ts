@@ -19,6 +19,7 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   demo: ["Watch a whole rotation in three minutes. Not for production.", () => import("./serve/demo.ts")],
   "test-issuer": ["Run an issuer for API tests. Not for production.", () => import("./doctor/test-issuer.ts")],
   publish: ["Write the JWK Set to a folder or bucket that is served elsewhere.", () => import("./serve/publish.ts")],
+  guard: ["Check access tokens for nginx, Caddy or Traefik.", () => import("./guard.ts")],
   keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
   rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],
   plan: ["Show the planned steps of the managed keys, as a chart and a list.", () => import("./keys/plan.ts")],

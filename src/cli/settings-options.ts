@@ -1,29 +1,20 @@
 import { Option } from "commander";
-import type { Rule } from "../base/options.ts";
+import { nonEmptyString } from "../base/options.ts";
 import {
-  type SettingName,
+  type Definition,
+  type Definitions,
   type Settings,
   flagName,
   settingDefinitions,
   settingNames,
 } from "../service/config/setting-definitions.ts";
-import { resolveSettings } from "../service/config/settings.ts";
+import { type SettingSources, resolveSettings } from "../service/config/settings.ts";
 import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";
 
-/** The help of a flag. */
-interface Row {
-  readonly value: string | undefined;
-  /** Description. Its first sentence is the flag's line in `--help`. */
-  readonly about: string;
-  readonly fallback?: string | number | boolean | undefined;
-  /** Default that is only applied where the setting is used. */
-  readonly preset?: number;
-  readonly rule?: Rule;
-  readonly heading?: string;
-}
-
-const configRow: Row = {
+const configRow: Definition = {
+  rule: nonEmptyString,
+  fallback: undefined,
   value: "<file>",
   about:
     "JSON file of settings. Its members have the names of the flags, in camel case. Flags and environment variables take precedence.",
@@ -35,11 +26,10 @@ const configRow: Row = {
  * sources and are all checked together.
  */
 export class SettingOption extends Option {
-  readonly setting: SettingName | "config";
-  readonly row: Row;
+  readonly setting: string;
+  readonly row: Definition;
 
-  constructor(setting: SettingName | "config") {
-    const row: Row = setting === "config" ? configRow : settingDefinitions[setting];
+  constructor(setting: string, row: Definition) {
     super(
       row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`,
       /^.+?(?=\.( |$))/.exec(row.about)?.[0],
@@ -52,7 +42,7 @@ export class SettingOption extends Option {
 
 /** Returns the values of an option, if it has fixed values. */
 export function choicesOf(option: Option): readonly string[] | undefined {
-  return option instanceof SettingOption ? option.row.rule?.choices : option.argChoices;
+  return option instanceof SettingOption ? option.row.rule.choices : option.argChoices;
 }
 
 /** Returns the default of an option, if it has one and is not a toggle. */
@@ -63,21 +53,33 @@ export function defaultOf(option: Option): string | undefined {
 }
 
 /** Adds the flags of settings and `--config` to a command, after its own flags. */
-export function addSettings(command: Command, names: readonly SettingName[] = settingNames): Command {
-  for (const name of settingNames) if (names.includes(name)) command.addOption(new SettingOption(name));
-  return command.addOption(new SettingOption("config"));
+export function addSettings(
+  command: Command,
+  names: readonly string[] = settingNames,
+  rows: Definitions = settingDefinitions,
+): Command {
+  for (const [name, row] of Object.entries(rows))
+    if (names.includes(name)) command.addOption(new SettingOption(name, row));
+  return command.addOption(new SettingOption("config", configRow));
 }
+
+/** Returns the sources of a command's settings. @param options parsed flags */
+export const sourcesOf = (
+  { environment }: Pick<Io, "environment">,
+  { config, ...options }: { readonly config?: string } & Record<string, unknown>,
+  rows: Definitions = settingDefinitions,
+): SettingSources => ({
+  flags: Object.fromEntries(Object.keys(rows).map((name) => [name, flagIn(options, name)])),
+  environment,
+  configFile: config,
+});
 
 /** Resolves settings from parsed flags, the environment and the configuration file. */
 export async function settingsFrom(
   io: Pick<Io, "environment" | "jsonLogs">,
-  { config, ...options }: { readonly config?: string } & Record<string, unknown>,
+  options: { readonly config?: string } & Record<string, unknown>,
 ): Promise<Settings> {
-  const settings = await resolveSettings({
-    flags: Object.fromEntries(settingNames.map((name) => [name, flagIn(options, name)])),
-    environment: io.environment,
-    configFile: config,
-  });
+  const settings = await resolveSettings(sourcesOf(io, options));
   io.jsonLogs = settings.jsonLogs;
   return settings;
 }
@@ -86,7 +88,7 @@ export async function settingsFrom(
  * Returns the value of a flag; `undefined` if it was not given. The parser turns --no-cors into `cors: false` and its
  * absence into `cors: true`.
  */
-function flagIn(options: Record<string, unknown>, name: SettingName): unknown {
+function flagIn(options: Record<string, unknown>, name: string): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];
   if (first === undefined) return options[name];
   return options[`${first.toLowerCase()}${rest}`] === false ? true : undefined;

@@ -1,3 +1,3 @@
 import { loadTests } from "../support/together.ts";
 
-await loadTests("admin", "cli", "config", "targets", "listen", "node");
+await loadTests("admin", "cli", "config", "guard", "targets", "listen", "node");

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { guardDefinitions } from "../../src/service/config/guard-settings.ts";
 import {
+  type Definitions,
   flagName,
   settingDefinitions,
   settingHeadings,
@@ -51,13 +53,16 @@ async function helpOf(t: Scope, words: readonly string[] = []): Promise<Help[]> 
 }
 
 const headings: readonly string[] = ["Options:", ...settingHeadings];
-const shared: ReadonlyMap<string, string> = new Map([
-  ["--config", "Other settings:"],
-  ...settingNames.flatMap((name) => {
-    const { heading }: { heading?: string } = settingDefinitions[name];
-    return heading === undefined ? [] : [[flagName(name), heading] as const];
-  }),
-]);
+/** Returns the heading of each setting that has one, by its flag. */
+const headingsOf = (rows: Definitions): ReadonlyMap<string, string> =>
+  new Map([
+    ["--config", "Other settings:"],
+    ...Object.entries(rows).flatMap(([name, { heading }]) =>
+      heading === undefined ? [] : [[flagName(name), heading] as const],
+    ),
+  ]);
+const shared = headingsOf(settingDefinitions);
+const ofGuard = headingsOf(guardDefinitions);
 
 test("the help of each command has at most 80 columns, its own options first, and shared options in groups, one line each", async (t) => {
   const helps = await helpOf(t);
@@ -72,7 +77,7 @@ test("the help of each command has at most 80 columns, its own options first, an
     const takesSettings = [...groups.values()].flat().some(({ term }) => term === "--config");
     for (const [heading, items] of lists)
       for (const { term, lines } of items) {
-        const group = (takesSettings ? shared.get(term) : undefined) ?? "Options:";
+        const group = (takesSettings ? (command === "guard" ? ofGuard : shared).get(term) : undefined) ?? "Options:";
         if (group !== heading) found.push(`${term} is in ${heading}`);
         if (heading !== "Options:" && lines !== 1) found.push(`${term} takes ${lines} lines`);
       }

@@ -8,13 +8,15 @@ import { calculateJwkThumbprint } from "jose";
 import { ConfigError } from "../../src/base/errors.ts";
 import { Command } from "../../src/cli/command.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
+import { guardDefinitions } from "../../src/service/config/guard-settings.ts";
 import {
+  type Definitions,
   type SettingName,
   flagName,
   settingDefinitions,
   variableName,
 } from "../../src/service/config/setting-definitions.ts";
-import { resolveSettings } from "../../src/service/config/settings.ts";
+import { collectSettings, resolveSettings } from "../../src/service/config/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
 import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
@@ -29,7 +31,6 @@ import {
 } from "../support/service.ts";
 
 const timeout = 180_000;
-const names = Object.keys(settingDefinitions) as SettingName[];
 
 /** A setting as a flag (a string, or `true` for a flag without a value), as a variable and in the file, each with the expected value. */
 interface Sample {
@@ -82,11 +83,34 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   jsonLogs: switchSample,
 };
 
+const guardSamples: Readonly<Record<keyof typeof guardDefinitions, Sample>> = {
+  issuer: textSample,
+  audience: textSample,
+  scope: textSample,
+  for: { flag: ["nginx", "nginx"], variable: ["caddy", "caddy"], member: "traefik" },
+  listen: { flag: ["127.0.0.1:0", "127.0.0.1:0"], variable: ["/run/a.sock", "/run/a.sock"], member: "[::1]:65535" },
+  allowRemoteProxies: switchSample,
+  socketGroup: textSample,
+  admin: samples.admin,
+  nonceSecretFile: textSample,
+  certificateHeader: { flag: ["a", "a"], variable: ["Client-Cert", "Client-Cert"], member: "x2" },
+  logLevel: samples.logLevel,
+  jsonLogs: samples.jsonLogs,
+};
+
+/** The settings of each table, with their samples. */
+const tables: readonly (readonly [command: string, rows: Definitions, samples: Readonly<Record<string, Sample>>])[] = [
+  ["serve", settingDefinitions, samples],
+  ["guard", guardDefinitions, guardSamples],
+];
+
 describe("a flag takes precedence over the environment, the environment over the file, the file over the default", () => {
-  for (const name of names) {
-    test(name, async (t) => {
-      assert.ok(Object.hasOwn(samples, name), `samples has no row "${name}"`);
-      const { flag, variable, member } = samples[name];
+  for (const [command, name, row, sample] of tables.flatMap(([command, rows, samples]) =>
+    Object.entries(rows).map(([name, row]) => [command, name, row, samples[name]] as const),
+  )) {
+    test(`${command}: ${name}`, async (t) => {
+      assert.ok(sample, `samples has no row "${name}"`);
+      const { flag, variable, member } = sample;
       const configFile = join(await temporaryFolder(t), "jwksd.json");
       await writeFile(configFile, JSON.stringify({ [name]: member }));
       const flags = { [name]: flag[0] };
@@ -96,9 +120,12 @@ describe("a flag takes precedence over the environment, the environment over the
         { sources: { flags, environment: {}, configFile }, expected: flag[1] },
         { sources: { flags: {}, environment, configFile }, expected: variable[1] },
         { sources: { flags: {}, environment: {}, configFile }, expected: member },
-        { sources: { flags: {}, environment: {} }, expected: settingDefinitions[name].fallback },
+        { sources: { flags: {}, environment: {} }, expected: row.fallback },
       ];
-      for (const { sources, expected } of rows) assert.equal((await resolveSettings(sources))[name], expected);
+      for (const { sources, expected } of rows) {
+        const { settings } = await collectSettings({ [name]: row }, sources, command);
+        assert.equal(settings[name], expected);
+      }
     });
   }
 

@@ -5,6 +5,7 @@ import { createProvider } from "../../src/provider/provider.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
+import { createDecisionCounts } from "../../src/service/guard/decision-counts.ts";
 import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { keySource } from "./key-source.ts";
@@ -16,7 +17,7 @@ const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 /** Returns every jwksd metric, each with at least one value. */
 export async function allMetrics(): Promise<readonly Metric[]> {
-  const metrics = sumMetrics([...serviceParts(), managerPart(), await providerPart(), keySetPart()]);
+  const metrics = sumMetrics([...serviceParts(), managerPart(), await providerPart(), keySetPart(), guardPart()]);
   const empty = metrics.filter(({ values }) => values.length === 0).map(({ name }) => name);
   if (empty.length > 0) throw new Error(`no value of ${empty.join(", ")}`);
   return metrics;
@@ -29,6 +30,12 @@ const records = [
   waiting(record("next", "announced", { announcedAt: start - hour, stateRevision: 5 })),
 ];
 const document = storeDocument(records, { targets: [{ name: "web", revision: 4, at: start - 2 * hour }] });
+
+function guardPart(): readonly Metric[] {
+  const decisions = createDecisionCounts();
+  decisions.add(200, "token");
+  return decisions.metrics(false);
+}
 
 function managerPart(): readonly Metric[] {
   const health = createHealth({ clock: simulatedClock(), signal: new AbortController().signal });

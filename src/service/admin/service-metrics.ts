@@ -3,6 +3,15 @@ import { type Metric, gauge, plain, seconds } from "../../base/metrics.ts";
 import { definitions } from "../../rotation/manager/health.ts";
 import type { Status } from "./status.ts";
 
+/** Returns the metrics that every service has. */
+export const commonMetrics = (isReady: boolean): Metric[] => [
+  gauge(
+    ["jwksd_build_info", "Versions of jwksd and Node."],
+    [{ labels: { version: packageJson.version, node: process.versions.node }, value: 1 }],
+  ),
+  gauge(definitions.ready, plain(isReady)),
+];
+
 /**
  * Returns a service's metrics, from its status.
  *
@@ -10,14 +19,9 @@ import type { Status } from "./status.ts";
  * @param isRefused whether the key files were refused when they were last read
  */
 export function serviceMetrics(status: Status, now: number, isRefused: boolean): Metric[] {
-  const { version } = packageJson;
   const { store } = status;
   return [
-    gauge(
-      ["jwksd_build_info", "Versions of jwksd and Node."],
-      [{ labels: { version, node: process.versions.node }, value: 1 }],
-    ),
-    gauge(definitions.ready, plain(status.notReady === undefined)),
+    ...commonMetrics(status.notReady === undefined),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
       ["jwksd_fault", "1 for each fault on the admin page, by code; JWKS_UNANSWERED is only on the page."],

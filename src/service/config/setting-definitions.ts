@@ -11,12 +11,12 @@ import { isDatabaseUrl } from "./database-url.ts";
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const path = stringThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
+export const path = stringThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
 
-function isAddressOrOff(value: string): boolean {
+export const addressOrOff = stringThat('HOST:PORT or "off"', (value) => {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
   return value === "off" || Number(port) <= 65_535;
-}
+});
 
 function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
@@ -46,7 +46,7 @@ interface Marks {
 }
 
 /** Defines a setting without a default. The first sentence of `about` is its line in `--help`; `jwksd help OPTION` shows all of it. */
-const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
+export const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback: undefined,
   value,
@@ -55,7 +55,13 @@ const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks:
 });
 
 /** Defines a setting with a default. */
-const withDefault = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string, marks: Marks = {}) => ({
+export const withDefault = <Value>(
+  rule: Rule<Value>,
+  fallback: Value,
+  value: string,
+  about: string,
+  marks: Marks = {},
+) => ({
   rule,
   fallback,
   value,
@@ -64,7 +70,7 @@ const withDefault = <Value>(rule: Rule<Value>, fallback: Value, value: string, a
 });
 
 /** Defines a setting that is on or off. */
-const toggle = (about: string, marks: Marks = {}) => ({
+export const toggle = (about: string, marks: Marks = {}) => ({
   rule: boolean,
   fallback: false,
   value: undefined,
@@ -99,7 +105,7 @@ export const settingDefinitions = {
     "share the port with other processes. All processes on the port must set it and serve the same issuer. Works on Linux and some BSDs.",
   ),
   admin: withDefault(
-    stringThat('HOST:PORT or "off"', isAddressOrOff),
+    addressOrOff,
     "127.0.0.1:9901",
     "<host:port>",
     'admin page address. The page shows keys, replicas and health; /livez, /readyz and /metrics are at the same address. "off" turns it off.',
@@ -266,16 +272,34 @@ export const settingDefinitions = {
   }),
 } as const;
 
-type Definitions = typeof settingDefinitions;
-export type SettingName = keyof Definitions;
+/** One setting. Its flag, its environment variable and its member of the configuration file are named after it. */
+export interface Definition {
+  readonly rule: Rule;
+  readonly fallback: string | number | boolean | undefined;
+  /** Name of the flag's value; `undefined` if the setting is on or off. */
+  readonly value: string | undefined;
+  /** Description. Its first sentence is the line in `--help`; `jwksd help OPTION` shows all of it. */
+  readonly about: string;
+  /** Default that is applied only where the setting is used. */
+  readonly preset?: number;
+  readonly heading?: string;
+}
+
+/** Settings of one command, by name. */
+export type Definitions = Readonly<Record<string, Definition>>;
+
+/** Checked settings. */
+export type SettingsOf<Rows extends Definitions> = {
+  readonly [Name in keyof Rows]:
+    | (Rows[Name]["rule"] extends Rule<infer Value> ? Value : never)
+    | (undefined extends Rows[Name]["fallback"] ? undefined : never);
+};
+
+export type SettingName = keyof typeof settingDefinitions;
 export const settingNames = Object.keys(settingDefinitions) as SettingName[];
 
 /** Checked settings of `jwksd serve`. */
-export type Settings = {
-  readonly [Name in SettingName]:
-    | (Definitions[Name]["rule"] extends Rule<infer Value> ? Value : never)
-    | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
-} & {
+export type Settings = SettingsOf<typeof settingDefinitions> & {
   /** Wrapping keys from the environment. They have no flag, because other processes can read command lines. */
   readonly wrappingKeys: string | undefined;
 };

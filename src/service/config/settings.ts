@@ -3,10 +3,12 @@ import { nearest } from "../../base/nearest.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../publish/paths.ts";
 import { hasPassword } from "./database-url.ts";
+import { guardDefinitions } from "./guard-settings.ts";
 import { readJsonObject } from "./json-file.ts";
 import {
-  type SettingName,
+  type Definitions,
   type Settings,
+  type SettingsOf,
   flagName,
   looksLikeSecret,
   settingDefinitions,
@@ -35,30 +37,55 @@ export interface SettingSources {
   readonly configFile?: string | undefined;
 }
 
+/** Settings and what else is in the configuration file. */
+export interface Collected<Rows extends Definitions> {
+  readonly settings: SettingsOf<Rows>;
+  readonly others: Readonly<Record<string, unknown>>;
+  /** Path of the configuration file, if there is one. */
+  readonly file: string | undefined;
+}
+
 /**
- * Collects and checks all settings.
+ * Collects and checks the settings of a command.
+ *
+ * @param command name of the command, for messages
+ * @param others further members that the configuration file may have
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ */
+export async function collectSettings<Rows extends Definitions>(
+  rows: Rows,
+  { flags, environment: all, configFile }: SettingSources,
+  command: string,
+  others: readonly string[] = [],
+): Promise<Collected<Rows>> {
+  const environment = ownVariables(all);
+  const configVariable = variableName("config");
+  // One environment may be for several commands.
+  const names = [...settingNames, ...Object.keys(guardDefinitions), "wrappingKeys", "to"];
+  checkKnown(Object.keys(environment), [...names.map(variableName), configVariable], "environment variable", command);
+  const file = configFile ?? environment[configVariable];
+  const members = await readConfigFile(file, [...Object.keys(rows), ...others], command);
+  const settings: Record<string, unknown> = {};
+  for (const [name, { rule, fallback }] of Object.entries(rows)) {
+    const given = [
+      { from: flagName(name), value: fromString(flags[name], rule) },
+      { from: variableName(name), value: fromString(environment[variableName(name)], rule) },
+      { from: `"${name}" in the configuration file`, value: members[name] },
+    ].find(({ value }) => value !== undefined && value !== null);
+    settings[name] = given === undefined ? fallback : check(rule, given.value, given.from);
+  }
+  return { settings: settings as SettingsOf<Rows>, others: members, file };
+}
+
+/**
+ * Collects and checks the settings of `jwksd serve`, which most other commands share.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
  */
 export async function resolveSettings(sources: SettingSources): Promise<Settings> {
-  const { flags, configFile } = sources;
-  const environment = ownVariables(sources.environment);
-  const configVariable = variableName("config");
-  const wrappingVariable = variableName("wrappingKeys");
-  const variables = [...settingNames.map(variableName), configVariable, wrappingVariable, target];
-  checkKnown(Object.keys(environment), variables, "environment variable");
-  const file = await readConfigFile(configFile ?? environment[configVariable]);
-
-  const settings: Partial<Record<keyof Settings, unknown>> = { wrappingKeys: environment[wrappingVariable] };
-  for (const name of settingNames) {
-    const { rule, fallback } = settingDefinitions[name];
-    const given = [
-      { from: flagName(name), value: fromString(flags[name], rule) },
-      { from: variableName(name), value: fromString(environment[variableName(name)], rule) },
-      { from: `"${name}" in the configuration file`, value: file[name] },
-    ].find(({ value }) => value !== undefined && value !== null);
-    settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
-  }
+  const { flags, environment } = sources;
+  const collected = await collectSettings(settingDefinitions, sources, "serve");
+  const settings: Settings = { ...collected.settings, wrappingKeys: environment[variableName("wrappingKeys")] };
   if (typeof flags["store"] === "string") refusePassword(flags["store"], "store");
   const isGiven = (name: keyof Settings): boolean =>
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
@@ -68,8 +95,8 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     }
   }
   // Checked here because commands print the issuer, and this check refuses an issuer that contains a password.
-  if (settings.issuer !== undefined) locate({ issuer: settings.issuer as string });
-  return settings as Settings;
+  if (settings.issuer !== undefined) locate({ issuer: settings.issuer });
+  return settings;
 }
 
 /**
@@ -88,21 +115,25 @@ function ownVariables(environment: SettingSources["environment"]): Record<string
   );
 }
 
-async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
+async function readConfigFile(
+  path: string | undefined,
+  known: readonly string[],
+  command: string,
+): Promise<Record<string, unknown>> {
   if (path === undefined) return {};
   if (looksLikeSecret(path)) {
     throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file must be a path, not the content of a file");
   }
   const members = await readJsonObject(path, "the configuration file");
-  checkKnown(Object.keys(members), settingNames, `member of ${path}:`);
+  checkKnown(Object.keys(members), known, `member of ${path}:`, command);
   return members;
 }
 
-function checkKnown(given: readonly string[], known: readonly string[], what: string): void {
+function checkKnown(given: readonly string[], known: readonly string[], what: string, command: string): void {
   for (const name of given) {
     if (known.includes(name)) continue;
     const meant = nearest(name, known);
-    const hint = meant === undefined ? "jwksd help serve lists all settings" : `did you mean ${meant}?`;
+    const hint = meant === undefined ? `jwksd help ${command} lists all settings` : `did you mean ${meant}?`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }
@@ -114,8 +145,7 @@ function fromString(value: unknown, rule: Rule): unknown {
   return /^\d+$/.test(value) && !rule.holds(value) ? Number(value) : value;
 }
 
-function check(name: SettingName, value: unknown, from: string): unknown {
-  const { must, holds }: Rule = settingDefinitions[name].rule;
+function check({ must, holds }: Rule, value: unknown, from: string): unknown {
   // The message does not contain the value, which may be a secret that was meant for another setting.
   if (!holds(value)) throw invalidOption(`${from} must be ${must}`);
   return value;
@@ -127,7 +157,7 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
  * Refuses a password on the command line, because every process can read it there. @throws ConfigError
  * `ERR_OPTION_INVALID`
  */
-function refusePassword(store: string, name: string): void {
+export function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   throw invalidOption(
     `${flagName(name)} must not contain a password or a token, because every process can read it there; put the URL into ${variableName(name)}, or a PostgreSQL password into PGPASSWORD or ~/.pgpass`,
@@ -138,7 +168,7 @@ function refusePassword(store: string, name: string): void {
 export function targetStore(flag: string | undefined, environment: SettingSources["environment"]): string {
   const store = flag ?? environment[target];
   if (store === undefined) throw invalidOption(`--to (${target}) must name the store to fill`);
-  check("store", store, flag === undefined ? target : "--to");
+  check(settingDefinitions.store.rule, store, flag === undefined ? target : "--to");
   if (flag !== undefined) refusePassword(flag, "to");
   return store;
 }

@@ -52,6 +52,10 @@ export interface RunningServer {
 
 /** Options of an HTTP server. Defaults: 10,000 connections, the system clock, and advice for many clients. */
 interface HttpServerOptions extends Partial<ConnectionOptions> {
+  /** Size of the largest request head, in bytes. Default: 16,384. */
+  readonly maxHeaderBytes?: number;
+  /** Whether the handler receives requests with any expectation. Default: `false`. */
+  readonly ignoresExpect?: boolean;
   /** Called with the status of each reply to a request that did not reach a handler. */
   readonly onRefusal?: (status: number) => void;
 }
@@ -82,6 +86,8 @@ export async function startHttpServer(
     onOverload = () => {},
     remedy = "put a proxy in front, or start a second process with --reuse-port",
     onRefusal = () => {},
+    maxHeaderBytes = limits.maxHeaderBytes,
+    ignoresExpect = false,
   }: HttpServerOptions = {},
 ): Promise<RunningServer> {
   const tls = "tls" in address ? address.tls : undefined;
@@ -90,7 +96,7 @@ export async function startHttpServer(
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: limits.checkingIntervalMs,
-    maxHeaderSize: limits.maxHeaderBytes,
+    maxHeaderSize: maxHeaderBytes,
     // Checked below, because node:http's own refusal is chunked and has no body.
     requireHostHeader: false,
     // Joins two Host fields into one, which is invalid.
@@ -98,6 +104,8 @@ export async function startHttpServer(
   };
   const server = tls === undefined ? createServer(options) : createTlsServer({ ...options, ...tls }, maxConnections);
   server.setTimeout(limits.timeoutMs);
+  // By default, node:http drops headers after the thousandth without a word. Their size is limited already.
+  server.maxHeadersCount = 0;
   const event = tls === undefined ? "connection" : "secureConnection";
   const connections = boundConnections(server, event, { maxConnections, clock, onOverload, remedy });
   const refuse = (socket: Socket, reply: Reply): void => {
@@ -126,7 +134,7 @@ export async function startHttpServer(
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
     // Other methods are refused, regardless of the Expect header.
-    if (!isRead || !hasValidHost(request)) return handle(request, response);
+    if (ignoresExpect || !isRead || !hasValidHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });

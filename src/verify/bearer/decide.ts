@@ -38,8 +38,11 @@ import {
 import type { BearerSettings } from "./settings.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
 
-/** The decision about a request: its sender, or the response. The sender is unknown if a token is optional and missing. */
-export type AccessDecision = { readonly auth: Auth | undefined } | { readonly reply: Reply };
+/**
+ * The decision about a request: its sender, or the refusal and its response. The sender is unknown if a token is optional
+ * and missing.
+ */
+export type AccessDecision = { readonly auth: Auth | undefined } | { readonly refusal: Refusal; readonly reply: Reply };
 
 /** Decides whether a request to one route is let through. Never rejects. */
 export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
@@ -102,7 +105,7 @@ export function createGuard(settings: BearerSettings): Guard {
     } catch (error) {
       const refusal = refusalOf(error);
       report(refusal, request);
-      return { reply: replyTo(refusal, scheme, terms, challengedScope(requirements.scope)) };
+      return { refusal, reply: replyTo(refusal, scheme, terms, challengedScope(requirements.scope)) };
     }
   }
 

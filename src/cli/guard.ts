@@ -1,0 +1,47 @@
+import { guardDefinitions } from "../service/config/guard-settings.ts";
+import { Command } from "./command.ts";
+import { type Io, print } from "./io.ts";
+import { addSettings, sourcesOf } from "./settings-options.ts";
+import { handleSignals } from "./signals.ts";
+
+export function commandOf(io: Io): Command {
+  const command = new Command("guard");
+  return addSettings(command, Object.keys(guardDefinitions), guardDefinitions)
+    .notes(`
+A proxy asks the guard about each request: nginx with auth_request, Caddy with
+forward_auth, Traefik with forwardAuth. The guard checks the access token and
+answers. The programs behind the proxy read the X-Jwksd headers and no tokens.
+Each proxy needs the configuration in docs/guard.md, line by line.
+
+The --config file has the same settings, and "hosts": what each host and path
+needs. It is reloaded when it changes and on SIGHUP; if it is invalid, the guard
+logs an error and keeps the old hosts. On SIGTERM, the guard finishes the checks
+in flight and exits.
+
+Examples:
+  $ jwksd guard --for nginx --issuer https://login.example.com \\
+      --audience https://api.example.com --scope orders:read
+  $ jwksd guard --config guard.json
+  $ jwksd guard --config guard.json --listen /run/jwksd/guard.sock \\
+      --socket-group www-data`)
+    .action((options: Record<string, unknown>) => guard(io, options));
+}
+
+async function guard(io: Io, options: Record<string, unknown>): Promise<void> {
+  // Loaded here, because help does not need the guard.
+  const [{ createLog }, { readGuardConfig }, { startGuard }] = await Promise.all([
+    import("../service/config/log.ts"),
+    import("../service/guard/guard-config.ts"),
+    import("../service/guard/guard.ts"),
+  ]);
+  const read = () => readGuardConfig(sourcesOf(io, options, guardDefinitions));
+  const config = await read();
+  const { settings, proxy } = config;
+  io.jsonLogs = settings.jsonLogs;
+  const starting = startGuard(config, read, createLog(settings, io));
+  handleSignals(starting);
+  const { adminUrl } = await starting;
+  if (settings.jsonLogs) return;
+  const ready = adminUrl === undefined ? "" : `\n  try  curl ${adminUrl}/readyz`;
+  print(io, `jwksd guards for ${proxy} on ${settings.listen}${ready}`);
+}

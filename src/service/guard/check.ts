@@ -1,0 +1,155 @@
+import { headerLines } from "../../publish/node.ts";
+import type { Reply } from "../../publish/respond.ts";
+import { readClaims } from "../../verify/token/compact-jws.ts";
+import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";
+import type { Host, Hosts, IssuerGuard, Route } from "./hosts.ts";
+import { identityHeaders } from "./identity.ts";
+import { selectRoute } from "./paths.ts";
+import type { SameRequests } from "./same-requests.ts";
+
+const { METHODS } = process.getBuiltinModule("node:http");
+
+/** The guard's decision about a request. */
+export interface Decision {
+  /** Status for the client: 200 lets the request through. */
+  readonly status: number;
+  /** Kind of request or refusal, one of few. */
+  readonly reason: string;
+  /** Response to the proxy. */
+  readonly reply: Reply;
+}
+
+/** The parts of a request for options of the guards. */
+export interface Source {
+  /** Client certificate, in a form that the `certificate` option accepts. */
+  readonly certificate: string | undefined;
+  readonly id: string | undefined;
+}
+
+/** The settings and the memory of a guard, for its decisions. */
+export interface CheckContext {
+  readonly convention: Convention;
+  readonly certificateHeader: string | undefined;
+  readonly sameRequests: SameRequests;
+  /** Called for each refusal that no guard of an issuer reports. */
+  readonly onRefused: (request: Described | undefined, refusal: RefusedCheck) => void;
+}
+
+/** Decides about a request. Every error is a refusal. */
+export async function decide(rawHeaders: readonly string[], hosts: Hosts, context: CheckContext): Promise<Decision> {
+  const { convention, onRefused } = context;
+  let described: Described | undefined;
+  try {
+    described = convention.describe(rawHeaders);
+    return await decideAbout(described, rawHeaders, hosts, context);
+  } catch (error) {
+    if (!(error instanceof RefusedCheck)) throw error;
+    onRefused(described, error);
+    return { status: error.status, reason: error.reason, reply: convention.deny(error.reply()) };
+  }
+}
+
+/** @throws RefusedCheck */
+async function decideAbout(
+  described: Described,
+  rawHeaders: readonly string[],
+  hosts: Hosts,
+  context: CheckContext,
+): Promise<Decision> {
+  const host = hosts.get(described.host) ?? hosts.get("*");
+  refuseForged(rawHeaders, host?.hasMethods ?? true);
+  const source: Source = { certificate: certificateOf(context.certificateHeader, rawHeaders), id: described.id };
+  if (!METHODS.includes(described.method)) throw new RefusedCheck(400, "method", "the method is not known");
+  if (host === undefined) throw new RefusedCheck(403, "host", "no route is configured for this host");
+
+  const wanted = preflightMethod(described, rawHeaders);
+  const preflighted = wanted === undefined ? undefined : routeOf(host, wanted, described.target);
+  if (preflighted?.passesPreflights === true) return allowed(host, context, "preflight");
+  const { requirements } = routeOf(host, described.method, described.target) ?? noRoute();
+  if (requirements === undefined) return allowed(host, context, "public");
+
+  const { method, target } = described;
+  const authorization = joined("authorization", rawHeaders);
+  const { guard } = guardFor(host.guards, authorization) ?? noRoute();
+  const asked = { method, target, authorization, proof: joined("dpop", rawHeaders), source, raw: source };
+  const request = context.sameRequests(described, asked);
+  const decision = await guard.decide(request, requirements);
+  if ("auth" in decision)
+    return allowed(host, context, decision.auth === undefined ? "anonymous" : "token", decision.auth);
+  const { status, error, code } = decision.refusal;
+  return { status, reason: error ?? code ?? "no_token", reply: context.convention.deny(decision.reply) };
+}
+
+/** Returns all lines of a header, joined; `undefined` if there is none. Several lines are not valid credentials or a valid proof. */
+function joined(name: string, rawHeaders: readonly string[]): string | undefined {
+  const lines = headerLines(name, rawHeaders);
+  return lines.length === 0 ? undefined : lines.join(", ");
+}
+
+function noRoute(): never {
+  throw new RefusedCheck(403, "route", "no route is configured for this path and method");
+}
+
+function allowed(
+  { claims }: Host,
+  { convention }: CheckContext,
+  reason: string,
+  auth?: Parameters<typeof identityHeaders>[0],
+): Decision {
+  // A cached 200 would let a replayed proof through.
+  const headers = [
+    "Content-Length",
+    "0",
+    "Cache-Control",
+    "no-store",
+    ...identityHeaders(auth, claims, convention.sendsEmpty),
+  ];
+  return { status: 200, reason, reply: { status: 200, headers, body: null } };
+}
+
+/** @throws RefusedCheck */
+function routeOf({ routes }: Host, method: string, target: string): Route | undefined {
+  const [path = ""] = target.split("?", 1);
+  const selected = selectRoute(routes, method, path);
+  if ("problem" in selected) throw new RefusedCheck(400, "path", selected.problem);
+  return selected.route;
+}
+
+/** Returns the method that a CORS preflight asks about. @see Fetch Standard, CORS-preflight fetch */
+function preflightMethod({ method }: Described, rawHeaders: readonly string[]): string | undefined {
+  const [wanted, ...others] = headerLines("access-control-request-method", rawHeaders);
+  const isPreflight = method === "OPTIONS" && headerLines("origin", rawHeaders).length === 1 && others.length === 0;
+  return isPreflight ? wanted : undefined;
+}
+
+/**
+ * Returns the guard of the issuer that a token names, which then verifies that. For a token that names no issuer of the host, returns the
+ * first guard, which refuses it.
+ */
+function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): IssuerGuard | undefined {
+  const [first, ...others] = guards;
+  if (others.length === 0) return first;
+  const [token = ""] = /\S+$/.exec(authorization) ?? [];
+  return guards.find(({ issuer }) => issuer === issuerIn(token)) ?? first;
+}
+
+function issuerIn(token: string): unknown {
+  try {
+    return readClaims(token).iss;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the certificate in the header that the proxy sets for every request. @throws RefusedCheck */
+function certificateOf(name: string | undefined, rawHeaders: readonly string[]): string | undefined {
+  if (name === undefined) return undefined;
+  const value = onlyLine(name, rawHeaders);
+  if (!/^:.*:$/.test(value))
+    throw new RefusedCheck(
+      400,
+      "proxy",
+      `the proxy must set the ${name} header to a colon, the certificate and a colon`,
+    );
+  return value === "::" ? undefined : value;
+}

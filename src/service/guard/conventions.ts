@@ -1,0 +1,110 @@
+import { headerLines } from "../../publish/node.ts";
+import { type Reply, fieldsOf, problem } from "../../publish/respond.ts";
+import { titles } from "../../verify/bearer/refusal.ts";
+import type { GuardSettings } from "../config/guard-settings.ts";
+
+/** The request that a proxy asks about. */
+export interface Described {
+  readonly method: string;
+  /** Host name without its port. */
+  readonly host: string;
+  /** Path and query, as the client sent them. */
+  readonly target: string;
+  /** Id that the proxy gave the request, if its checks of one request have the same. */
+  readonly id: string | undefined;
+}
+
+/** Thrown to refuse a request before its token is read. Not an Error, like `RefusedRequest`. */
+export class RefusedCheck {
+  readonly status: 400 | 403;
+  /** Value of the `reason` label. */
+  readonly reason: string;
+  readonly description: string;
+
+  constructor(status: 400 | 403, reason: string, description: string) {
+    this.status = status;
+    this.reason = reason;
+    this.description = description;
+  }
+
+  reply(): Reply {
+    return problem(this.status, titles[this.status] ?? "", `${sentence(this.description)}.`).get;
+  }
+}
+
+const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** The form in which one proxy describes requests and reads decisions. */
+export interface Convention {
+  readonly describe: (rawHeaders: readonly string[]) => Described;
+  /** Whether an identity header without a value is sent, because the proxy would send something else for a missing one. */
+  readonly sendsEmpty: boolean;
+  /** Returns the response to the proxy for the response to the client. */
+  readonly deny: (reply: Reply) => Reply;
+}
+
+/** Returns the value of a header that the proxy must set. @throws RefusedCheck */
+export function onlyLine(name: string, rawHeaders: readonly string[]): string {
+  const [value, ...others] = headerLines(name.toLowerCase(), rawHeaders);
+  if (value === undefined || others.length > 0)
+    throw new RefusedCheck(
+      400,
+      "proxy",
+      `the proxy must set the ${name} header, once; see the guide for its configuration`,
+    );
+  return value;
+}
+
+const describeBy =
+  (prefix: string, uri: string, id?: string): Convention["describe"] =>
+  (rawHeaders) => ({
+    method: onlyLine(`${prefix}-Method`, rawHeaders),
+    host: onlyLine(`${prefix}-Host`, rawHeaders).replace(/:\d*$/, "").toLowerCase(),
+    target: onlyLine(`${prefix}-${uri}`, rawHeaders),
+    id: id === undefined ? undefined : onlyLine(`${prefix}-${id}`, rawHeaders),
+  });
+
+/** Fields of a refusal for which nginx has variables, by their name for the client. */
+const deniedFields = new Map([
+  ["WWW-Authenticate", "X-Jwksd-Denied-Challenge"],
+  ["DPoP-Nonce", "X-Jwksd-Denied-Nonce"],
+  ["Retry-After", "X-Jwksd-Denied-Retry-After"],
+]);
+
+/** Writes a refusal into the headers of a 403, because nginx reads no body and turns every other status into a 500. */
+function denyInHeaders(reply: Reply): Reply {
+  const denied = fieldsOf(reply).map(([name, value]) => [deniedFields.get(name) ?? name, value]);
+  const own = ["X-Jwksd-Denied-Status", String(reply.status), "X-Jwksd-Denied-Body", reply.body ?? ""];
+  return { status: 403, headers: [...denied.flat(), ...own], body: reply.body };
+}
+
+const forwarded = describeBy("X-Forwarded", "Uri");
+
+/** The conventions, by the value of `--for`. */
+export const conventions: Readonly<Record<NonNullable<GuardSettings["for"]>, Convention>> = {
+  nginx: { describe: describeBy("X-Original", "URI", "Request-ID"), sendsEmpty: false, deny: denyInHeaders },
+  // Caddy copies a missing header as the text of its placeholder.
+  caddy: { describe: forwarded, sendsEmpty: true, deny: (reply) => reply },
+  traefik: { describe: forwarded, sendsEmpty: false, deny: (reply) => reply },
+};
+
+/** Headers in which backends find a path or a method that overrides the request's. */
+const overrides = { path: /^x-(?:original|rewrite)-url$/, method: /^x-(?:http-method(?:-override)?|method-override)$/ };
+
+/**
+ * Refuses headers that a backend could take for the guard's or for another request line. CGI and its successors treat all characters of a name
+ * except letters and digits the same.
+ *
+ * @param hasMethods whether a route of the host depends on the method
+ * @throws RefusedCheck
+ * @see RFC 3875 section 4.1.18
+ */
+export function refuseForged(rawHeaders: readonly string[], hasMethods: boolean): void {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] ?? "").toLowerCase().replace(/[^a-z\d]/g, "-");
+    if (!name.startsWith("x-")) continue;
+    if (name.startsWith("x-jwksd-")) throw new RefusedCheck(400, "header", "only the guard may set X-Jwksd headers");
+    if (overrides.path.test(name) || (hasMethods && overrides.method.test(name)))
+      throw new RefusedCheck(400, "header", "a header that overrides the path or the method is refused");
+  }
+}

@@ -1,0 +1,71 @@
+import { readFile } from "node:fs/promises";
+import { invalidOption } from "../../base/errors.ts";
+import { reading } from "../../base/file-errors.ts";
+import { isLoopback } from "../../base/urls.ts";
+import { hostAndPort, urlHost } from "../config/addresses.ts";
+import { type GuardSettings, guardDefinitions } from "../config/guard-settings.ts";
+import { type SettingSources, collectSettings } from "../config/settings.ts";
+import type { Wanted } from "../listen/http-server.ts";
+
+/** Everything that configures a guard. */
+export interface GuardConfig {
+  readonly settings: GuardSettings & Required<Pick<GuardSettings, "for">>;
+  readonly proxy: NonNullable<GuardSettings["for"]>;
+  readonly address: Wanted[0];
+  readonly nonceSecret: string | undefined;
+  /** The `hosts` member of the file, or the same for the issuer in the flags. */
+  readonly hosts: unknown;
+  /** Path of the configuration file, if there is one. */
+  readonly file: string | undefined;
+}
+
+/**
+ * Reads the settings and hosts of a guard.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ */
+export async function readGuardConfig(sources: SettingSources): Promise<GuardConfig> {
+  const { settings, others, file } = await collectSettings(guardDefinitions, sources, "guard", ["hosts"]);
+  const { for: proxy, nonceSecretFile, certificateHeader } = settings;
+  if (proxy === undefined)
+    throw invalidOption(`--for is missing; name the proxy that asks: ${guardDefinitions.for.rule.must}`);
+  if (proxy === "traefik" && certificateHeader !== undefined)
+    throw invalidOption(
+      "--certificate-header is not for Traefik, which does not set a header without a certificate; remove it",
+    );
+  const nonceSecret =
+    nonceSecretFile && (await reading(nonceSecretFile, () => readFile(nonceSecretFile, "utf8"))).trim();
+  return {
+    settings,
+    proxy,
+    address: addressOf(settings),
+    nonceSecret,
+    hosts: hostsIn(settings, others["hosts"]),
+    file,
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function addressOf({ listen, allowRemoteProxies, socketGroup: group }: GuardSettings): GuardConfig["address"] {
+  const address = hostAndPort(listen);
+  if (address === undefined) return { path: listen, mode: group === undefined ? 0o600 : 0o660, group };
+  if (group !== undefined)
+    throw invalidOption("--socket-group is for a Unix socket; remove it or set --listen to a path");
+  if (!isLoopback(urlHost(address.host)) && !allowRemoteProxies)
+    throw invalidOption(
+      "--listen is not a loopback address; choose one such as 127.0.0.1:9910, or add --allow-remote-proxies",
+    );
+  return address;
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function hostsIn({ issuer, audience, scope }: GuardSettings, hosts: unknown): unknown {
+  if (hosts !== undefined) {
+    if (issuer === undefined && audience === undefined && scope === undefined) return hosts;
+    throw invalidOption('"hosts" names issuers, audiences and scopes; remove --issuer, --audience and --scope');
+  }
+  if (issuer === undefined || audience === undefined)
+    throw invalidOption('--issuer and --audience are missing; give both, or a --config file with "hosts"');
+  return { "*": { issuers: [{ issuer, audience }], routes: [{ path: "/*", scope }] } };
+}

@@ -1,0 +1,192 @@
+import { isDeepStrictEqual } from "node:util";
+import { serial } from "../../base/async.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { codeOf, invalidOption } from "../../base/errors.ts";
+import type { Metric } from "../../base/metrics.ts";
+import { targetPath } from "../../base/urls.ts";
+import { writeReply } from "../../publish/node.ts";
+import { notFound, unavailable } from "../../publish/respond.ts";
+import { type BearerEvent, memoryReplayStore } from "../../verify/bearer/index.ts";
+import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
+import { processMetrics } from "../admin/exposition.ts";
+import { commonMetrics } from "../admin/service-metrics.ts";
+import { hostAndPort, urlHost } from "../config/addresses.ts";
+import type { Logger } from "../config/log.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
+import type { Handler } from "../listen/gate.ts";
+import { type Wanted, checkFree, startHttpServer } from "../listen/http-server.ts";
+import { type CheckContext, type Decision, type Source, decide } from "./check.ts";
+import { conventions } from "./conventions.ts";
+import { createDecisionCounts } from "./decision-counts.ts";
+import type { GuardConfig } from "./guard-config.ts";
+import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
+import { createKeySets } from "./key-sets.ts";
+import { createRefusalLog } from "./refusal-log.ts";
+import { createSameRequests } from "./same-requests.ts";
+
+/** Size of the largest request head, in bytes: nginx accepts 32 KiB from a client, and the check has all of that. */
+export const maxHeaderBytes = 131_072;
+
+/** A running `jwksd guard`. */
+export interface RunningGuard {
+  /** Port of the checks; 0 for a Unix socket. */
+  readonly port: number;
+  /** URL of the admin address; `undefined` if it is off. */
+  readonly adminUrl: string | undefined;
+  /** Reads the configuration again. Resolves to `false` if it is refused: the error is logged, and the old one stays in use. */
+  reload(this: void): Promise<boolean>;
+  /** Stops accepting connections and finishes checks in flight. @param signal the reason, for the log */
+  stop(this: void, signal?: NodeJS.Signals): Promise<void>;
+}
+
+/**
+ * Starts a guard.
+ *
+ * @param read reads the configuration again
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws ServiceError `ERR_LISTEN`
+ */
+export async function startGuard(
+  config: GuardConfig,
+  read: () => Promise<GuardConfig>,
+  log: Logger,
+  clock: Clock = systemClock,
+): Promise<RunningGuard> {
+  const { settings, proxy, address, file } = config;
+  // Taken before the file is read again, so that no change is missed.
+  const baseline = await fingerprint(file === undefined ? [] : [file]);
+  const refusals = createRefusalLog(log, clock);
+  const keySets = createKeySets(clock, log);
+  const shared: SharedOptions = {
+    clock,
+    replay: memoryReplayStore({ clock }),
+    nonceSecret: config.nonceSecret,
+    certificate: settings.certificateHeader === undefined ? undefined : (source: Source) => source.certificate,
+    requestId: (source: Source) => source.id,
+    onEvent: (host, event) => logEvent(refusals, host, event),
+  };
+  const build = ({ hosts }: GuardConfig): readonly [hosts: Hosts, keep: () => void] => {
+    const next = keySets.begin();
+    return [hostsOf(hosts, next, shared), next.keep];
+  };
+
+  const adminAddress = hostAndPort(settings.admin);
+  const wanted: Wanted[] = [[address, "--listen"]];
+  if (adminAddress !== undefined) wanted.push([adminAddress, "--admin"]);
+  await checkFree(wanted);
+
+  let [hosts, keep] = build(config);
+  let isRefused = false;
+  let phase: "running" | "stopping" = "running";
+  const decisions = createDecisionCounts();
+
+  const context: CheckContext = {
+    convention: conventions[proxy],
+    certificateHeader: settings.certificateHeader,
+    sameRequests: createSameRequests(clock),
+    onRefused: (request, { status, reason, description }) =>
+      refusals[reason === "proxy" ? "warn" : "info"](
+        {
+          host: request?.host,
+          method: request?.method,
+          path: request && targetPath(request.target),
+          status,
+          id: request?.id,
+        },
+        `request refused: ${description}`,
+      ),
+  };
+  const failed = context.convention.deny(unavailable.get);
+  const handle: Handler = ({ url = "", rawHeaders }, response) => {
+    if (url.split("?", 1)[0] !== "/check") return writeReply(response, notFound.get);
+    const respond = ({ status, reason, reply }: Decision): void => {
+      decisions.add(status, reason);
+      writeReply(response, reply);
+    };
+    decide(rawHeaders, hosts, context).then(respond, (error: unknown) => {
+      log.error({ code: codeOf(error) }, `a check failed: ${(error as Error).message}`);
+      respond({ status: 503, reason: codeOf(error), reply: failed });
+    });
+  };
+
+  const notReady = (): string | undefined => {
+    if (phase !== "running") return `it is ${phase}`;
+    const missing = keySets.missing();
+    return missing.length === 0 ? undefined : `the keys of ${missing.join(", ")} have not been fetched yet`;
+  };
+  const metrics = async (): Promise<readonly Metric[]> => [
+    ...commonMetrics(notReady() === undefined),
+    ...decisions.metrics(isRefused),
+    ...keySets.metrics(),
+    ...(await processMetrics()),
+  ];
+  const server = await startHttpServer(address, () => handle, {
+    maxHeaderBytes,
+    ignoresExpect: true,
+    onOverload: log.warn,
+    remedy: "start a second guard",
+    onRefusal: (status) => decisions.add(status, "http"),
+  });
+  const admin =
+    adminAddress &&
+    (await startAdmin(
+      adminAddress,
+      { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady), "/metrics": metricsPage(metrics) },
+      log,
+    ).catch(async (error: unknown) => {
+      await server.stop();
+      throw error;
+    }));
+
+  keep();
+
+  const oneByOne = serial();
+  const reload = (): Promise<boolean> =>
+    oneByOne(async () => {
+      try {
+        const next = await read();
+        if (!isDeepStrictEqual({ ...next, hosts: undefined }, { ...config, hosts: undefined }))
+          throw invalidOption("only hosts can change while the guard runs; restart it for other settings");
+        [hosts, keep] = build(next);
+        keep();
+        isRefused = false;
+        log.info({ hosts: [...hosts.keys()] }, "configuration reloaded");
+      } catch (error) {
+        isRefused = true;
+        log.error(
+          { code: codeOf(error) },
+          `new configuration refused; the old one remains in use: ${(error as Error).message}`,
+        );
+      }
+      return !isRefused;
+    });
+  const watch = file === undefined ? undefined : watchPaths([file], baseline, reload);
+  const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
+  log.info({ listen: settings.listen, port: server.port, proxy, admin: adminUrl, hosts: [...hosts.keys()] }, "started");
+  return {
+    port: server.port,
+    adminUrl,
+    reload,
+    async stop(signal) {
+      phase = "stopping";
+      log.info({ signal }, "stopping");
+      watch?.stop();
+      await server.stop();
+      await admin?.stop();
+      keySets.close();
+      log.info("stopped");
+    },
+  };
+}
+
+function logEvent({ info, warn }: ReturnType<typeof createRefusalLog>, host: string, event: BearerEvent): void {
+  if (event.type === "key-set") return;
+  const { method, path, id } = event;
+  if (event.type === "refused") {
+    const { status, error, code, reason } = event;
+    info({ host, method, path, status, error, code, id }, `request refused: ${reason}`);
+  } else {
+    const { code, cause } = event;
+    warn({ host, method, path, status: 503, code, id }, `request refused: ${(cause as Error).message}`);
+  }
+}

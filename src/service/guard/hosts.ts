@@ -1,0 +1,198 @@
+import type { Clock } from "../../base/clock.ts";
+import { ConfigError, FetchError, invalidOption } from "../../base/errors.ts";
+import {
+  type Rules,
+  array,
+  boolean,
+  checkOptions,
+  nonEmptyString,
+  object,
+  oneOf,
+  required,
+  stringThat,
+  strings,
+} from "../../base/options.ts";
+import { type Guard, createGuard } from "../../verify/bearer/decide.ts";
+import type { BearerEvent, BearerOptions } from "../../verify/bearer/options.ts";
+import {
+  type CheckedRequirements,
+  type Requirements,
+  checkRequirements,
+  requirementRules,
+} from "../../verify/bearer/requirements.ts";
+import { resolveBearerOptions } from "../../verify/bearer/settings.ts";
+import { type ClaimHeader, claimHeader } from "./identity.ts";
+import type { NextKeySets } from "./key-sets.ts";
+import { type RoutePattern, hiddenRoute, patternOf } from "./paths.ts";
+
+const { METHODS } = process.getBuiltinModule("node:http");
+
+/** One issuer's tokens: the options of `createBearer` that JSON can hold, for one issuer. */
+interface IssuerMembers extends Omit<BearerOptions, "issuer"> {
+  readonly issuer: string;
+  readonly jwksUri?: string;
+}
+
+interface RouteMembers extends Omit<Requirements, "check"> {
+  readonly path: string;
+  readonly methods?: readonly string[];
+  readonly public?: boolean;
+  readonly cors?: "pass";
+  readonly encodedSlashes?: boolean;
+}
+
+interface HostMembers {
+  readonly issuers?: readonly IssuerMembers[];
+  readonly claims?: readonly string[];
+  readonly cors?: "pass";
+  readonly routes: readonly RouteMembers[];
+}
+
+/** A route with its requirements. */
+export interface Route extends RoutePattern {
+  /** Path as configured. */
+  readonly path: string;
+  /** `undefined` for a public route. */
+  readonly requirements: CheckedRequirements | undefined;
+  /** Whether preflights pass without a token. */
+  readonly passesPreflights: boolean;
+}
+
+/** The guard of one issuer's tokens. */
+export interface IssuerGuard {
+  readonly issuer: string;
+  readonly guard: Guard;
+}
+
+/** A host with its guards and routes. */
+export interface Host {
+  /** One for each issuer, at least one unless all routes are public. */
+  readonly guards: readonly IssuerGuard[];
+  readonly routes: readonly Route[];
+  readonly claims: readonly ClaimHeader[];
+  /** Whether a route depends on the method. */
+  readonly hasMethods: boolean;
+}
+
+/** All hosts by name; `*` is for every other host. */
+export type Hosts = ReadonlyMap<string, Host>;
+
+/** Options that all guards share. */
+export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecret" | "certificate" | "requestId"> {
+  readonly clock: Clock;
+  readonly onEvent: (host: string, event: BearerEvent) => void;
+}
+
+const { check: _, ...tokenRules } = requirementRules;
+const corsRule = oneOf("pass");
+const routeRules: Rules<RouteMembers> = {
+  ...tokenRules,
+  path: required(nonEmptyString),
+  methods: {
+    ...strings,
+    must: "an array, not empty, of HTTP methods in upper case",
+    holds: (value): value is string[] =>
+      strings.holds(value) && value.length > 0 && value.every((method) => METHODS.includes(method)),
+  },
+  public: boolean,
+  cors: corsRule,
+  encodedSlashes: boolean,
+};
+const hostRules: Rules<HostMembers> = {
+  issuers: array,
+  claims: strings,
+  cors: corsRule,
+  routes: required(array),
+};
+const hostName = stringThat("a host name in lower case, without port and slashes, or *", (value) =>
+  /^(?:\*|[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/.test(value),
+);
+
+/**
+ * Builds the hosts of a configuration.
+ *
+ * @param members the `hosts` member of the configuration
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function hostsOf(members: unknown, keySets: NextKeySets, shared: SharedOptions): Hosts {
+  if (!object.holds(members) || Object.keys(members).length === 0)
+    throw invalidOption('"hosts" must be an object with a member for each host; add one');
+  return new Map(
+    Object.entries(members).map(([name, given]) => {
+      if (!hostName.holds(name)) throw invalidOption(`host ${JSON.stringify(name)} must be ${hostName.must}`);
+      return [name, within(`host ${JSON.stringify(name)}`, () => hostOf(name, given as HostMembers, keySets, shared))];
+    }),
+  );
+}
+
+/** Adds to an error what it is about. */
+function within<T>(subject: string, build: () => T): T {
+  try {
+    return build();
+  } catch (error) {
+    if (!(error instanceof ConfigError || error instanceof FetchError)) throw error;
+    throw new ConfigError("ERR_OPTION_INVALID", `${subject}: ${error.message}`, { cause: error });
+  }
+}
+
+function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared: SharedOptions): Host {
+  const { issuers = [], claims = [], cors, ...given } = checkOptions(members, hostRules, "member");
+  const routes = given.routes.map((route, index) =>
+    within(`route ${index + 1}`, () => routeOf(route, cors ?? undefined)),
+  );
+  if (routes.length === 0) throw invalidOption('"routes" is empty, so every request would be refused; add a route');
+  const hidden = hiddenRoute(routes);
+  if (hidden !== undefined)
+    throw invalidOption(
+      `route ${hidden[0] + 1} never applies, because route ${hidden[1] + 1} matches first; move it before that`,
+    );
+  const baseUrl = name === "*" ? undefined : `https://${name}`;
+  const onEvent = (event: BearerEvent): void => shared.onEvent(name, event);
+  const guards = issuers.map((issuer, index) =>
+    within(`issuer ${index + 1}`, () => guardOf({ baseUrl, ...issuer }, keySets, { ...shared, onEvent })),
+  );
+  const names = guards.map(({ issuer }) => issuer);
+  if (new Set(names).size < names.length) throw invalidOption("an issuer is listed twice; list it once");
+  if (guards.length === 0 && routes.some(({ requirements }) => requirements !== undefined))
+    throw invalidOption('"issuers" is missing, but a route is not public; list the issuers whose tokens are accepted');
+  const headers = claims.map(claimHeader);
+  const claimed = new Set(headers.map(({ header }) => header));
+  if (claimed.size < headers.length || claimed.has("X-Jwksd-Claim"))
+    throw invalidOption('"claims" must be names with letters or digits that differ in them; remove one');
+  return { guards, routes, claims: headers, hasMethods: routes.some(({ methods }) => methods !== undefined) };
+}
+
+function guardOf(members: IssuerMembers, keySets: NextKeySets, shared: Partial<BearerOptions>): IssuerGuard {
+  const { issuer, jwksUri, keySet, ...tokens } = members;
+  if (!nonEmptyString.holds(issuer)) throw invalidOption(`"issuer" must be ${nonEmptyString.must}`);
+  const own = Object.keys(shared).find((name) => Object.hasOwn(tokens, name));
+  if (own !== undefined) throw invalidOption(`"${own}" is the same for all issuers; remove it here`);
+  const keys = keySets.use(issuer, { ...keySet, ...(jwksUri === undefined ? { issuer } : { jwksUri }) });
+  return { issuer, guard: createGuard(resolveBearerOptions({ ...tokens, ...shared, issuer: { issuer, keys } })) };
+}
+
+function routeOf(members: RouteMembers, hostCors: "pass" | undefined): Route {
+  const {
+    path,
+    methods,
+    public: isPublic = false,
+    cors,
+    encodedSlashes,
+    ...tokens
+  } = checkOptions(members, routeRules, "member");
+  const pattern = patternOf(path);
+  if (pattern === undefined)
+    throw invalidOption(
+      '"path" must be a path as the guard accepts it, such as /orders, or the same with /* at its end',
+    );
+  if (isPublic && (encodedSlashes === true || Object.keys(tokens).length > 0))
+    throw invalidOption('"public" lets every request through; remove it, or encodedSlashes and what the token needs');
+  return {
+    ...pattern,
+    path,
+    methods,
+    encodedSlashes,
+    requirements: isPublic ? undefined : checkRequirements(tokens),
+    passesPreflights: (cors ?? hostCors) === "pass",
+  };
+}

@@ -1,0 +1,116 @@
+/** Rules for paths, each with the reason for the refusal. A path that breaks none of them means the same to every backend. */
+const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
+  [/^(?!\/)/, "the path does not begin with /"],
+  [/[^!-~]/, "the path contains a space, a control character or a character outside ASCII"],
+  [/[\\;#]/, "the path contains \\, ; or #"],
+  [/%(?![\da-f]{2})/i, "the path contains a % that is not part of an escape"],
+  [/%(?:5c|25|3b|3f|23|[01][\da-f]|7f)/i, "the path contains an escaped \\, %, ;, ?, # or control character"],
+  // RFC 3986 section 2.3
+  [
+    /%(?:2[de]|3\d|4[1-9a-f]|5[\daf]|6[1-9a-f]|7[\dae])/i,
+    "the path contains an escaped letter, digit, hyphen, period, underscore or tilde",
+  ],
+  [/\/\//, "the path contains an empty segment"],
+  [/\/\.\.?(?:\/|$)/, "the path contains the segment . or .."],
+];
+
+/** Returns the reason why a path is refused; `undefined` if there is none. An escaped slash depends on the route and is not refused here. */
+export function pathProblem(path: string): string | undefined {
+  const broken = rules.find(([pattern]) => pattern.test(path));
+  if (broken !== undefined) return broken[1];
+  const plain = decoded(path);
+  if (plain === undefined) return "the escapes of the path are not UTF-8";
+  return /\\|\/\.\.?(?:\/|$)/.test(plain)
+    ? "the path contains \\ or the segment . or .. when it is decoded"
+    : undefined;
+}
+
+/** Returns a path's characters in the form that compatible ones share, without spaces around segments; `undefined` if it is not UTF-8. */
+function decoded(path: string): string | undefined {
+  try {
+    const segments = decodeURIComponent(path).normalize("NFKC").split("/");
+    return segments.map((segment) => segment.trim()).join("/");
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Returns the form that two paths share if a backend could treat them as the same: decoded, in lower case, without periods at the end of a
+ * segment and without slashes at the end of the path.
+ */
+export function folded(path: string): string {
+  const text = decoded(path) ?? path;
+  // First in upper case, because some letters have only one of the two forms.
+  const segments = text.toUpperCase().toLowerCase().split("/");
+  return withoutEnd(segments.map((segment) => withoutEnd(segment, ". ")).join("/"), "/");
+}
+
+/** Removes these characters from the end of a string. A regular expression would take quadratic time. */
+function withoutEnd(text: string, characters: string): string {
+  let end = text.length;
+  while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;
+  return text.slice(0, end);
+}
+
+/** The requests that a route is for. */
+export interface RoutePattern {
+  /** Path without the `/*` of a prefix. The root is the empty string as a prefix. */
+  readonly base: string;
+  readonly isPrefix: boolean;
+  /** Default: every method. */
+  readonly methods?: readonly string[] | undefined;
+  /** Whether the path may contain escaped slashes. */
+  readonly encodedSlashes?: boolean | undefined;
+}
+
+/** Returns the pattern of a route's path; `undefined` if it is neither a path nor a path that ends in `/*`. */
+export function patternOf(path: string): Pick<RoutePattern, "base" | "isPrefix"> | undefined {
+  const isPrefix = path.endsWith("/*");
+  const base = isPrefix ? path.slice(0, -2) : path;
+  const isPath = (isPrefix && base === "") || (pathProblem(base) === undefined && !/[*?]|%2f/i.test(base));
+  return isPath && !(isPrefix && base.endsWith("/")) ? { base, isPrefix } : undefined;
+}
+
+const covers = (base: string, isPrefix: boolean, path: string): boolean =>
+  path === base || (isPrefix && path.startsWith(`${base}/`));
+
+const hasMethod = ({ methods }: RoutePattern, method: string): boolean => methods?.includes(method) ?? true;
+
+/** The route of a request, or the reason why the request is refused whatever its token. */
+export type Selected<Route> = { readonly route: Route | undefined } | { readonly problem: string };
+
+/**
+ * Selects the first route that matches. Refuses a path that selects another route in its folded form, because a backend may know only that form.
+ */
+export function selectRoute<Route extends RoutePattern>(
+  routes: readonly Route[],
+  method: string,
+  path: string,
+): Selected<Route> {
+  const problem = pathProblem(path);
+  if (problem !== undefined) return { problem };
+  const route = routes.find((each) => hasMethod(each, method) && covers(each.base, each.isPrefix, path));
+  if (/%2f/i.test(path) && route?.encodedSlashes !== true)
+    return { problem: "the path contains an escaped slash, which its route does not allow" };
+  const plain = folded(path);
+  const other = routes.find((each) => hasMethod(each, method) && covers(folded(each.base), each.isPrefix, plain));
+  if (other !== route)
+    return {
+      problem: "the path selects another route when it is decoded, in lower case and without its trailing slash",
+    };
+  return { route };
+}
+
+/** Returns the position of the first route that can never be selected, and of the earlier one that hides it. */
+export function hiddenRoute(routes: readonly RoutePattern[]): readonly [hidden: number, by: number] | undefined {
+  for (const [index, later] of routes.entries()) {
+    const by = routes.slice(0, index).findIndex((earlier) => {
+      const hasAll = later.methods?.every((method) => hasMethod(earlier, method)) ?? earlier.methods === undefined;
+      const isWide = earlier.isPrefix || !later.isPrefix;
+      return hasAll && isWide && covers(folded(earlier.base), earlier.isPrefix, folded(later.base));
+    });
+    if (by !== -1) return [index, by];
+  }
+  return undefined;
+}
