@@ -88,7 +88,7 @@ type WithoutNull<Options> = {
 }[keyof Options];
 
 /** Options that are checked when they are used. */
-const checkedLater: readonly string[] = new Set(["signal", "state"]);
+const checkedLater = new Set(["signal", "state"]);
 
 /** Tests the options of a function whose result with the complete options is a value, or an error with the code `refusal`. */
 function row<Options>(
