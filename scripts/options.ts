@@ -22,6 +22,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "createKeyManager: policy": "RotationPolicyOptions",
     startWithSavedSet: "SavedSetOptions",
     "manager.rotate": "RotateOptions",
+    "manager.rollBack": "RollBackOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },
   "jwksd/issuers": { createIssuers: "IssuersOptions", "issuers.list": "ListOptions" },

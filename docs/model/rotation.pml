@@ -99,7 +99,7 @@ byte token, tokenLeft;                  /* a token's key, and its remaining life
 #define mayWrite(i) (isConnected(i) && age[i] < FAR && version[i] == latest)   /* compare-and-set, however long after the read */
 #define isOver(key, wait) (since[key] != UNSEEN && since[key] >= wait)
 #define begun(i) (CHANGE == WAIT_STARTS_AT_EARLIER_READ -> age[i] : UNSEEN)
-/* Only in two changed models, a key keeps the time of a waiting period while it signs. Otherwise it has none, so that equal states are one. */
+/* Only in two changed models, a key keeps the time of a waiting period while it signs. Otherwise it is left out, so that equal states are one. */
 #define keepsWait (CHANGE == BACK_KEEPS_WAIT || CHANGE == END_KEEPS_WAIT)
 #define kept(key) (keepsWait -> since[key] : 0)
 #define isWaiting(key) (has(doc, key) && signer(doc) != key)

@@ -198,6 +198,10 @@ const acts: readonly Act[] = [
       PID() { cat "$STATE/first.pid"; }
       @ Routine rotation
       grep '</svg>' plan.svg
+      earlier=$(kid active)
+      jwksd rotate --now --yes
+      @ Rolling back
+      test "$(kid active)" = "$earlier"
       @ Changing the policy
       jwksd policy --json | grep '"rotateEveryDays": 30'
       @ Replicas

@@ -156,6 +156,33 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
+  test("a rollback: the earlier key signs again, and the next one is announced by its period", async (t) => {
+    const { file, ok, refused, change, states, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    assert.match(await refused("ERR_TRANSITION", "rotate", "--back"), /no earlier key to roll back to/);
+    const kid = (await change("rotate", "--now", "--yes")).changes.at(-1)?.kid ?? "";
+    const { effects, next } = await change("rotate", "--back");
+    assert.deepEqual(await states(), ["first sig active", `${kid} sig retiring`]);
+    assert.match(
+      effects.join("\n"),
+      /^Signing key "first" signs again from now on\. .* every cache has it and nothing/,
+    );
+    assert.deepEqual(
+      next.map(({ action }) => action),
+      ["removed"],
+    );
+    // The other key was never announced, so this is like rotate --now.
+    assert.match(await refused("ERR_TOO_EARLY", "rotate", `--back=${kid.slice(0, 8)}`), /--now --yes/);
+    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--back", "--now"), /refuse its tokens until/);
+    await ok("rotate");
+    assert.match(await refused("ERR_TRANSITION", "rotate", "--back", "--now", "--yes"), /--withdraw/);
+    await change("rotate", "--back", "--withdraw", "--now", "--yes");
+    assert.deepEqual((await states()).slice(0, 2), ["first sig retiring", `${kid} sig active`]);
+    for (const args of [["--withdraw"], ["--back", "--use", "enc"], ["--back", "--alg", "ES256"]])
+      await refused("ERR_OPTION_INVALID", "rotate", ...args);
+    await assertSilent();
+  });
+
   test("encryption keys", async (t) => {
     const { file, ok, refused, change, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);

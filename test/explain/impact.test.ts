@@ -99,6 +99,15 @@ const rows: readonly Row[] = [
     ],
   ],
   [
+    "a rollback to a key that every cache has breaks nothing",
+    [retiring(hour), a],
+    { type: "rollBack" },
+    [
+      'Signing key "o" signs again from now on. It has been published since 2026-08-14 12:00:00 UTC, so every cache has it and nothing breaks.',
+      aRetires,
+    ],
+  ],
+  [
     "the first key of a store",
     [],
     { type: "import", key: newKey("a"), state: "active" },

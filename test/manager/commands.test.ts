@@ -2,20 +2,24 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ErrorCode } from "../../src/base/errors.ts";
+import { type ErrorCode, SignerError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, second } from "../rules/key-records.ts";
+import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { accessTo, custodyOf } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
 import { eventually } from "../support/service.ts";
-import { World, issuer, seen } from "./world.ts";
+import { World, issuer, retireMs, seen } from "./world.ts";
+
+/** Keys that the HSM no longer has. */
+const gone = new Set<string>();
 
 const open = async (uri: string): Promise<ExternalSigner> => {
+  if (gone.has(uri)) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} is gone`);
   const signer = await localSigner(ecKey(uri));
   return { ...signer, uri, close: () => close() };
 };
@@ -71,6 +75,26 @@ describe("methods of a manager", () => {
     await world.until(manager.retire(kidOf("b"), { force: true }));
     assert.deepEqual(await now(), { states: ["a removed", "b retiring", "c active"], published: "cb", signs: "c" });
     await world.stop(replica);
+  });
+
+  test("rollBack makes the earlier key sign again in every process, unless the HSM no longer has it", async (t) => {
+    const { world, manager, kidOf, now, replica } = await start();
+    t.after(() => gone.clear());
+    const other = await world.start({ openSigner: open });
+    await world.pass(second);
+    await world.until(manager.rotate({ now: true }));
+    gone.add("a");
+    const late = await world.start({ openSigner: open });
+    await assert.rejects(world.until(late.manager.rollBack()), { code: "ERR_SIGNER_KEY_STATE" });
+    assert.deepEqual((await now()).states, ["a retiring", "b active"]);
+    gone.clear();
+    await world.until(manager.rollBack({ kid: null }));
+    await world.idle();
+    assert.deepEqual(await now(), { states: ["a active", "b retiring"], published: "ab", signs: "a" });
+    for (const { signs } of [await seen(other), await seen(late)]) assert.equal(signs, kidOf("a"));
+    await world.passTo(retireMs + hour);
+    assert.deepEqual((await now()).states, ["a active", "b removed"]);
+    await world.stop(replica, other, late);
   });
 
   test("are reported as changes by this manager, or by another, and destroy the keys that they end", async () => {

@@ -95,5 +95,5 @@ export class Deadlines {
   }
 }
 
-const nameOf = ({ kid, state, publishedAt, replacedAt }: LiveRecord): string =>
-  `${kid} ${state} ${state === "announced" ? publishedAt : replacedAt}`;
+const nameOf = ({ kid, state, activations, publishedAt, replacedAt }: LiveRecord): string =>
+  `${kid} ${state} ${activations} ${state === "announced" ? publishedAt : replacedAt}`;

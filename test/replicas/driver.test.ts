@@ -189,6 +189,10 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ["rotation/rules/waits.ts", "announceForSeconds: announce }", "announceForSeconds: 0 }"],
     ],
   },
+  "a rollback keeps the waiting period of the key": {
+    mode: { faults: ["command"], everyMs: 10 * minute },
+    edits: [["rotation/rules/advance.ts", "replacedAt: _replaced, ", ""]],
+  },
   "a step that another process has begun is not continued": {
     mode: { faults: ["kill"], sparesFirst: true },
     edits: [

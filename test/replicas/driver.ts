@@ -454,6 +454,8 @@ export class Simulation {
       "retire",
       "remove",
       "rotate now",
+      "roll back",
+      "roll back",
       "revoke",
       "policy",
     ] as const);
@@ -463,9 +465,11 @@ export class Simulation {
         ? ({ type: "rotate", use: "sig", key, now: type === "rotate now" } as const)
         : type === "revoke"
           ? ({ type, kid, replacement: key } as const)
-          : type === "policy"
-            ? ({ type, policy: policyOf(random, this.policy) } as const)
-            : ({ type, kid } as const);
+          : type === "roll back"
+            ? ({ type: "rollBack", withdraw: random.chance(0.5) } as const)
+            : type === "policy"
+              ? ({ type, policy: policyOf(random, this.policy) } as const)
+              : ({ type, kid } as const);
     const done = manager.execute(command).then(
       () => this.faultLog.push(`${at(this.now)} ${type} was executed`),
       (error: unknown) => {

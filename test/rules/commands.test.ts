@@ -10,6 +10,7 @@ import {
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse, LiveRecord, LiveState } from "../../src/rotation/rules/records.ts";
+import { checkNotRolledBack } from "../../src/rotation/rules/rollback.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, second, start, tombstone, waiting, year } from "./key-records.ts";
 
@@ -55,7 +56,10 @@ const keys: Readonly<Record<string, NewKey>> = {
   twin: { ...key, thumbprint: removed.thumbprint },
 };
 
-/** Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new" or "import active with new". */
+/**
+ * Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new", "rollBack r withdraw", "rollBack last now" or
+ * "import active with new".
+ */
 function commandOf(text: string): Command {
   const [before = "", name] = text.split(" with ");
   const [type, what = "", ...flags] = before.split(" ");
@@ -63,12 +67,23 @@ function commandOf(text: string): Command {
   const [force, now] = [flags.includes("force"), flags.includes("now")];
   if (type === "revoke") return { type, kid: what, replacement: given };
   if (type === "rotate") return { type, use: what as KeyUse, now, key: given };
+  if (type === "rollBack")
+    return { type, kid: what === "last" ? undefined : what, now, withdraw: flags.includes("withdraw") };
   if (type === "announce") return { type, key: given as NewKey };
   if (type === "import") return { type, key: given as NewKey, state: what as LiveState, force };
   return { type: type as "activate" | "retire" | "remove", kid: what, force };
 }
 
 const over = { given: [active, announced], at: announcedUntil };
+/** Signing keys of which none is announced, and their retiring keys. */
+const rotated = { given: [active, retiring] };
+const older = record("o", "retiring", {
+  announcedAt: start - year,
+  activatedAt: start - year,
+  retiredAt: retiredAt - 1,
+});
+const imported = record("i", "retiring", { announcedAt: start, activatedAt: start, retiredAt: start });
+const forced = record("f", "retiring", { announcedAt, activatedAt: announcedAt, retiredAt, unannounced: true });
 const early = "new";
 const [inNone, inOne, inQuiet] = [
   { given: [], early },
@@ -125,6 +140,34 @@ const allowed: readonly Allowed[] = [
   ["rotate sig now with new", "an announced key signs; no new one is needed", "retired a, activated b", { early: "b" }],
   ["rotate sig now", "the announced key has waited long enough", "retired a, activated b", over],
   ["rotate sig now with new", "a new key signs", "announced new, retired a, activated new", inQuiet],
+  ["rollBack last", "the retiring key signs again", "retired a, activated r", rotated],
+  [
+    "rollBack last",
+    "the key that signed last, and not one that signed elsewhere",
+    "retired a, activated r",
+    { given: [imported, older, active, retiring] },
+  ],
+  ["rollBack o", "to an earlier key", "retired a, activated o", { given: [older, active, retiring] }],
+  ["rollBack last withdraw", "the announced key is removed", "removed b, retired a, activated r"],
+  [
+    "rollBack last now",
+    "a key that caches do not have yet",
+    "retired a, activated f",
+    { given: [active, forced], early: "f" },
+  ],
+  ["rollBack f", "it was the first key", "retired a, activated f", { given: [forced, active], early: "f" }],
+  [
+    "rollBack f",
+    "caches have it",
+    "retired a, activated f",
+    { given: [active, forced], at: announcedUntil, early: "f" },
+  ],
+  [
+    "rollBack i",
+    "caches have it",
+    "retired a, activated i",
+    { given: [active, imported], at: start + announceForMs(policy) },
+  ],
   ["import announced with new", "a next key", "announced new", { given: quiet }],
   ["import announced with new", "as the first key", "imported new, activated new", inNone],
   ["import active with new", "as the first key", "imported new, activated new", inNone],
@@ -278,6 +321,25 @@ const refusedCommands: readonly Refused[] = [
     { allowedAt: start + announceForMs(policy) },
   ],
   ["import announced force with new", "while another key is announced", /^kid "b" is already announced/],
+  ["rollBack last", "while the next key is announced", /^kid "b" is announced and would soon replace .* --withdraw/],
+  ["rollBack last", "no key is retiring", /no earlier key to roll back to/, { given: [...quiet, ...ended, imported] }],
+  ...["a active", "b announced", "t removed", "v revoked"].map((target): Refused => {
+    const [kid, state] = target.split(" ");
+    return [`rollBack ${kid} withdraw now`, `to a key that is ${state}`, new RegExp(`^kid "${kid}" is ${state}; only`)];
+  }),
+  ["rollBack er withdraw now", "to an encryption key", /^kid "er" is an encryption key/],
+  [
+    "rollBack last",
+    "to a key that caches do not have",
+    /^kid "f" must not sign again yet: .*; allowed from/,
+    { given: [active, forced], allowedAt: announcedUntil },
+  ],
+  [
+    "rollBack i",
+    "to a key that was imported a moment ago",
+    /^kid "i" must not sign again yet/,
+    { given: [active, imported], allowedAt: start + announceForMs(policy) },
+  ],
   [
     "import retiring force with new",
     "before the active key",
@@ -331,6 +393,29 @@ test("each command records its times, and a replaced key loses the claim on the 
     { ...rest, state: "retiring", retiredAt: at },
     { ...announced, state: "active", activatedAt: at },
   ]);
+});
+
+test("a rollback counts, keeps the time of the first activation, and begins no waiting period", () => {
+  const command = { type: "rollBack" } as const;
+  const { nextMadeBy: _, ...former } = active;
+  const restarted = { ...retiring, restarted: true as const };
+  const first = applyCommand(frozen([active, restarted]), command, { policy, now: start });
+  const { retiredAt: _retired, replacedAt: _replaced, ...kept } = retiring;
+  const again = { ...kept, state: "active", activations: 2 };
+  assert.deepEqual(first.records, [{ ...former, state: "retiring", retiredAt: start }, again]);
+  const second = applyCommand(frozen(first.records), command, { policy, now: start + hour });
+  assert.deepEqual(second.records, [
+    { ...former, activations: 2 },
+    { ...again, state: "retiring", retiredAt: start + hour },
+  ]);
+  // A process that has missed either rollback accepts the store, and one that has seen it refuses a backup from before.
+  for (const [before, after] of [
+    [[active, restarted], first.records],
+    [first.records, second.records],
+  ] as const) {
+    checkNotRolledBack(after, before);
+    assert.throws(() => checkNotRolledBack(before, after), { code: "ERR_RECORDS_INVALID", message: /older backup/ });
+  }
 });
 
 test("a new key is recorded with all of its members and its times", () => {
@@ -417,10 +502,12 @@ describe("while clocks differ", () => {
 
   test("a step is refused even if its waiting period seems to have ended, unless it is forced", async () => {
     const given = [active, long, { ...retiring, replacedAt: start - year }];
-    for (const command of ["activate b", "retire a", "remove r"]) {
-      const refused = (): unknown => applyCommand(given, commandOf(command), at);
+    for (const command of ["activate b", "retire a", "remove r", "rollBack f withdraw"]) {
+      const records = [...given, forced];
+      const refused = (): unknown => applyCommand(records, commandOf(command), at);
       assert.throws(refused, { code: "ERR_TOO_EARLY", allowedAt: undefined, message: /the clocks .* differ/ }, command);
-      assert.notDeepEqual(applyCommand(given, commandOf(`${command} force`), at).events, [], command);
+      const flag = command.startsWith("rollBack") ? "now" : "force";
+      assert.notDeepEqual(applyCommand(records, commandOf(`${command} ${flag}`), at).events, [], command);
     }
   });
 

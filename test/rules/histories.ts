@@ -33,7 +33,8 @@ export type Action =
       readonly which: number;
       readonly force: boolean;
     }
-  | { readonly type: "rotate"; readonly use: KeyUse; readonly now: boolean };
+  | { readonly type: "rotate"; readonly use: KeyUse; readonly now: boolean }
+  | { readonly type: "rollBack"; readonly use: "sig"; readonly withdraw: boolean };
 
 export interface History {
   readonly policy: RotationPolicy;
@@ -56,11 +57,17 @@ export function histories(waits: readonly number[], ...more: readonly fc.Arbitra
     force: fc.boolean(),
   });
   const rotate = fc.record({ type: fc.constant<"rotate">("rotate"), use, now: fc.boolean() });
+  const rollBack = fc.record({
+    type: fc.constant<"rollBack">("rollBack"),
+    use: fc.constant<"sig">("sig"),
+    withdraw: fc.boolean(),
+  });
   const action = fc.oneof<fc.MaybeWeightedArbitrary<Action>[]>(
     { weight: 4, arbitrary: wait },
     { weight: 4, arbitrary: fc.constant<Action>({ type: "advance" }) },
     { weight: 3, arbitrary: step },
     { weight: 2, arbitrary: rotate },
+    { weight: 2, arbitrary: rollBack },
     ...more,
   );
   return fc.record({
@@ -98,7 +105,7 @@ export function commandOf(
   action: Exclude<Action, { type: "wait" | "advance" }>,
   records: readonly KeyRecord[],
 ): Command {
-  if (action.type === "policy") return action;
+  if (action.type === "policy" || action.type === "rollBack") return action;
   const { use } = action;
   const key = nextKey(records, use);
   if (action.type === "rotate") return { type: "rotate", use, now: action.now, key };

@@ -46,7 +46,8 @@ test("one key signs, no key signs before its propagation period ends, and no key
   fc.assert(
     fc.property(histories(forwards, newPolicy), (history) => {
       let before = new Map<string, LiveRecord>();
-      replay(history, ({ records, policy }, action) => {
+      const lastActive = new Map<string, number>();
+      replay(history, ({ records, policy, now }, action) => {
         const isForced = "force" in action && action.force;
         checkRecords(records);
         for (const { use, state, unannounced, publishedAt, activatedAt, announceForSeconds = 0 } of liveRecords(
@@ -57,11 +58,13 @@ test("one key signs, no key signs before its propagation period ends, and no key
           assert.ok((activatedAt ?? 0) - (publishedAt ?? Infinity) >= least * 1000);
           activations += 1;
         }
+        for (const { kid, state } of records) if (state === "active") lastActive.set(kid, now);
         for (const record of records) {
           const old = before.get(record.kid);
           if (isForced || isLive(record) || record.state === "revoked" || old?.state !== "retiring") continue;
           const least = Math.max(retireForMs(policy, record.use), (old.retireForSeconds ?? 0) * 1000);
           assert.ok(record.endedAt - (old.replacedAt ?? Infinity) >= least);
+          assert.ok(record.endedAt - (lastActive.get(record.kid) ?? -Infinity) >= least);
           removals += 1;
         }
         before = new Map(liveRecords(records).map((record) => [record.kid, record]));

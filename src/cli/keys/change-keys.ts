@@ -134,10 +134,10 @@ async function commit(
   } catch (error) {
     if (!(error instanceof CannotSign)) throw error;
     if (error.kid !== key?.kid) {
-      printNotice(
-        io,
-        `nothing was changed, because the next key cannot sign; to continue without it, first run: jwksd keys remove -- ${kidText(error.kid)}`,
-      );
+      const isAnnounced = keys.document.records.some(({ kid, state }) => kid === error.kid && state === "announced");
+      const which = isAnnounced ? "next" : "earlier";
+      const remedy = `; to continue without it, first run: jwksd keys remove -- ${kidText(error.kid)}`;
+      printNotice(io, `nothing was changed, because the ${which} key cannot sign${isAnnounced ? remedy : ""}`);
     }
     throw error.cause;
   }

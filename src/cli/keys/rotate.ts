@@ -1,15 +1,27 @@
+import { invalidOption } from "../../base/errors.ts";
 import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import type { Io } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { addNewKeyFlags } from "./generate-keys.ts";
-import { withKeys } from "./open-keys.ts";
+import { resolveKid } from "./kid.ts";
+import { type CommandKeys, withKeys } from "./open-keys.ts";
 
-type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
+interface RotateFlags extends ChangeFlags {
+  readonly use: KeyUse;
+  readonly alg?: string;
+  readonly now?: true;
+  /** A kid, or `true` for the key that signed last. */
+  readonly back?: string | true;
+  readonly withdraw?: true;
+}
 
 export function commandOf(io: Io): Command {
   const command = new Command("rotate");
-  addNewKeyFlags(command).option("--now", "activate the next key immediately, before caches have it; requires --yes");
+  addNewKeyFlags(command)
+    .option("--now", "activate the next key immediately, before caches have it; requires --yes")
+    .option("--back [kid]", "roll back: the retiring signing key that signed last, or this one, signs again")
+    .option("--withdraw", "with --back: remove the announced key in the same step");
   return addChangeFlags(command, { yes: true }, ...newKeySettings)
     .notes(`
 A rotation without --now breaks nothing: the new key signs once every cache has
@@ -17,6 +29,12 @@ it. With --now, it signs immediately. Verifiers that do not refetch on an
 unknown kid then refuse its tokens for hours; --dry-run prints which ones, and
 how long. The old key stays published until its last token expires; jwksd keys
 revoke removes it immediately.
+
+If the new key turns out worse, --back makes the earlier one sign again until
+that key is removed. Every cache still has it, so nothing breaks. The key is
+tested first. Its period starts on the day on which it first signed: the next
+key may be announced immediately, and the output says when. To keep the earlier
+key for longer, first run jwksd policy --rotate-every-days.
 
 The new signing key is generated in the store or as --signer-type says. If serve
 has --signer-type, give it here, too.
@@ -29,9 +47,12 @@ Examples:
   $ jwksd rotate                          announce the next signing key
   $ jwksd rotate --use enc --alg ECDH-ES  announce the next encryption key
   $ jwksd rotate --now --dry-run          show the effects of a rotation now
-  $ jwksd rotate --now --yes              activate the next key immediately`)
+  $ jwksd rotate --now --yes              activate the next key immediately
+  $ jwksd rotate --back --dry-run         show the effects of a rollback`)
     .action((flags: RotateFlags) =>
       withKeys(io, flags, {}, (open) => {
+        if (flags.back !== undefined) return rollBack(open, flags, flags.back);
+        if (flags.withdraw === true) throw invalidOption("--withdraw needs --back");
         const { use, alg, now = false } = flags;
         const isAnnounced = announcedKey(open.document.records, use) !== undefined;
         // An announced key is the next key, so no other key is generated.
@@ -40,4 +61,12 @@ Examples:
         return changeKeys(open, { flags, breaks: now, newKey }, decide);
       }),
     );
+}
+
+function rollBack(open: CommandKeys, flags: RotateFlags, back: string | true): Promise<void> {
+  const { use, alg, now = false, withdraw = false } = flags;
+  if (use === "enc" || alg !== undefined) throw invalidOption("--back is for signing keys, without --use and --alg");
+  const kid = back === true ? undefined : resolveKid(open.document.records, back);
+  const decide = byCommand(() => ({ type: "rollBack", kid, withdraw, now }));
+  return changeKeys(open, { flags, breaks: now }, decide);
 }

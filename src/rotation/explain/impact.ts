@@ -62,7 +62,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
         ? `${name} is published now and signs from ${end}; every cache has it by then, so nothing breaks.`
         : `${name} is published now, after the active one, and replaces it at ${end}; nothing breaks.`;
     case "active":
-      return activated(record, context);
+      return activated(record, was, context);
     default:
       return record.use === "sig"
         ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token has expired, so nothing breaks.`
@@ -84,14 +84,15 @@ function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined 
     : `${nameOf(record)}: only the way its private key is stored changes; nothing breaks.`;
 }
 
-function activated(record: LiveRecord, { after, policy, now }: Context): string {
+function activated(record: LiveRecord, was: LiveRecord | undefined, { after, policy, now }: Context): string {
   const name = nameOf(record);
   if (record.use === "enc") return `${name} is the one that relying parties encrypt to from now on; nothing breaks.`;
-  if (isFirst(record, after)) {
+  const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
+  if (isTheFirst && !isBack) {
     return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers refuse its tokens until their cached sets expire.`;
   }
-  if (unknownUntil(record, policy) > now) return refusedTokens(record, policy);
-  return `${name} signs from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;
+  if (!isTheFirst && unknownUntil(record, policy) > now) return refusedTokens(record, policy);
+  return `${name} signs ${isBack ? "again " : ""}from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;
 }
 
 function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {

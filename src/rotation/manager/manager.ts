@@ -29,7 +29,7 @@ import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
 import { checkManagerOptions } from "./options.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
-import type { ForceOptions, KeyManager, KeyManagerOptions, RotateOptions } from "./types.ts";
+import type { ForceOptions, KeyManager, KeyManagerOptions, RollBackOptions, RotateOptions } from "./types.ts";
 
 /**
  * Manages the keys of one issuer in a store: generates the first key if the store is empty and takes every planned step when it is due. Several
@@ -109,6 +109,7 @@ export interface ServiceManager extends KeyManager {
 }
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: nonEmptyString, now: boolean };
+const rollBackRules: Rules<RollBackOptions> = { kid: nonEmptyString, withdraw: boolean, now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
 /** Manages the keys behind a custody. @throws see {@link createKeyManager} */
@@ -253,6 +254,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       const key = isAnnounced ? undefined : await makeKey(use, alg);
       return execute({ type: "rotate", use, now, key }, key);
     },
+    rollBack: async (options = {}) => execute({ type: "rollBack", ...checkOptions(options, rollBackRules) }),
     activate: earlyStep("activate"),
     retire: earlyStep("retire"),
     remove: earlyStep("remove"),

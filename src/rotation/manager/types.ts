@@ -161,6 +161,16 @@ export interface ForceOptions {
   readonly force?: Optional<boolean>;
 }
 
+/** Options of `rollBack`. */
+export interface RollBackOptions {
+  /** The retiring signing key. Default: the one that signed last. */
+  readonly kid?: Optional<string>;
+  /** Whether an announced key is removed in the same step; otherwise, the rollback is refused while a key is announced. Default: `false`. */
+  readonly withdraw?: Optional<boolean>;
+  /** Whether the step is taken even if caches do not have the key, because it had signed without being announced. Default: `false`. */
+  readonly now?: Optional<boolean>;
+}
+
 /** Generates, rotates and removes a provider's keys. */
 export interface KeyManager extends ManagedKeys {
   /** The store's policy. */
@@ -176,6 +186,13 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`, `ERR_STORE_CONFLICT`; SignerError if the key is generated in an HSM or key service
    */
   rotate(options?: RotateOptions): Promise<Change>;
+  /**
+   * Makes a retiring signing key active again: every process and every cache still has it, so nothing breaks. The active one retires. Its period
+   * starts at its first activation, so the next key may be announced immediately.
+   *
+   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
+   */
+  rollBack(options?: RollBackOptions): Promise<Change>;
   /** Makes an announced key active; the active one retires. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` */
   activate(kid: string, options?: ForceOptions): Promise<Change>;
   /** Retires the active key; the announced one becomes active. @throws StateError see `activate` */

@@ -112,10 +112,17 @@ function takeSteps(
   return activate(removed, next, at.now, `every process has published it for ${Math.max(publishedFor, 0)} s`);
 }
 
-/** Activates a key. The previously active key becomes a retiring one. */
+/**
+ * Activates a key. The previously active key becomes a retiring one. A key that was active before keeps nothing of its retirement: otherwise, its
+ * next retirement period would seem to have begun already.
+ */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
-  const { restarted: _again, ...rest } = next;
-  const activated: LiveRecord = { ...rest, state: "active", activatedAt: now };
+  const { restarted: _again, retiredAt: _retired, replacedAt: _replaced, activations = 1, ...rest } = next;
+  const { activatedAt } = rest;
+  const activated: LiveRecord =
+    activatedAt === undefined
+      ? { ...rest, state: "active", activatedAt: now }
+      : { ...rest, state: "active", activations: activations + 1 };
   const active = activeKey(change.records, next.use);
   if (active === undefined) return replace(change, activated, now, "activated", reason);
   const { nextMadeBy: _, ...former } = active;

@@ -12,9 +12,17 @@ import {
   isLive,
   keyUses,
   mapLive,
+  publishedKeys,
   recordOf,
 } from "./records.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
+
+/** The key of a rollback, and what it may do. */
+export interface RollBack {
+  readonly kid?: string | undefined;
+  readonly withdraw?: boolean | undefined;
+  readonly now?: boolean | undefined;
+}
 
 /** A key that has no record yet. */
 export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "publicJwk" | "privateHalf">;
@@ -28,6 +36,8 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * - `remove`: removes a retiring or announced key permanently; an announced encryption key, to which a client may have encrypted, retires
  * - `revoke`: removes a key permanently and immediately; the active key is replaced by the announced one, or by `replacement`
  * - `rotate`: announces `key`; with `now`, the announced key (or `key` if there is none) signs immediately
+ * - `rollBack`: makes a retiring signing key active again: `kid`, or otherwise the one that signed last. With `withdraw`, removes an announced
+ *   key first; with `now`, even if caches do not have the key yet
  * - `import`: adopts a key that was published and used elsewhere
  * - `policy`: changes how keys rotate from now on; for announced and retiring keys, the longest waiting period of any policy applies
  */
@@ -41,6 +51,7 @@ export type Command =
       readonly key?: NewKey | undefined;
       readonly now?: boolean | undefined;
     }
+  | ({ readonly type: "rollBack" } & RollBack)
   | {
       readonly type: "import";
       readonly key: NewKey;
@@ -78,6 +89,8 @@ function apply(change: Change, command: Command, at: At): Change {
       return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
     case "rotate":
       return rotate(change, command, at);
+    case "rollBack":
+      return rollBack(change, command, at);
     case "import":
       return importKey(change, command, at);
     case "policy":
@@ -194,6 +207,51 @@ function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at:
   const added = add(change, record, at.now, "it is needed immediately");
   return unannounced(added, record, at.now, "an operator made it active immediately");
 }
+
+function rollBack(change: Change, { kid, withdraw = false, now = false }: RollBack, at: At): Change {
+  const key = kid === undefined ? lastSigner(change.records) : recordOf(change.records, kid);
+  if (key === undefined) {
+    throw new StateError(
+      "ERR_TRANSITION",
+      "there is no earlier key to roll back to: no retiring key has signed; announce a new key (jwksd rotate)",
+    );
+  }
+  if (key.use !== "sig") throw refused(key, "is an encryption key; only signing keys can be rolled back");
+  if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring key can become active again`);
+  if (!now) checkPublished(change.records, key, at);
+  const announced = announcedKey(change.records, "sig");
+  if (announced !== undefined && !withdraw) {
+    throw refused(
+      announced,
+      "is announced and would soon replace the earlier key; remove it in the same step (withdraw; jwksd rotate --back --withdraw)",
+    );
+  }
+  const free = announced === undefined ? change : remove(change, announced, false, at);
+  return activateKey(free, key, at.now, "an operator rolled back to it");
+}
+
+/** Returns the retiring key that signed last. A key that was imported as retiring has not signed here. */
+function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
+  return publishedKeys(records, "sig").find(
+    ({ state, activatedAt, retiredAt }) => state === "retiring" && activatedAt !== retiredAt,
+  );
+}
+
+/**
+ * Refuses a retiring key that caches might not have: it was not announced, or not for long enough, and that was not long ago. No cache has a set
+ * from before the first key.
+ */
+function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At): void {
+  const { unannounced = false, publishedAt, activatedAt } = key;
+  if ((!unannounced && publishedAt !== undefined) || records[0]?.kid === key.kid) return;
+  if (at.areClocksOff === true) throw uncertain(at);
+  const announced: LiveRecord = { ...key, state: "announced", publishedAt: publishedAt ?? activatedAt ?? at.now };
+  if (at.now >= earliestEndOfWait(announced, at.policy, at.now)) return;
+  throw tooEarly(announced, at, { behind: tooNew, waits: tooNew });
+}
+
+const tooNew =
+  "must not sign again yet: caches do not have it, because it was not published for long enough; take the step now with now (--now --yes)";
 
 function importKey(
   change: Change,

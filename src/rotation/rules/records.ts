@@ -43,7 +43,10 @@ export interface LiveRecord {
   readonly announcedAt: number;
   /** Time of a read that saw the key announced. Its propagation period starts then. */
   readonly publishedAt?: number;
+  /** Time at which the key first became active. */
   readonly activatedAt?: number;
+  /** Number of times that the key became active, if more than one: each rollback to it counts. */
+  readonly activations?: number;
   readonly retiredAt?: number;
   /** Time of a read that saw the key retiring. Its retirement period starts then. */
   readonly replacedAt?: number;

@@ -1,8 +1,11 @@
 import { StoreError } from "../../base/errors.ts";
-import type { KeyRecord, KeyState } from "./records.ts";
+import { type KeyRecord, type LiveState, isLive } from "./records.ts";
 
-/** The order of a key's states. A key never returns to an earlier state. */
-const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };
+const stateRank: Readonly<Record<LiveState, number>> = { announced: 0, active: 1, retiring: 2 };
+
+/** Returns the position in a key's life. A key never returns to an earlier one: each time that it is active again counts. */
+const rankOf = (record: KeyRecord): number =>
+  isLive(record) ? (record.activations ?? 1) * 3 + stateRank[record.state] : Infinity;
 
 /**
  * Refuses a store that was restored from an older backup, or emptied, after this process has seen newer records.
@@ -11,15 +14,16 @@ const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1,
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
 export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly KeyRecord[]): void {
-  const states = new Map(stored.map(({ kid, state }) => [kid, state]));
-  for (const { kid, state } of seen) {
-    const found = states.get(kid);
+  const inStore = new Map(stored.map((record) => [record.kid, record]));
+  for (const record of seen) {
+    const { kid, state } = record;
+    const found = inStore.get(kid);
     if (found === undefined) {
       throw rolledBack(`the store no longer has kid ${JSON.stringify(kid)}: it is empty, or an older backup`);
     }
-    if (stateRank[found] < stateRank[state]) {
+    if (rankOf(found) < rankOf(record)) {
       throw rolledBack(
-        `kid ${JSON.stringify(kid)} was ${state} and is ${found} in the store, so the store is an older backup`,
+        `kid ${JSON.stringify(kid)} was ${state} and is ${found.state} in the store, so the store is an older backup`,
       );
     }
   }
