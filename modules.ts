@@ -63,6 +63,10 @@ export const modules: Readonly<Record<string, Module>> = {
     packages: ["jose", "node:", "ipaddr.js"],
   },
 
+  rotation: {
+    modules: ["provider", "publish", "rotation/explain", "rotation/manager", "rotation/rules", "rotation/saved-set"],
+    packages: [],
+  },
   "rotation/rules": { modules: ["keys/jwk"], packages: [] },
   "rotation/explain": {
     modules: ["doctor/verifiers", "rotation/custody", "rotation/rules", "rotation/store"],
@@ -74,16 +78,7 @@ export const modules: Readonly<Record<string, Module>> = {
   "rotation/store/databases": { modules: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/custody": { modules: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
-    modules: [
-      "keys/jwk",
-      "keys/signer",
-      "provider",
-      "publish",
-      "rotation/custody",
-      "rotation/rules",
-      "rotation/saved-set",
-      "rotation/store",
-    ],
+    modules: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
     packages: ["jose"],
   },
   "rotation/saved-set": {

@@ -18,7 +18,7 @@ const accessToken = await provider.sign(
 );
 
 // The resource server knows only the issuer; here the provider itself stands in for the network. The typ keeps ID Tokens out.
-const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
+const keys = createRemoteKeySet({ issuer, fetch: provider.fetch });
 const { header, claims } = await verify(accessToken, {
   keys,
   issuer,

@@ -19,7 +19,7 @@ const idToken = await provider.sign(
 );
 
 // The relying party knows only the issuer; here the provider itself stands in for the network.
-const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
+const keys = createRemoteKeySet({ issuer, fetch: provider.fetch });
 const { header, claims } = await verify(idToken, {
   keys,
   issuer,

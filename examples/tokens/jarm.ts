@@ -20,7 +20,7 @@ const response = await provider.sign(
 const redirect = new URL(`https://client.example/cb?response=${response}`);
 
 // The client knows only the issuer; here the provider itself stands in for the network.
-const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
+const keys = createRemoteKeySet({ issuer, fetch: provider.fetch });
 const { header, claims } = await verify(redirect.searchParams.get("response") ?? "", {
   keys,
   issuer,

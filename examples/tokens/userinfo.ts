@@ -19,7 +19,7 @@ const body = await provider.sign(
 const response = new Response(body, { headers: { "Content-Type": "application/jwt" } });
 
 // The relying party knows only the issuer; here the provider itself stands in for the network.
-const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
+const keys = createRemoteKeySet({ issuer, fetch: provider.fetch });
 const { header, claims } = await verify(await response.text(), {
   keys,
   issuer,

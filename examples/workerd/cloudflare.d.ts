@@ -12,6 +12,7 @@ declare module "cloudflare:workers" {
     readonly DB: D1Binding;
     readonly OBJECTS: DurableObjectNamespace;
     readonly WRAPPING_KEYS: string;
+    readonly OPERATOR_SECRET?: string;
     /** `wrangler types` types each variable by its value. */
     readonly FIRST_START: "no";
   };

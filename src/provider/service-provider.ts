@@ -154,8 +154,14 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid names no published key");
   }
 
-  const ownKeys: KeySource = ({ kid = "" }) =>
-    onDemand === undefined || publicKeys.has(kid) ? publishedKey(kid) : onDemand.ask().then(() => publishedKey(kid));
+  const ownKeys: KeySource =
+    onDemand === undefined
+      ? ({ kid = "" }) => publishedKey(kid)
+      : async ({ kid = "" }) => {
+          await onDemand.fresh();
+          if (!publicKeys.has(kid)) await onDemand.ask();
+          return publishedKey(kid);
+        };
 
   const publicPart: Provider = {
     ...publisher,
@@ -185,10 +191,9 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
       return signer.signingKey(clientId);
     },
 
-    async verify(token, options) {
-      await fresh?.();
-      return verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock });
-    },
+    keys: ownKeys,
+
+    verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
 
     metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
   };

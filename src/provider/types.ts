@@ -5,7 +5,7 @@ import type { Handlers } from "../publish/handlers.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
 import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
-import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
+import type { KeySource, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
 /** Keysets for `provider.update`. An omitted keyset does not change. */
 export interface KeysetUpdate {
@@ -47,6 +47,13 @@ export interface Provider extends Handlers {
    * @param options `clientId` if the keys belong to a client; `iss` must then be that id instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
+  /**
+   * Finds the published key for a kid, for a guard in the same program: `createBearer({ issuer: { issuer, keys: provider.keys } })`. It caches
+   * nothing, so a revoked key is refused immediately.
+   *
+   * @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
+   */
+  readonly keys: KeySource;
   /**
    * Verifies a token from this provider with the published key for its kid. An unknown kid is an error: no other key is tried. If a key with
    * this kid was removed or revoked, an event reports it.

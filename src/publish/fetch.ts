@@ -1,5 +1,24 @@
 import { type Reply, fieldsOf } from "./respond.ts";
 
+/** A handler for web-standard requests that is also a `fetch`. */
+export interface FetchHandler {
+  /** Handles a request as the global `fetch` would send it, for options such as `keySet.fetch`. */
+  (this: void, url: string, init: RequestInit): Promise<Response>;
+  /** Handles a request. */
+  (this: void, request: Request): Response | Promise<Response>;
+}
+
+/** Returns a handler that also accepts the arguments of the global `fetch`. */
+export function fetchHandler(handle: (request: Request) => Response | Promise<Response>): FetchHandler {
+  const send = async (url: string, init?: RequestInit): Promise<Response> => handle(new Request(url, init));
+  function fetch(url: string, init: RequestInit): Promise<Response>;
+  function fetch(request: Request): Response | Promise<Response>;
+  function fetch(input: Request | string, init?: RequestInit): Response | Promise<Response> {
+    return typeof input === "string" ? send(input, init) : handle(input);
+  }
+  return fetch;
+}
+
 const factories = new WeakMap<Reply, () => Response>();
 
 /** Converts a reply to a web-standard `Response`. The headers are created once per reply, not once per request. */

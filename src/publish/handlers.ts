@@ -1,6 +1,6 @@
 import type { Metric } from "../base/metrics.ts";
 import { targetPath } from "../base/urls.ts";
-import { toResponse } from "./fetch.ts";
+import { type FetchHandler, fetchHandler, toResponse } from "./fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "./node.ts";
 import type { DocumentName } from "./paths.ts";
 import {
@@ -18,9 +18,9 @@ import { createResponses, documents } from "./responses.ts";
 export interface Handlers {
   /**
    * Handles a web-standard request; returns 404 for other paths. Synchronous, unless keys are read on demand. Returns
-   * 503 if they cannot be read.
+   * 503 if they cannot be read. Also accepts the arguments of the global `fetch`.
    */
-  fetch(this: void, request: Request): Response | Promise<Response>;
+  readonly fetch: FetchHandler;
   /** Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if it is passed; otherwise returns 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
   /** Returns the counts of responses, for a scrape. See docs/metrics.md. */
@@ -82,12 +82,12 @@ export function createHandlers(
   }
 
   return {
-    fetch({ method, url, headers }) {
+    fetch: fetchHandler(({ method, url, headers }) => {
       const handle = (): Response =>
         toResponse(countedReply(method, url, headers.get("if-none-match")) ?? notFoundReply(method));
       const reading = waitFor(method, url);
       return reading === undefined ? handle() : reading.then(handle, () => toResponse(unavailableReply(method)));
-    },
+    }),
 
     node(request, response, next) {
       const { method = "GET" } = request;

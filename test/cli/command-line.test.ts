@@ -14,7 +14,7 @@ import { handleSignals } from "../../src/cli/signals.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
 import { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { record, start, tombstone, second } from "../rules/key-records.ts";

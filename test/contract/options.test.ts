@@ -32,7 +32,6 @@ import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { type BackendOptions, openSigner } from "../../src/keys/open.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
-import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import {
   type KeyManagerOptions,
   type RotateOptions,
@@ -40,7 +39,8 @@ import {
   type SavedSetOptions,
   createKeyManager,
   startWithSavedSet,
-} from "../../src/rotation/manager/index.ts";
+} from "../../src/rotation/index.ts";
+import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import type { ForceOptions } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";

@@ -14,7 +14,7 @@ import { getMigrations } from "better-auth/db/migration";
 import { jwt } from "better-auth/plugins";
 import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
 import { textOf } from "../../scripts/samples.ts";
-import type { KeyManager } from "../../src/rotation/manager/index.ts";
+import type { KeyManager } from "../../src/rotation/index.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { sample } from "../support/samples.ts";
 import { freePort, runCli, temporaryFolder } from "../support/service.ts";

@@ -65,6 +65,8 @@ on_https() {
   until_done openssl x509 -in caddy/pki/authorities/local/root.crt -out ca.pem
   export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
 }
+# Prints the directives of the Caddy block in docs/publish.md.
+caddy_block() { sed -n '/^.\{3\}caddy$/,/^}$/p' "$ROOT/docs/publish.md" | sed '1,2d;$d'; }
 # Prints the JSON block on page $1 that contains $2.
 json_of() { jq -Rsr --arg text "$2" 'split("\u0060\u0060\u0060")[] | select(startswith("json\n") and contains($text))[5:]' "$ROOT/$1"; }
 with_clouds() {
@@ -285,7 +287,7 @@ const acts: readonly Act[] = [
     pages: ["docs/publish.md"],
     script: String.raw`
       jwksd serve --issuer https://login.example.com
-      on_https login.example.com "$(sed -n '/^.\{3\}caddy$/,/^}$/p' "$ROOT/docs/publish.md" | sed '1,2d;$d')"
+      on_https login.example.com "$(caddy_block)"
       @ Publishing without a server
       grep '"kid"' /srv/www/jwks
     `,
@@ -523,6 +525,24 @@ const acts: readonly Act[] = [
     start: startDatabase,
   },
   restoring({ setup: "", backup: "@1 SQLite", restore: "@2 SQLite", needs: ["sqlite3"], isShort: true }),
+  {
+    pages: ["docs/backups.md"],
+    script: String.raw`
+      export JWKSD_ISSUER=https://login.example.com
+      on_https login.example.com "$(caddy_block)"
+      jwksd serve
+      end-service
+      @1 SQLite
+      jwksd rotate --now --yes
+      jwksd publish /srv/www
+      @2 SQLite
+      code=ERR_KID_UNMANAGED
+      refused jwksd publish /srv/www
+      @4 Restoring a backup
+      curl https://login.example.com/jwks | grep "$(kid active)"
+    `,
+    needs: ["caddy", "sqlite3"],
+  },
   restoring({
     setup: String.raw`
       with_postgres
@@ -675,7 +695,10 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "docs/model/README.md": { "A model of the freshness rule": "test/model" },
   "docs/oidc-provider.md": { "Existing keys": "test/docs/samples.test.ts" },
-  "docs/on-demand.md": { "Workers with D1": "it deploys at Cloudflare" },
+  "docs/on-demand.md": {
+    "Workers with D1": "it deploys at Cloudflare",
+    "Commands for Workers": "test/runtime/demand.test.ts",
+  },
   "docs/stores.md": {
     MySQL: "test/contract/store.mysql.test.ts",
     Redis: "test/contract/store.redis.test.ts",

@@ -14,7 +14,7 @@ import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { StoreError } from "../../src/base/errors.ts";
 import { createProvider, localSigner, type Provider, type SetIfAbsent } from "../../src/index.ts";
 import type { guardedFetch } from "../../src/node/index.ts";
-import type { KeyManager, KeysWithSavedSet } from "../../src/rotation/manager/index.ts";
+import type { KeyManager, KeysWithSavedSet } from "../../src/rotation/index.ts";
 import { type Register, memoryStore } from "../../src/rotation/store/index.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { bundledText } from "../support/bundle.ts";
@@ -154,6 +154,38 @@ describe("the pages' samples", () => {
     assert.equal((await claimsOf(token))["sub"], "alice");
     await assert.rejects(claimsOf(`${token.slice(0, -8)}AAAAAAAA`), { code: "ERR_JWS_SIGNATURE_VERIFICATION_FAILED" });
     await assert.rejects(claimsOf(await provider.sign(claims, { lifetimeSeconds: 60 })), { claim: "typ" });
+  });
+
+  test("a provider's own userinfo endpoint refuses a revoked key immediately", async (t) => {
+    const path = await sample(t, "examples/docs/userinfo.mts", {
+      "const manager =": "export const manager =",
+      "const provider =": "export const provider =",
+      "app.listen(3000)": "export const server = app.listen(0)",
+      "./keys.db": join(await temporaryFolder(t), "keys.db"),
+    });
+    process.env["JWKSD_WRAPPING_KEYS"] = wrappingKey;
+    t.after(() => delete process.env["JWKSD_WRAPPING_KEYS"]);
+    const { manager, provider, server } = (await import(path)) as {
+      manager: KeyManager;
+      provider: Provider;
+      server: Server;
+    };
+    t.after(() => manager.close());
+    t.after(() => server.close());
+    const url = `http://localhost:${(server.address() as AddressInfo).port}/userinfo`;
+    const tokenFor = (aud: string, scope: string) =>
+      provider.sign({ sub: "alice", aud, client_id: "app", scope }, { typ: "at+jwt", lifetimeSeconds: 60 });
+    const own = await tokenFor(provider.issuer, "openid");
+    const ask = async (token: string, method = "GET") => {
+      const response = await fetch(url, { method, headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
+      return [response.status, await response.json()] as const;
+    };
+    for (const method of ["GET", "POST"]) assert.deepEqual(await ask(own, method), [200, { sub: "alice" }]);
+    assert.equal((await ask(await tokenFor(provider.issuer, "orders:read")))[0], 403);
+    assert.equal((await ask(await tokenFor("https://api.example.com", "openid")))[0], 401);
+    await manager.revoke(decodeProtectedHeader(own).kid ?? "");
+    assert.equal((await ask(own))[0], 401);
+    assert.equal((await ask(await tokenFor(provider.issuer, "openid")))[0], 200);
   });
 
   test("the doctor examines the published set", async (t) => {
@@ -342,8 +374,13 @@ interface Answer {
 }
 
 test("a cron job generates the first key and takes steps; Lambda, frozen between its calls, and Next.js serve it", async (t) => {
-  const route = await sample(t, "examples/docs/demand-next.mts");
-  const { GET } = (await import(route)) as { GET: (request: Request) => Promise<Response> };
+  const next = { '"@/lib/provider"': `"${await sample(t, "examples/docs/demand-next-provider.mts")}"` };
+  const documents = await sample(t, "examples/docs/demand-next-documents.mts", next);
+  const { GET } = (await import(documents)) as { GET: (request: Request) => Promise<Response> };
+  const { POST } = (await import(await sample(t, "examples/docs/demand-next-token.mts", next))) as {
+    POST: () => Promise<Response>;
+  };
+  t.after(() => Reflect.deleteProperty(globalThis, "provider"));
   const cron = await sample(t, "examples/docs/demand-cron.mts");
   const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
   Object.assign(process.env, env);
@@ -389,6 +426,11 @@ process.send("ready");`,
   });
   const { keys } = (await response.json()) as { keys: { kid: string }[] };
   kids.push(keys[0]?.kid);
+  const issued = await POST();
+  assert.equal(issued.headers.get("cache-control"), "no-store");
+  kids.push(decodeProtectedHeader(((await issued.json()) as { access_token: string }).access_token).kid);
+  const discovery = await GET(new Request("https://login.example.com/.well-known/openid-configuration"));
+  assert.equal(((await discovery.json()) as { token_endpoint: string }).token_endpoint, `${issuer}/token`);
   assert.equal(new Set(kids).size, 1);
   assert.equal(typeof kids[0], "string");
 });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { type TestContext, after, before, describe, test } from "node:test";
+import type { Provider } from "../../src/index.ts";
+import type { KeyManager } from "../../src/rotation/index.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
@@ -11,6 +13,7 @@ import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { startRedis } from "../support/redis.ts";
+import { sample } from "../support/samples.ts";
 import {
   eventually,
   runCli,
@@ -25,6 +28,43 @@ import { checkCompose } from "./compose.ts";
 
 const skip = skipWithout("initdb");
 const issuer = "https://login.example.com";
+
+/** Returns the number of this machine's connections to a server. */
+async function connectionsTo(url: string): Promise<number> {
+  const ports = Array.from(url.matchAll(/(?<=:)\d+(?=[,/]|$)/g), ([port]) =>
+    Number(port).toString(16).padStart(4, "0"),
+  );
+  const remote = new RegExp(`^ *\\d+: \\S+ \\S+:(?:${ports.join("|")}) 01 `, "gim");
+  return [...(await readFile("/proc/net/tcp", "utf8")).matchAll(remote)].length;
+}
+
+/** Loads the page's module again and again, with a store of the given kind. */
+async function checkReloads(t: TestContext, url: string, kind: string): Promise<void> {
+  const path = await sample(t, "examples/docs/reload.mts", {
+    'import { postgresStore } from "jwksd/store/postgres"': `import { ${kind}Store } from "jwksd/store/${kind}"`,
+    postgresStore: `${kind}Store`,
+    ...(kind === "etcd" && {
+      "(DATABASE_URL,": '(DATABASE_URL.slice("etcd://".length).split(",").map((host) => "http://" + host),',
+    }),
+    "const manager": "const manager = (globalThis as any).manager",
+    "const store": "const store = (globalThis as any).store",
+  });
+  const kept = globalThis as unknown as { provider?: Promise<Provider>; manager: KeyManager; store: Register };
+  Object.assign(process.env, { DATABASE_URL: url, JWKSD_WRAPPING_KEYS: newWrappingKey() });
+  t.after(async () => {
+    for (const name of ["DATABASE_URL", "JWKSD_WRAPPING_KEYS"]) delete process.env[name];
+    delete kept.provider;
+    await kept.manager.close();
+    await kept.store.close?.();
+  });
+  for (let loads = 0; loads <= 20; loads += 1) {
+    const { provider } = (await import(`${path}?${loads}`)) as { provider: Provider };
+    await provider.sign({}, { lifetimeSeconds: 60 });
+  }
+  const connections = await connectionsTo(url);
+  t.diagnostic(`${connections} connections`);
+  assert.ok(connections >= 1 && connections <= 4, `${connections} connections`);
+}
 
 let server: PostgresServer;
 let databases = 0;
@@ -176,6 +216,8 @@ describe("keys in PostgreSQL", { skip }, () => {
     await service.stop();
   });
 
+  test("a module that a dev server reloads keeps its connections", (t) => checkReloads(t, database(), "postgres"));
+
   describe("jwksd store migrate", () => {
     test("refuses a store that it cannot verify and copies nothing", async (t) => {
       const folder = await temporaryFolder(t);
@@ -201,11 +243,22 @@ describe("keys in PostgreSQL", { skip }, () => {
   });
 });
 
-/** Databases: name, required programs, and a function that starts one and returns its URL. */
-const others: readonly (readonly [name: string, parts: readonly string[], start: (t: Scope) => Promise<string>])[] = [
-  ["Redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
-  ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
+/** Databases: name, kind of store, required programs, and a function that starts one and returns its URL. */
+const others: readonly (readonly [
+  name: string,
+  kind: string,
+  parts: readonly string[],
+  start: (t: Scope) => Promise<string>,
+])[] = [
+  ["Redis", "redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
   [
+    "MariaDB",
+    "mysql",
+    ["mariadbd"],
+    async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`,
+  ],
+  [
+    "etcd",
     "etcd",
     ["etcd"],
     async (t) => `etcd://${(await startEtcd(t)).map(({ daemon }) => `127.0.0.1:${daemon.port}`).join()}`,
@@ -213,7 +266,7 @@ const others: readonly (readonly [name: string, parts: readonly string[], start:
 ];
 
 // test/contract tests the stores themselves.
-for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
+for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
     test("keys are copied into it, two services share them, commands act on them, and no message contains a password", async (t) => {
       const url = await start(t);
@@ -240,5 +293,8 @@ for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
         .join("\n");
       assert.doesNotMatch(output + services.map(({ log }) => JSON.stringify(log)).join("\n"), /s3cret/);
     });
+
+    test("a module that a dev server reloads keeps its connections", async (t) =>
+      checkReloads(t, await start(t), kind));
   });
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, compactDecrypt, importJWK } from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
-import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/index.ts";
+import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { isLive } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";

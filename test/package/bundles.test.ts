@@ -7,9 +7,10 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { decodeProtectedHeader } from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { textOf } from "../../scripts/samples.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { builtClone } from "../support/build.ts";
 import { binary } from "../support/bundle.ts";
@@ -135,32 +136,47 @@ describe("all entry points in one program", () => {
     if (!isSoak) continue;
     test(`Turbopack, ${peers} the optional peers`, async () => {
       const env = { HAS_PEERS: peers === "with" ? "yes" : "no" };
-      const answer = await answerOfNext(join(root, peers), "all", "--turbopack", env);
-      assert.deepEqual(answer, { empty: 0, errors: expected[peers] });
+      const answers = await answersOfNext(join(root, peers), allEntries, "--turbopack", env, ["GET /all"]);
+      assert.deepEqual(answers, [{ empty: 0, errors: expected[peers] }]);
     });
   }
 });
 
-const routes = {
-  all: `import { answers } from "../../program.mjs";
+/** Files of a Next.js application by path. */
+type Files = Readonly<Record<string, string>>;
+
+const route = (file: string): string => stripTypeScriptTypes(textOf(`examples/docs/demand-next-${file}.mts`));
+const allEntries: Files = {
+  "app/all/route.js": `import { answers } from "../../program.mjs";
 export const dynamic = "force-dynamic";
 export const GET = async () => Response.json(await answers(process.env.HAS_PEERS === "yes"));`,
-  jwks: stripTypeScriptTypes(textOf("examples/docs/demand-next.mts")),
-} as const;
+};
+const pageRoutes: Files = {
+  "lib/provider.js": route("provider"),
+  "app/jwks/route.js": route("documents"),
+  "app/.well-known/openid-configuration/route.js": route("documents"),
+  "app/token/route.js": route("token"),
+};
 
-/** Builds a Next.js route, with packages outside of the project, and sends it a request. */
-async function answerOfNext(project: string, name: keyof typeof routes, flag: string, env: object): Promise<unknown> {
-  await mkdir(join(project, "app", name), { recursive: true });
-  await writeFile(join(project, "package.json"), '{ "type": "module" }');
-  await writeFile(
-    join(project, "app/layout.js"),
-    "export default ({ children }) => <html><body>{children}</body></html>;",
-  );
-  await writeFile(join(project, "app", name, "route.js"), routes[name]);
-  await writeFile(
-    join(project, "next.config.mjs"),
-    'export default { turbopack: { root: "/" }, outputFileTracingRoot: "/" };',
-  );
+/** Builds a Next.js application, with packages outside of the project, and sends it requests. Returns the JSON of each response. */
+async function answersOfNext(
+  project: string,
+  files: Files,
+  flag: string,
+  env: object,
+  requests: readonly string[],
+): Promise<readonly unknown[]> {
+  const all = {
+    "package.json": '{ "type": "module" }',
+    "jsconfig.json": '{ "compilerOptions": { "paths": { "@/*": ["./*"] } } }',
+    "app/layout.js": "export default ({ children }) => <html><body>{children}</body></html>;",
+    "next.config.mjs": 'export default { turbopack: { root: "/" }, outputFileTracingRoot: "/" };',
+    ...files,
+  };
+  for (const [path, text] of Object.entries(all)) {
+    await mkdir(dirname(join(project, path)), { recursive: true });
+    await writeFile(join(project, path), text);
+  }
   const next = join(modules, "next/dist/bin/next");
   const options = { cwd: project, env: { ...process.env, NEXT_TELEMETRY_DISABLED: "1" } };
   await run(process.execPath, [next, "build", flag], options);
@@ -171,7 +187,12 @@ async function answerOfNext(project: string, name: keyof typeof routes, flag: st
     server.stdout.on("data", (chunk) => (log += chunk));
     const address = (): string | undefined => /http:\/\/127\.0\.0\.1:\d+/.exec(log)?.[0];
     await eventually("an address", () => address() !== undefined);
-    return await (await fetch(`${address()}/${name}`)).json();
+    const answers: unknown[] = [];
+    for (const request of requests) {
+      const [method = "", path = ""] = request.split(" ");
+      answers.push(await (await fetch(`${address()}${path}`, { method })).json());
+    }
+    return answers;
   } finally {
     const ended = once(server, "exit");
     server.kill();
@@ -181,7 +202,7 @@ async function answerOfNext(project: string, name: keyof typeof routes, flag: st
 
 if (isSoak) {
   for (const flag of ["--turbopack", "--webpack"]) {
-    test(`the route in docs/on-demand.md works after next build ${flag}`, async (t) => {
+    test(`the routes in docs/on-demand.md work after next build ${flag}`, async (t) => {
       const project = join(root, flag);
       await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
       const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
@@ -191,11 +212,20 @@ if (isSoak) {
       const manager = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, requireStore: false });
       await manager.runDueSteps();
       await store.close();
-      const { keys } = (await answerOfNext(project, "jwks", flag, env)) as { keys: { kid: string }[] };
+      const requests = ["GET /jwks", "GET /.well-known/openid-configuration", "POST /token"];
+      const answers = await answersOfNext(project, pageRoutes, flag, env, requests);
+      const [jwkSet, metadata, issued] = answers as [{ keys: { kid: string }[] }, object, { access_token: string }];
+      const { kid } = manager.keysets.keyset[0] ?? assert.fail("no key");
       assert.deepEqual(
-        keys.map(({ kid }) => kid),
-        manager.keysets.keyset.map(({ kid }) => kid),
+        jwkSet.keys.map(({ kid }) => kid),
+        [kid],
       );
+      assert.partialDeepStrictEqual(metadata, {
+        issuer,
+        jwks_uri: `${issuer}/jwks`,
+        token_endpoint: `${issuer}/token`,
+      });
+      assert.equal(decodeProtectedHeader(issued.access_token).kid, kid);
     });
   }
 }

@@ -12,15 +12,17 @@ import {
   type KeysetUpdate,
 } from "../../src/index.ts";
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import { issuer, longCache, shortCache, World } from "../manager/world.ts";
-import { day, hour } from "../rules/key-records.ts";
+import { day, hour, minute } from "../rules/key-records.ts";
 import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
 import { samplesOf } from "../support/scrape.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import { compact, noSignature, verdict } from "../token/compact.ts";
 
@@ -29,6 +31,27 @@ import { compact, noSignature, verdict } from "../token/compact.ts";
 const start = () => createKeyManager({ issuer, store: memoryStore(), wrappingKeys: [newWrappingKey()] });
 
 const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
+
+test("on demand, a guard with the provider's keys returns 503 until they can be read, and 401 for an unknown kid", async () => {
+  const clock = simulatedClock();
+  const store = memoryStore({ clock });
+  const shared = { issuer, store, wrappingKeys: [newWrappingKey()], clock };
+  const provider = await createProvider({ keys: await createKeyManager({ ...shared, onDemand: true }), clock });
+  const bearer = createBearer({ issuer: { issuer, keys: provider.keys }, audience: "api", clock });
+  const other = await createProvider({ issuer, keyset, clock });
+  const answerTo = async ({ sign }: Provider) => {
+    const claims = { sub: "alice", aud: "api", client_id: "app" };
+    const token = await sign(claims, { typ: "at+jwt", lifetimeSeconds: 60 });
+    const request = new Request("https://api.example", { headers: { Authorization: `Bearer ${token}` } });
+    const auth = await bearer.check(request);
+    return auth instanceof Response ? auth.status : auth.claims.sub;
+  };
+  assert.equal(await answerTo(other), 503);
+  await (await createKeyManager({ ...shared, requireStore: false })).close();
+  await clock.advance(minute);
+  assert.equal(await answerTo(provider), "alice");
+  assert.equal(await answerTo(other), 401);
+});
 
 describe("options that managed keys replace", () => {
   const twice: ProviderOptions = {

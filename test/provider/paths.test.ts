@@ -11,10 +11,12 @@ import {
   withEndpoints,
   withJWKSRotationActive,
   withKeyset,
+  verify,
 } from "../../src/index.ts";
 import { missingMembers } from "../../src/publish/discovery.ts";
 import type { NodeResponse } from "../../src/publish/node.ts";
 import { type Place, locate } from "../../src/publish/paths.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 
@@ -288,6 +290,26 @@ const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 const otherKeyset = [{ kid: "b", signer: await localSigner(ecKey("b")) }];
 const encryptionKeyset = [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }];
 const given: ProviderOptions = { issuer, keyset };
+
+describe("fetch with the arguments of the global fetch", () => {
+  test("serves a key set, its discovery document and revalidations", async () => {
+    const { jwksUri, sign, fetch } = await createProvider(given);
+    const keys = createRemoteKeySet({ issuer, fetch });
+    const token = await sign({ aud: "api" }, { lifetimeSeconds: 60 });
+    await verify(token, { keys, issuer, audience: "api", algorithms: ["ES256"] });
+    await keys.refresh();
+    assert.equal(keys.state()?.jwksUri, jwksUri);
+    assert.equal((await fetch(jwksUri, { method: "POST" })).status, 405);
+    await assert.rejects(fetch("no URL", {}), TypeError);
+  });
+
+  test("ignores further arguments of a platform after a Request", async () => {
+    const { jwksUri, fetch } = await createProvider(given);
+    // As in Workers, where the environment may have any member.
+    const handler: (request: Request, env: { readonly method: string }) => Response | Promise<Response> = fetch;
+    assert.equal((await handler(new Request(jwksUri), { method: "POST" })).status, 200);
+  });
+});
 
 /** Returns the observable effects of options. */
 async function seen(options: readonly (ProviderOptions | null | undefined)[]) {

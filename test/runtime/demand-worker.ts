@@ -42,7 +42,9 @@ const issuers = await createIssuers({
   issuer: "https://*.example.com",
   store: (issuer) => d1Store(bindings.DB, { issuer }),
 });
-type Signs = Pick<typeof provider, "fetch" | "sign">;
+interface Signs extends Pick<typeof provider, "sign"> {
+  fetch(request: Request): Response | Promise<Response>;
+}
 const many: Signs = {
   fetch: ({ url }) => issuers.fetch(new Request(issuer + new URL(url).pathname)),
   sign: (claims, options) => issuers.sign(issuer, claims, options),

@@ -1,12 +1,17 @@
 // Keys on demand over D1 and Durable Objects in real workerd, which ends all work of a request together with the request.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { decodeProtectedHeader } from "jose";
 import { bundledText } from "../support/bundle.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { newWrappingKey } from "../support/managed.ts";
+import { sections } from "../support/page-blocks.ts";
+import { skipWithout } from "../support/parts.ts";
+import { sample } from "../support/samples.ts";
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { d1Binding, d1Worker, jsonBinding, objectBinding, textBinding, workerdCommand } from "../support/workerd.ts";
@@ -97,6 +102,80 @@ async function disconnect(worker: Worker, path: string): Promise<void> {
   connection.abort();
   assert.equal(await outcome, "disconnected");
 }
+
+test(
+  "workerd: the page's commands rotate and revoke keys for the page's Worker, but only with the secret",
+  { skip: skipWithout("bash", "curl") },
+  async (t) => {
+    const [port, operatorPort, weakPort] = [await freePort(), await freePort(), await freePort()];
+    const scriptOf = async (file: string) => bundledText(await sample(t, file), "--external", "cloudflare:workers");
+    const common = [d1Binding("DB", "d1"), textBinding("WRAPPING_KEYS", newWrappingKey())];
+    const script = await scriptOf("examples/docs/demand-operator.mts");
+    const secret = newWrappingKey();
+    const workers = {
+      provider: {
+        script: await scriptOf("examples/docs/demand-d1.mts"),
+        bindings: [...common, textBinding("FIRST_START", "yes")],
+      },
+      operator: { script, bindings: [...common, textBinding("OPERATOR_SECRET", secret)] },
+      weak: { script, bindings: [...common, textBinding("OPERATOR_SECRET", "password")] },
+      d1: await d1Worker(here("demand-d1.ts")),
+    };
+    const sockets = { provider: port, operator: operatorPort, weak: weakPort };
+    const workerd = await startDaemon(await workerdCommand(await temporaryFolder(t), workers, sockets), weakPort);
+    t.after(() => workerd.kill());
+    const published = async () => {
+      await workerd.kill();
+      await workerd.start();
+      const { keys } = (await (await fetch(`http://127.0.0.1:${port}/jwks`)).json()) as { keys: { kid: string }[] };
+      return keys.map(({ kid }) => kid);
+    };
+    const [leaked = ""] = await published();
+
+    const operator = `http://127.0.0.1:${operatorPort}/`;
+    const refused: [url: string, authorization?: string][] = [
+      [operator],
+      [operator, "Bearer "],
+      [operator, `Bearer ${secret.slice(1)}`],
+      [operator, secret],
+      [`${operator}rotate`, `Bearer ${newWrappingKey()}`],
+      [`http://127.0.0.1:${weakPort}/`, "Bearer password"],
+    ];
+    for (const [url, Authorization] of refused) {
+      const method = url.endsWith("rotate") ? "POST" : "GET";
+      const headers = Authorization === undefined ? {} : { Authorization };
+      assert.equal((await fetch(url, { method, headers })).status, 401, `${url} ${Authorization}`);
+    }
+    const headers = { Authorization: `Bearer ${secret}` };
+    for (const target of ["rotate", "nothing"]) assert.equal((await fetch(operator + target, { headers })).status, 404);
+
+    const [list = "", rotate = "", revoke = ""] =
+      (await sections("docs/on-demand.md")).get("Commands for Workers") ?? [];
+    async function run(command: string) {
+      const local = command.replace("https://operator.example.com/", operator).replace("KID", leaked);
+      const env = { ...process.env, OPERATOR_SECRET: secret };
+      const { stdout } = await promisify(execFile)("bash", ["-euc", local], { env });
+      assert.doesNotMatch(stdout, /privateHalf|"d"|ciphertext/);
+      const { keys, steps } = JSON.parse(stdout) as {
+        keys: { kid: string; state: string }[];
+        steps: { at: string; action: string; kid?: string }[];
+      };
+      const next = keys.find(({ state }) => state === "announced")?.kid;
+      const activation = steps.find(({ action, kid }) => action === "activated" && kid === next);
+      return { states: keys.map(({ state }) => state), next, activation };
+    }
+    assert.deepEqual((await run(list)).states, ["active"]);
+    const rotated = await run(rotate);
+    assert.deepEqual(rotated.states, ["active", "announced"]);
+    assert.ok(Date.parse(rotated.activation?.at ?? "") > Date.now());
+    const { states, next } = await run(revoke);
+    assert.deepEqual([states.toSorted(), next], [["active", "revoked"], undefined]);
+    assert.deepEqual(await published(), [rotated.next]);
+    const unknown = await fetch(`${operator}revoke/unknown`, { method: "POST", headers });
+    assert.equal(unknown.status, 500);
+    assert.match(await unknown.text(), /unknown/);
+  },
+);
 
 test("workerd, one of many issuers: if the first client disconnects while the issuer is loaded, the next client does not depend on it", async (t) => {
   const worker = await startWorker(t, { kind: "d1", many: true });

@@ -14,7 +14,7 @@ import {
   type SavedSetOptions,
   type TextStorage,
   startWithSavedSet,
-} from "../../src/rotation/manager/index.ts";
+} from "../../src/rotation/index.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import {
   type SavedSetRule,

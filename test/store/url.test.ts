@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import { etcdStore } from "../../src/rotation/store/databases/etcd.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";

@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import packageJson from "../../package.json" with { type: "json" };
 import { createProvider } from "../../src/index.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 

@@ -6,7 +6,7 @@ import { decodeProtectedHeader } from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { createProvider } from "../../src/index.ts";
 import type { Jwk } from "../../src/keys/jwk/public.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { createKeyManager } from "../../src/rotation/index.ts";
 import { WrittenStore } from "../support/written-store.ts";
 
 // record.ts writes the files.

@@ -15,7 +15,7 @@ import {
 } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { createProvider } from "../../provider/provider.ts";
-import { toResponse } from "../../publish/fetch.ts";
+import { fetchHandler, toResponse } from "../../publish/fetch.ts";
 import { headerLines, writeReply } from "../../publish/node.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { readRegister } from "../custody/reading.ts";
@@ -233,7 +233,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       return found.provider.sign(claims, options);
     },
 
-    fetch(request) {
+    fetch: fetchHandler((request) => {
       const { method, url } = request;
       const otherwise = (replies: typeof notFound): Response => toResponse(withoutBodyOnHead(replies, method));
       const issuer = names.issuerOf(url);
@@ -244,7 +244,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         (found) => found?.provider.fetch(request) ?? otherwise(notFound),
         () => otherwise(unavailable),
       );
-    },
+    }),
 
     node(request, response, next) {
       const { method = "GET", headers, rawHeaders } = request;

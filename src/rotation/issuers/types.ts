@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Optional } from "../../base/options.ts";
 import type { Provider } from "../../provider/types.ts";
 import type { Metadata } from "../../publish/discovery.ts";
+import type { FetchHandler } from "../../publish/fetch.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { IssuerStatus } from "../explain/issuer-status.ts";
@@ -89,9 +90,9 @@ export interface Issuers {
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**
    * Responds to a request with the document of the issuer that its URL names; otherwise with 404, or with 503 if the
-   * keys cannot be read.
+   * keys cannot be read. Also accepts the arguments of the global `fetch`.
    */
-  fetch(this: void, request: Request): Response | Promise<Response>;
+  readonly fetch: FetchHandler;
   /**
    * Responds to a request of `node:http`, Express or Connect with the document of the issuer that its path or Host
    * header names. Otherwise calls `next`, or responds with 404 if there is no `next`. A request with two hosts gets

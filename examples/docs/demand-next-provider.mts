@@ -1,4 +1,4 @@
-// app/jwks/route.ts
+// lib/provider.ts
 import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
 import { libsqlStore } from "jwksd/store/libsql";
@@ -14,14 +14,11 @@ async function start() {
     onDemand: true,
     onEvent: (event) => "error" in event && console.error(event.type, event.error.message),
   });
-  return createProvider({ keys });
+  return createProvider({ keys, metadata: { token_endpoint: `${issuer}/token` } });
 }
 
-let provider: ReturnType<typeof start> | undefined;
+// Routes share it, and it survives reloads by `next dev`.
+const kept = globalThis as { provider?: ReturnType<typeof start> };
 
-export async function GET(request: Request) {
-  provider ??= start(); // not earlier: `next build` loads this file without a database
-  provider.catch(() => (provider = undefined));
-  return (await provider).fetch(request);
-}
-export const dynamic = "force-dynamic";
+/** Starts the provider with the first request, because `next build` loads the routes without a database. */
+export const provider = () => (kept.provider ??= start());

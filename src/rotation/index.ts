@@ -1,0 +1,25 @@
+/**
+ * The key manager, which generates, rotates and removes keys in a store.
+ *
+ * @module jwksd/rotation
+ */
+
+export type { Metric } from "../base/metrics.ts";
+export type { ManagedKeys } from "../provider/managed-keys.ts";
+export type { Keysets } from "../publish/keyset.ts";
+export { type RotationPlan, plan } from "./explain/plan.ts";
+export { createKeyManager } from "./manager/manager.ts";
+export type {
+  KeyManager,
+  KeyManagerOptions,
+  KnownError,
+  ManagerEvent,
+  ManagerHealth,
+  PublicRecord,
+  RotateOptions,
+} from "./manager/types.ts";
+export type { Change } from "./rules/advance.ts";
+export type { RotationPolicy, RotationPolicyOptions } from "./rules/policy.ts";
+export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/records.ts";
+export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys.ts";
+export { type SavedSetOptions, startWithSavedSet } from "./saved-set/start.ts";
