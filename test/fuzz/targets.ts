@@ -1,0 +1,192 @@
+// What strangers send: one function each, which the fuzzer calls with mutated bytes. It throws if a promise is broken. All of them promise that
+// input is either accepted or refused with an error of jwksd.
+
+import assert from "node:assert/strict";
+import { createPrivateKey, createPublicKey, sign } from "node:crypto";
+import { importJWK, jwtVerify } from "jose";
+import { cacheDirectives, parseCacheControl } from "../../src/base/cache-control.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { readPem } from "../../src/keys/jwk/pem.ts";
+import { readKeySet, readKeyText } from "../../src/keys/jwk/read.ts";
+import { verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
+import { notModified } from "../../src/publish/conditional.ts";
+import { parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
+import { createWrapping, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { createNames } from "../../src/rotation/issuers/names.ts";
+import { readFields, bytesField, numberField } from "../../src/service/signing/protobuf.ts";
+import { createBearer } from "../../src/verify/bearer/create-bearer.ts";
+import { verify } from "../../src/verify/token/verify.ts";
+
+const text = (input: Uint8Array): string => new TextDecoder().decode(input);
+/** Returns bytes as a header value contains them. */
+const fieldValue = (input: Uint8Array): string =>
+  Buffer.from(input)
+    .toString("latin1")
+    .replaceAll(/[\0\r\n]/g, " ");
+
+/** Returns the result, or `undefined` if the input was refused as documented. */
+async function accepted<Result>(read: () => Result | Promise<Result>): Promise<Result | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof JwksdError) return undefined;
+    throw error;
+  }
+}
+
+const issuer = "https://op.example";
+const audience = "api";
+const jwk = {
+  kty: "EC",
+  crv: "P-256",
+  x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+  y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+};
+/** The example key in RFC 7515 appendix A.3. */
+const privateKey = createPrivateKey({
+  key: { ...jwk, d: "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI" },
+  format: "jwk",
+});
+const publicKey = (await importJWK(jwk, "ES256")) as CryptoKey;
+const nowSeconds = 1_700_000_000;
+const clock = { now: () => nowSeconds * 1000, setTimer: () => () => {} };
+const keys = ({ kid }: { readonly kid?: unknown }) => (kid === "a" ? publicKey : undefined);
+const base64url = (value: string): string => Buffer.from(value).toString("base64url");
+
+/** A token as it is, or the header and claims before and after the first NUL, which are then signed. */
+function tokenOf(input: Uint8Array): string {
+  const [header = "", claims] = text(input).split("\0", 2);
+  if (claims === undefined) return header;
+  const signed = `${base64url(header)}.${base64url(claims)}`;
+  return `${signed}.${sign("sha256", Buffer.from(signed), { key: privateKey, dsaEncoding: "ieee-p1363" }).toString("base64url")}`;
+}
+
+/** Whatever jwksd accepts, jose accepts with the same content. */
+export async function jws(input: Uint8Array): Promise<void> {
+  const token = tokenOf(input);
+  const found = await accepted(() => verify(token, { keys, issuer, audience, algorithms: ["ES256"], clock }));
+  if (found === undefined) return;
+  const options = { issuer, audience, algorithms: ["ES256"], currentDate: new Date(clock.now()), clockTolerance: 60 };
+  const { payload, protectedHeader } = await jwtVerify(token, publicKey, options);
+  assert.deepEqual({ header: found.header, claims: found.claims }, { header: protectedHeader, claims: payload });
+}
+
+const wrapping = createWrapping(await readWrappingKeys("A".repeat(43)), issuer);
+
+/** A wrapped key is opened as it was wrapped, or refused. */
+export async function jwe(input: Uint8Array): Promise<void> {
+  const value = text(input);
+  const found = await accepted(() => wrapping.unwrap("a", value));
+  if (found !== undefined) assert.ok(wrapping.isCurrent(value));
+}
+
+const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "k", "oth", "priv"];
+
+/** No usable key has a private member, and jose can import each of them. */
+export async function jwkSet(input: Uint8Array): Promise<void> {
+  const json = text(input);
+  for (const { publicJwk } of (await accepted(() => readKeySet(json, "the set"))) ?? []) {
+    assert.ok(privateMembers.every((name) => !Object.hasOwn(publicJwk, name)));
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    return;
+  }
+  await accepted(() => verificationKeys(value));
+}
+
+/** Whatever PEM text jwksd reads, Node reads as the same public key. */
+export async function pem(input: Uint8Array): Promise<void> {
+  const value = text(input);
+  await accepted(() => readKeyText(value, "the file"));
+  const found = await accepted(() => readPem(value, "the file"));
+  if (found === undefined || found.d !== undefined) return;
+  const { x, n } = createPublicKey({ key: found as object, format: "jwk" }).export({ format: "jwk" });
+  assert.deepEqual([found.x, found.n], [x, n]);
+}
+
+/** Each number is a count of seconds, and names are in lower case. */
+export function cacheControl(input: Uint8Array): void {
+  const value = fieldValue(input);
+  const ages = [...parseCacheControl(value)];
+  for (const [name, seconds] of ages) {
+    assert.equal(name, name.toLowerCase());
+    if (seconds !== undefined) assert.ok(Number.isInteger(seconds) && seconds >= 0 && seconds <= 2 ** 31);
+  }
+  const { maxAge = 0, whileRevalidated } = cacheDirectives(value);
+  assert.ok(maxAge >= 0 && whileRevalidated >= 0);
+}
+
+/** A 304 needs the ETag or a star in the field, and adding the ETag to a list that is well-formed gives a 304. */
+export function ifNoneMatch(input: Uint8Array): void {
+  const value = fieldValue(input);
+  const etag = '"etag"';
+  if (notModified(value, etag)) assert.ok(value.includes(etag) || value.trim() === "*");
+  if (notModified(`${value}, ${etag}`, etag)) assert.ok(notModified(`${etag}, ${value}`, etag));
+}
+
+/** Fields that are read are read again from what is written. */
+export function protobuf(input: Uint8Array): void {
+  let fields;
+  try {
+    fields = readFields(input);
+  } catch (error) {
+    assert.ok(error instanceof RangeError);
+    return;
+  }
+  const known = [...fields].filter(
+    ([number, value]) => number < 2 ** 28 && (typeof value !== "bigint" || value < 2 ** 53),
+  );
+  const written = Buffer.concat(
+    known.map(([number, value]) =>
+      typeof value === "bigint" ? numberField(number, Number(value)) : bytesField(number, value),
+    ),
+  );
+  assert.deepEqual([...readFields(written)].map(String), known.map(String));
+}
+
+/** A store's content is a document or an error. */
+export async function storeDocument(input: Uint8Array): Promise<void> {
+  const value = text(input);
+  await accepted(() => parseDocument(unsealed(value)));
+  const found = await accepted(() => parseDocument(value));
+  if (found !== undefined) assert.equal(found.format, 1);
+}
+
+const remote = { issuer, keys };
+const bearers = [
+  createBearer({ issuer: remote, audience, clock, baseUrl: "https://api.example" }),
+  createBearer({ issuer: remote, audience, clock, baseUrl: "https://api.example", dpop: "required" }),
+];
+
+/** A guard answers 200, 400, 401 or 403, never with a failure. Input: an Authorization header, a NUL, and a DPoP header. */
+export async function authorization(input: Uint8Array): Promise<void> {
+  const [value = "", proof] = Buffer.from(input).toString("latin1").split("\0", 2);
+  const headers = new Headers();
+  try {
+    headers.set("Authorization", value);
+    if (proof !== undefined) headers.set("DPoP", proof);
+  } catch {
+    return;
+  }
+  for (const bearer of bearers) {
+    const reply = await bearer.check(new Request("https://api.example/orders", { headers }));
+    if (reply instanceof Response) assert.ok([400, 401, 403].includes(reply.status), String(reply.status));
+  }
+}
+
+const names = ["https://*.example.com", "https://login.example.com/tenants/*", "https://*"].map(createNames);
+
+/** A request belongs to an issuer of the template or to none. Input: a Host header, a NUL, and a request target. */
+export async function issuerOfRequest(input: Uint8Array): Promise<void> {
+  const [host = "", target = "/jwks"] = text(input).split("\0", 2);
+  for (const { issuerOf, holds } of names) {
+    const found = issuerOf(target, host);
+    if (found === undefined) continue;
+    assert.ok(holds(found), found);
+    assert.equal(new URL(found).href.replace(/\/$/, ""), found);
+  }
+}
