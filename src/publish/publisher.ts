@@ -1,6 +1,5 @@
 import { type CacheMode, cacheControl } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
-import { gauge, plain } from "../base/metrics.ts";
 import type { Jwk } from "../keys/jwk/public.ts";
 import { type Metadata, discoveryDocument } from "./discovery.ts";
 import { makeDocument } from "./document.ts";
@@ -50,7 +49,7 @@ export async function createPublisher(site: Site, { mode, clock, fresh }: Publis
   const discovery = discoveryJson && represent(discoveryJson, contentTypes.discovery, discoveryCacheControl, cors);
   let served: readonly ServedDocument[] = [];
 
-  const { metrics, ...handlers } = createHandlers(
+  const handlers = createHandlers(
     routes,
     (name) => (name === "jwks" ? documentAt(served, clock)?.[mode()] : discovery),
     fresh,
@@ -67,12 +66,5 @@ export async function createPublisher(site: Site, { mode, clock, fresh }: Publis
         rotation: represent(document, contentTypes.jwks, cacheControl.rotation, cors),
       }));
     },
-    metrics: () => [
-      ...metrics(),
-      gauge(
-        ["jwksd_rotation_mode", "Whether the short Cache-Control of rotation mode is sent (1) or the long one (0)."],
-        plain(mode() === "rotation"),
-      ),
-    ],
   };
 }

@@ -93,7 +93,6 @@ describe("metrics of a manager", () => {
     const calls = valuesOf(replica.manager, "jwksd_store_calls_total");
     assert.equal(calls['{call="write",result="ok"}'], 1);
     assert.ok((calls['{call="presence",result="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 0);
-    assert.ok((valuesOf(replica.manager, "jwksd_failures_total")['{code="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 100);
     const attempt = read("jwksd_store_attempt_timestamp_seconds") ?? 0;
     assert.equal(read("jwksd_store_success_timestamp_seconds"), before);
     assert.ok(attempt > world.clock.now() / 1000 - 31, "an attempt every 30 s");

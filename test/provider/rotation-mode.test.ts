@@ -238,14 +238,6 @@ describe("responses", () => {
     assert.equal(passed, 1);
     assert.ok(!('{document="none",code="404"}' in valuesOf(provider, "jwksd_responses_total")));
   });
-
-  test("are accompanied by a gauge of the rotation mode", async () => {
-    let isRotating = false;
-    const provider = await provide({ jwksRotationActive: () => isRotating });
-    assert.deepEqual(valuesOf(provider, "jwksd_rotation_mode"), { "": 0 });
-    isRotating = true;
-    assert.deepEqual(valuesOf(provider, "jwksd_rotation_mode"), { "": 1 });
-  });
 });
 
 describe("signatures", () => {

@@ -40,7 +40,6 @@ export interface Health extends StoreObserver {
 
 export function createHealth({ clock, signal, onEvent }: HealthOptions): Health {
   const calls = new Map<StoreOperation, Tally>();
-  const failures = createTally();
   let current: ManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
 
   function recordStore(next: StoreHealth): void {
@@ -50,7 +49,6 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
   function report(event: ManagerEvent): void {
     // A key that could not be opened because the manager was closed does not block anything.
     if (event.type === "activation-blocked" && signal.aborted) return;
-    if (event.type === "failed") failures.add(event.error.code);
     current = { ...current, ...healthAfter(current, event, clock.now()) };
     notify(onEvent, event);
   }
@@ -105,7 +103,6 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
         ),
         gauge(definitions.stored, plain(store.revision ?? 0)),
         gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure.code }, value: 1 }]),
-        counter(["jwksd_failures_total", "Failed attempts to manage keys, by error code."], failures.values("code")),
         counter(
           ["jwksd_store_calls_total", "Store calls by result: ok or the error code. A conflict is ERR_STORE_CONFLICT."],
           [...calls].flatMap(([call, tally]) => tally.values("result", { call })),
