@@ -65,6 +65,6 @@ export interface Provider extends Handlers {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** Returns the counts of responses and signatures and the cache mode, for a scrape. See docs/metrics.md. */
+  /** Returns the counts of responses and signatures, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }
