@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { join, posix, resolve } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { modules } from "../../modules.ts";
@@ -15,6 +15,14 @@ const root = resolve(import.meta.dirname, "../..");
 const programs = new Set(["tsc", "bun", "import", "try", "kill", "node", "node:test", "jwt", "dist", "dist/cli"]);
 
 const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = ""]) => name);
+
+test("each module is in the layers or the table of CONTRIBUTING.md", async () => {
+  const markdown = await readFile(join(root, "CONTRIBUTING.md"), "utf8");
+  const lines = markdown.split("\n").filter((line) => /^\| .* \|$|^[a-z]+ {4,}/.test(line));
+  const described = new Set(lines.flatMap((line) => line.match(/^[a-z]+|(?<=`)[\w/-]+(?=`)/g) ?? []));
+  const missing = Object.keys(modules).filter((name) => !described.has(name) && !described.has(posix.basename(name)));
+  assert.deepEqual(missing, []);
+});
 
 test("each name in backticks in CONTRIBUTING.md is exported or occurs in a file that its section names", async () => {
   const files = new Map<string, string>();
