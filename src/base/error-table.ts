@@ -21,7 +21,7 @@ export const errorTable = {
     },
     ERR_ISSUER_INVALID: {
       when: "the issuer is missing, not https, or not in canonical form",
-      remedy: "write it as relying parties compare it: https, no query, no fragment",
+      remedy: "write it exactly as relying parties have it: https, no query, no fragment",
     },
     ERR_PATH_INVALID: {
       when: "a path is not absolute, has a query, fragment, dot segment, empty segment or an escape, or belongs to another document",
@@ -103,7 +103,7 @@ export const errorTable = {
     ERR_SIGNER_KEY_STATE: { when: "the key is disabled, deleted or lost", remedy: "enable it, or rotate to another" },
     ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "nothing to do" },
     ERR_SIGNER_BAD_SIGNATURE: {
-      when: "the published key does not verify the signature, which was discarded",
+      when: "the published key does not verify the signature; the signature was discarded",
       remedy: "check that the signer has the key of its kid and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
@@ -113,7 +113,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_SIGNER_PUBLISH_ONLY: {
-      when: "a process that only publishes was called to sign",
+      when: "a process that only publishes was asked to sign",
       remedy: "sign in the process that has the private key",
     },
   },
@@ -150,7 +150,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the reply to a commit was lost, and the store cannot be read: the commit may already have been written, or may still be",
+      when: "the reply to a commit was lost, and the store cannot be read: the commit may have been written, or may be written later",
       remedy: "read the store again: its revision and records show whether the commit was written",
       retryable: true,
     },
@@ -164,7 +164,7 @@ export const errorTable = {
       remedy: "copy the keys to a store that can hold more: `jwksd store migrate`; a key can still be revoked",
     },
     ERR_STORE_READ_ONLY: {
-      when: "this process can read the store, but not write to it",
+      when: "this process can read the store but cannot write to it",
       remedy: "grant write access, or have another process take the steps",
     },
     ERR_STORE_EMPTY: {
@@ -191,7 +191,7 @@ export const errorTable = {
         "restore the store's latest state; if only an older backup is left, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_WRAPPING_KEY_MISSING: {
-      when: "a private key or the store's MAC is under a wrapping key that is not configured",
+      when: "the store needs a wrapping key that is not configured",
       remedy: "configure the wrapping key that the message names",
     },
     ERR_WRAPPED_KEY: {
@@ -218,7 +218,7 @@ export const errorTable = {
     ERR_TOKEN_CRIT: { when: "critical header parameters are not understood", remedy: "refuse it" },
     ERR_TOKEN_TYP: { when: "the token has another type", remedy: "refuse it" },
     ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "refuse it" },
-    ERR_TOKEN_KID_UNKNOWN: { when: "the kid names no published key", remedy: "refuse it" },
+    ERR_TOKEN_KID_UNKNOWN: { when: "no published key has this kid", remedy: "refuse it" },
     ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "refuse it" },
     ERR_TOKEN_EXPIRED: { when: "`exp` has passed", remedy: "get a new token" },
     ERR_TOKEN_CLAIM: {
@@ -289,12 +289,12 @@ export const errorTable = {
     ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
     ERR_TARGET: {
-      when: "the target folder or bucket is locked, is unreachable, refuses this process, or was written by another process meanwhile",
+      when: "the target folder or bucket is locked, is unreachable, refuses this process, or was written by another process in the meantime",
       remedy: "see the message; `jwksd publish --follow` retries automatically",
       retryable: true,
     },
     ERR_PURGE: {
-      when: "the command that clears caches in front of a target failed; the documents are written",
+      when: "the command that clears caches in front of a target failed; the documents have been written",
       remedy: "correct `--purge-command`; jwksd runs it again",
       retryable: true,
     },

@@ -6,7 +6,7 @@ export function addClaim(text: string, before: object = {}): object {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
   if (name === undefined || value === undefined) throw new InvalidArgumentError("Write a claim as name=value.");
   if (name === "aud") throw new InvalidArgumentError("Set the audience with --aud.");
-  if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`The claim ${name} is given twice.`);
+  if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`The claim ${name} is given more than once.`);
   // A computed name, so that "__proto__" is an ordinary member.
   return { ...before, [name]: jsonOrString(value) };
 }

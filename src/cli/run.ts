@@ -33,7 +33,7 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   store: ["Manage the key store.", () => import("./store/store.ts")],
   token: ["Print a token signed by the active key.", () => import("./serve/token.ts")],
   verify: ["Verify a token as a relying party does, and explain each step.", () => import("./doctor/verify.ts")],
-  doctor: ["Find out what is wrong with any issuer's keys.", () => import("./doctor/doctor.ts")],
+  doctor: ["Find problems with any issuer's keys.", () => import("./doctor/doctor.ts")],
   completion: ["Print a shell completion script.", () => import("./completion.ts")],
 };
 

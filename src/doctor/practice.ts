@@ -40,7 +40,7 @@ function signingKeysText(body: Uint8Array | undefined): string[] {
   const { value } = readJson(body ?? new Uint8Array(), "");
   const count = (entriesIn(value) ?? []).filter((key) => isObject(key) && isForSignatures(key)).length;
   if (count === 0) return [];
-  if (count === 1) return ["One signing key is published, so no next key is announced."];
+  if (count === 1) return ["Only one signing key is published, so the next key is not announced."];
   return [`${counted(count, "signing key")} are published: one signs, others are announced or retiring.`];
 }
 

@@ -76,7 +76,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
     if (forbidden !== undefined || addresses.length === 0) {
       throw new FetchError(
         "ERR_ADDRESS_FORBIDDEN",
-        `${shownUrl(url)}: its host has no address or a non-public address`,
+        `${shownUrl(url)}: its host has no address, or one that is not public`,
       );
     }
     return send(url, init, { ca, lookup: lookupOf(addresses) });

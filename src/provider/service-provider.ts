@@ -151,7 +151,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     const key = publicKeys.get(kid);
     if (key !== undefined) return key;
     retiredKids.recordToken(kid);
-    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid names no published key");
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no published key has the token's kid");
   }
 
   const ownKeys: KeySource =

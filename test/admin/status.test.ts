@@ -166,7 +166,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     ["ERR_KEY_FORMAT", "kill -HUP 42"],
   ],
   "the service is not ready for another reason": [
-    { ...managed(), notReady: "it does not publish the latest keys in the store yet" },
+    { ...managed(), notReady: "it does not publish the store's latest keys yet" },
     ["NOT_READY", "jwksd replicas"],
   ],
   "the service is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],

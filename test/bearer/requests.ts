@@ -126,10 +126,10 @@ const badProof = (description: string): Expected => badDpop("invalid_dpop_proof"
 const oneToken = badRequest("the Authorization header must be a scheme, a space and one token");
 const queryToken = badRequest("a token in the query is refused; send one token, in the header");
 const malformed = invalid("the token is not a well-formed signed JWT");
-const otherType = invalid("the typ of the token is not at+jwt; send an access token");
-const untrusted = invalid("the issuer of the token is not trusted here");
+const otherType = invalid("the token's typ is not at+jwt; send an access token");
+const untrusted = invalid("the token's issuer is not trusted here");
 const wrongSignature = invalid("the signature is not valid for the token and its key");
-const noSuchAlg = invalid("the alg of the token is not allowed");
+const noSuchAlg = invalid("the token's alg is not allowed");
 const missing = (claim: string): Expected => invalid(`claim '${claim}' is missing`);
 const unexpected = (claim: string): Expected => invalid(`claim '${claim}' does not have the expected value`);
 const idToken = invalid("the token is an ID token; send an access token");
@@ -273,12 +273,12 @@ const tokens: readonly Row[] = [
     { kid: "ec-9" },
     invalid("the token's kid does not match any usable key of the provider"),
   ),
-  headerRow("7515 4.1.4", "no kid", { kid: undefined }, invalid("the token names no key: its header has no kid")),
+  headerRow("7515 4.1.4", "no kid", { kid: undefined }, invalid("the token's header has no kid")),
   headerRow(
     "8725 3.1",
     "alg that does not match the key",
     { alg: "ES384" },
-    invalid("the alg of the token is not the alg of its key"),
+    invalid("the token's alg does not match its key's alg"),
   ),
   tokenRow(
     "8725 3.10",
@@ -310,7 +310,7 @@ const tokens: readonly Row[] = [
     "8725 3.11",
     "a logout token where JWT is allowed",
     { typ: "logout+jwt" },
-    invalid("the typ of the token is neither at+jwt nor JWT; send an access token"),
+    invalid("the token's typ is neither at+jwt nor JWT; send an access token"),
     "/jwt",
   ),
   tokenRow(
@@ -587,10 +587,10 @@ const resourceRows: readonly Row[] = [
   ),
 ];
 
-const otherUrl = badProof("the htu of the proof is not the request URL");
+const otherUrl = badProof("the proof's htu is not the request URL");
 const unknownBinding = invalid("the token has an unknown binding (cnf)");
-const otherMethod = badProof("the htm of the proof is not the request method");
-const otherHash = badProof("the ath of the proof is not the token hash");
+const otherMethod = badProof("the proof's htm is not the request method");
+const otherHash = badProof("the proof's ath is not the token's hash");
 const isPrivate = { header: { jwk: { ...clientKey } } };
 const dpopRows: readonly Row[] = [
   formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "9449 7.2"),
@@ -679,14 +679,14 @@ const dpopRows: readonly Row[] = [
   proofRow("no URL", { claims: { htu: undefined } }, otherUrl),
   proofRow("a URL in another spelling", { claims: { htu: "HTTPS://API.example.com:443/%64pop?a#b" } }, ok),
   proofRow("too old", { claims: { iat: ago(120) } }, badProof("the proof is too old (iat)")),
-  proofRow("issued in the future", { claims: { iat: ago(-3_600) } }, badProof("the proof is from the future (iat)")),
+  proofRow("issued in the future", { claims: { iat: ago(-3_600) } }, badProof("the proof's iat is in the future")),
   proofRow("no iat", { claims: { iat: undefined } }, badProof("the proof is too old (iat)")),
   proofRow("no hash of the token", { claims: { ath: undefined } }, otherHash),
   proofRow("the hash of another token", { claims: { ath: "x" } }, otherHash),
   proofRow(
     "a different key than the token's",
     { key: strangerKey },
-    badProof("the token is bound to a different key, not to the key of the proof"),
+    badProof("the token is bound to a different key, not to the proof's key"),
   ),
   {
     source: "9449 11.1",

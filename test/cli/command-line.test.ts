@@ -73,7 +73,7 @@ describe("a kid is given in full or by a unique prefix", () => {
     ["abcdefg", "abcdefgh"],
     ["-abcde", "-abcde7"],
     ["2026-1", "2026-11-22"],
-    ["abcxy", undefined, "give one of these kids, or at least 6 of its first characters:", ...kids.slice(0, 6)],
+    ["abcxy", undefined, "use one of these kids, or at least 6 of its first characters:", ...kids.slice(0, 6)],
     ["", undefined, "at least 6 of its first characters"],
     ["abcdefX", undefined, "or a kid that begins with it", "- abcdefgh, sig retiring"],
     ["bcdefgh", undefined, "or a kid that begins with it"],
@@ -99,7 +99,7 @@ describe("a kid is given in full or by a unique prefix", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
-      message: '2 kids begin with "abcdefg"; give more characters:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
+      message: '2 kids begin with "abcdefg"; add more characters:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
     });
   });
 });
@@ -268,7 +268,7 @@ describe("waiting for the replicas", () => {
     assert.equal(io.exitCode, 3);
     assert.match(
       written(),
-      /^jwksd: the change is done, but the store cannot be read.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
+      /^jwksd: the change was made, but the store cannot be read.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
     );
   });
 

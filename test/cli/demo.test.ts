@@ -119,7 +119,7 @@ describe("jwksd demo", { timeout }, () => {
     const { child, exited } = spawnCli(t, ["demo"], env);
     let stdout = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
-    await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
+    await eventually("it has started", () => stdout.includes("Press Ctrl-C to stop it."));
     assert.match(stdout, /^This is a demo, not for production/);
     // Relative to the time of printing, which may be a second later.
     const steps = [

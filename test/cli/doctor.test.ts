@@ -63,7 +63,7 @@ describe("jwksd doctor", () => {
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
     const [summary, rotation] = stdout.split("\n\n");
-    assert.equal(summary, `${url}: nothing is wrong. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery.`);
+    assert.equal(summary, `${url}: no problems found. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery.`);
     assert.match(
       rotation ?? "",
       /^Key rotation:\n  2 signing keys are published: .*\n  Caches may keep the set for 10 min/,
@@ -223,7 +223,7 @@ describe("jwksd doctor", () => {
   test("- reads standard input, up to the maximum size of a set", async () => {
     assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [
       0,
-      "-: nothing is wrong. Checked as a JWK Set: 1 key.\n",
+      "-: no problems found. Checked as a JWK Set: 1 key.\n",
     ]);
     const [code, output] = await through(
       Array.from({ length: 100 }, () => Buffer.alloc(65_536, " ")),
@@ -251,7 +251,7 @@ describe("jwksd doctor", () => {
     };
     assert.match(await seen(`# comment\n\n${digest}\n`), /key 2 \(kid "rsa"\) is on the blocklist/);
     assert.match(await seen(`${thumbprint}  # ours\n`), /key 1 \(kid "sound"\) is on the blocklist/);
-    assert.match(await seen(`${"0".repeat(20)}\n`), /nothing is wrong/);
+    assert.match(await seen(`${"0".repeat(20)}\n`), /no problems found/);
     await writeFile(list, "abc\n");
     const { code, stderr } = await runCli(t, ["doctor", file, "--blocklist", list]);
     assert.equal(code, 2);
@@ -368,7 +368,7 @@ describe("--token", () => {
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /^The token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims .*\n\nThe token is valid\.\n\n.*nothing is wrong\./,
+      /^The token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims .*\n\nThe token is valid\.\n\n.*no problems found\./,
     );
   });
 
@@ -445,7 +445,7 @@ describe("--token", () => {
     ["a dot at the end", (token) => `${token}.`, "it begins or ends with a dot"],
     ["a URL", (token) => `https://app.example.com/cb#access_token=${token}`, "it is a URL"],
     ["JSON", (token) => JSON.stringify({ access_token: token }), "it is JSON"],
-    ["a header field", (token) => `Bearer ${token}`, "it begins with the name of the token"],
+    ["a header field", (token) => `Bearer ${token}`, "it begins with a name for the token"],
     ["quotation marks", (token) => `"${token}"`, "it contains quotation marks"],
     ["curly quotation marks", (token) => `\u201c${token}\u201d`, "it contains quotation marks"],
     ["a zero-width space", (token) => token.replace(".", ".\u200b"), "it contains invisible characters"],
@@ -458,7 +458,7 @@ describe("--token", () => {
       (token) => token.replace(".", ".\u2013"),
       "it contains characters that no token",
     ],
-    ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "a part of it is left out"],
+    ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "part of it is left out"],
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];
@@ -525,7 +525,7 @@ describe("--token", () => {
         const { cause: found, detail } = (explanation as { steps: Step[] }).steps.at(-1) ?? {};
         assert.equal(found, cause, stdout);
         if (cause === "cached set")
-          assert.match(detail ?? "", /a cached one, 1 d 1 h old \(Age: 90000\), older than the token/);
+          assert.match(detail ?? "", /from a cache and is 1 d 1 h old \(Age: 90000\), older than the token/);
       }
     }
   });
@@ -535,7 +535,7 @@ describe("--token", () => {
     const page = join(await temporaryFolder(t), "findings.html");
     const token = signed({}, { iss: "https://other.example" });
     const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token, "--html", page]);
-    assert.match(stdout, /: nothing is wrong\. .* The token is refused\.$/m);
+    assert.match(stdout, /: no problems found\. .* The token is refused\.$/m);
     const text = await readFile(page, "utf8");
     assert.match(text, /The token is refused[^]*iss is https:\/\/other\.example[^]*What to do/);
     assert.ok(!text.includes(token.slice(-40)));
@@ -622,7 +622,7 @@ describe("--watch", () => {
     assert.match(stdout, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}one key: "sound"\n/);
     assert.match(
       stdout,
-      /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}first token of kid "next"\n\nbroken {2}WATCH_SIGNS_UNANNOUNCED/m,
+      /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}first token with kid "next"\n\nbroken {2}WATCH_SIGNS_UNANNOUNCED/m,
     );
     assert.ok(!stdout.includes(token.slice(-20)));
   });
@@ -638,7 +638,7 @@ describe("--watch", () => {
     };
     assert.deepEqual(
       timeline.map(({ text }) => text),
-      ['one key: "sound"', "caches may serve this set for 600 s", 'first token of kid "next"'],
+      ['one key: "sound"', "caches may serve this set for 600 s", 'first token with kid "next"'],
     );
     assert.match(timeline[0]?.at ?? "", /^\d{4}-\d\d-\d\dT/);
     assert.deepEqual(
@@ -654,8 +654,8 @@ describe("--watch", () => {
   });
 
   const wrong: readonly (readonly [says: RegExp, flags: string])[] = [
-    [/Not a duration/, "https://a.example --watch soon"],
-    [/Not a duration/, "https://a.example --watch 31d"],
+    [/Must be a duration/, "https://a.example --watch soon"],
+    [/Must be a duration/, "https://a.example --watch 31d"],
     [/--watch requires a URL/, "keys.json --watch 1s"],
     [/--token-command requires --watch/, "https://a.example --token-command true"],
     [

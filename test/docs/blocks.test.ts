@@ -157,7 +157,7 @@ function restoring({ setup, backup, restore, hasPresence = true, ...act }: Resto
     @1 Restoring a backup
     } && exit 1
     ${hasPresence ? "@3 Restoring a backup" : ""}
-    jwksd replicas | grep '^No replica is listed'
+    jwksd replicas | grep '^No replicas are listed'
     jwksd serve
     curl http://127.0.0.1:9900/jwks >set.json
     grep "$(kid active)" set.json

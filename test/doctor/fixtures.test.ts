@@ -103,7 +103,7 @@ const look = (hours: number, ...kids: readonly string[]): Look => ({ at: at + ho
 const oneLook = (kids: readonly string[], control?: string): Observations => ({ at, set: setOf(kids, control) });
 
 const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
-  ["one key", oneLook(["a"]), /^One signing key is published, so no next key is announced\./m],
+  ["one key", oneLook(["a"]), /^Only one signing key is published, so the next key is not announced\./m],
   ["two keys", oneLook(["a", "b"]), /^2 signing keys are published: one signs/m],
   ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
   ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 h /m],

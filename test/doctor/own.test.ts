@@ -76,11 +76,11 @@ describe("our own provider, in simulated time", () => {
     assert.deepEqual(kinds, [
       "one key: K",
       "caches may serve this set for N s",
-      "first token of kid K",
+      "first token with kid K",
       "key added: kid K",
       "caches may serve this set for N s",
       "the document has changed, but its keys have not",
-      "first token of kid K",
+      "first token with kid K",
       "key withdrawn: kid K",
       "caches may serve this set for N s",
     ]);
@@ -108,7 +108,7 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
   assert.deepEqual([code, stderr], [0, ""], stdout);
   assert.match(
     stdout,
-    /nothing is wrong\. Checked as an? (issuer|JWK Set): \d keys?, HTTP in 1\d requests(, discovery)?\.\n\nKey rotation:\n/,
+    /no problems found\. Checked as an? (issuer|JWK Set): \d keys?, HTTP in 1\d requests(, discovery)?\.\n\nKey rotation:\n/,
   );
   return stdout;
 };

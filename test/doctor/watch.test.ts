@@ -173,7 +173,7 @@ describe("a watch with tokens", () => {
   test("finds nothing if a key is announced for longer than caches keep a set, and outlives its tokens", async () => {
     const { codes, timeline } = await rotating(1, 3.5, 5);
     assert.deepEqual(codes, []);
-    assert.ok(timeline.some((line) => /^\d+ first token of kid "b"$/.test(line)));
+    assert.ok(timeline.some((line) => /^\d+ first token with kid "b"$/.test(line)));
   });
 
   test("finds a key that signs before caches know it", async () => {

@@ -143,7 +143,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       [["store", "migrate", "--to", secret], wrapping, /--to must not contain a password.*JWKSD_TO/],
       [["store", "migrate", "--to", "sesame"], wrapping, /--to must be sqlite:PATH/],
       [["store", "migrate"], { ...wrapping, JWKSD_TO: "sesame" }, /JWKSD_TO must be sqlite:PATH/],
-      [["store", "migrate"], wrapping, /--to \(JWKSD_TO\) must name the store to fill/],
+      [["store", "migrate"], wrapping, /--to \(JWKSD_TO\) must name the destination store/],
     ];
     for (const [args, environment, says] of rows) {
       const stderr = await cliRefused(t, args, environment);

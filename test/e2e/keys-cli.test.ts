@@ -315,7 +315,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     for (const kid of [announced, encryption, "first"]) {
       const { code, stderr } = await run("keys", "revoke", "--yes", "--lost-wrapping-key", ...wrong, "--", kid);
       assert.equal(code, 0, stderr);
-      assert.match(stderr, /serve with other wrapping keys/);
+      assert.match(stderr, /serve whose wrapping keys differ/);
       // The first revocation computes the store's MAC again.
       const told = stderr.match(/not verified: .*run jwksd keys, and revoke every key that it lists/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
@@ -390,7 +390,7 @@ describe("a store's policy", { timeout }, () => {
       told.events.map(({ type }) => type),
       ["policy"],
     );
-    assert.match(told.effects.join("\n"), /is announced for 1 d, as an earlier policy required/);
+    assert.match(told.effects.join("\n"), /stays announced for 1 d, because an earlier policy required it/);
     assert.partialDeepStrictEqual((await stored())?.policy, { announceForSeconds: 20_000, rotateEveryDays: 30 });
     assert.match(
       await ok("events", "--limit", "1"),
@@ -417,13 +417,13 @@ describe("a store", { timeout }, () => {
     const store = sqliteStore(from);
     t.after(async () => store.close?.());
     await store.presence?.put("a", presenceText(presenceRecord("a", { at: Date.now() })));
-    assert.match((await runCli(t, migrate)).stderr, /the replica a uses the store to copy .*\[ERR_TRANSITION\]\n$/);
+    assert.match((await runCli(t, migrate)).stderr, /the replica a uses the source store .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
     assert.match(
       (await runCli(t, migrate)).stderr,
-      /nothing was written, because .* already in use; give an empty store \[ERR_TRANSITION\]\n$/,
+      /nothing was written, because .* already in use; use an empty store \[ERR_TRANSITION\]\n$/,
     );
   });
 });
@@ -529,7 +529,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     const out = ["--private", "--yes", "--out", join(folder, "out.jwk")];
     assert.match(await ok("keys", "export", "2026-11-o", ...out, ...data), /, kid 2026-11-other$/m);
     const several = await refused("ERR_OPTION_INVALID", "keys", "revoke", "2026-11", "--yes", ...data);
-    assert.match(several, /2 kids begin with "2026-11"; give more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
+    assert.match(several, /2 kids begin with "2026-11"; add more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
   test("the issuer is checked first, and its password is not repeated", async (t) => {

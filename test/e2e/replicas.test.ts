@@ -230,7 +230,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
       /no replica with this name or id.*\[ERR_TRANSITION\]/,
     );
     const twins = await run("replicas", "forget", "login-2");
-    assert.match(twins.stderr, /2 replicas have this name; give one of the ids 0d1f0c5e, 7b3e9a21;/);
+    assert.match(twins.stderr, /2 replicas have this name; use one of the ids 0d1f0c5e, 7b3e9a21;/);
     const removed = await run("replicas", "forget", "0d1f0c5e");
     assert.match(removed.stdout, /^Removed the presence record of login-2 \(last check-in 1 min ago\)\.\n$/);
     assert.equal((await run("replicas", "forget", "login-3")).code, 0);
@@ -286,12 +286,12 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
       const { code, stdout, stderr } = await run(command);
       assert.equal(code, 1, command);
       assert.match(stderr, /^jwksd: the presence records cannot be read: .*\[ERR_STORE_FORMAT\]\n$/, command);
-      assert.match(stdout, command === "replicas" ? /^No replica is listed/ : /first/, command);
+      assert.match(stdout, command === "replicas" ? /^No replicas are listed/ : /first/, command);
     }
   });
 
   test("reports that no replica is listed", async (t) => {
     const { run } = await withReplicas(t);
-    assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: on-demand processes/);
+    assert.match((await run("replicas")).stdout, /^No replicas are listed\.\nNot listed: on-demand processes/);
   });
 });

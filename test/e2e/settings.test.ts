@@ -236,7 +236,7 @@ test("settings for key files exclude settings for managed keys, and a wrapping k
     const otherName = other === "wrappingKeys" ? "JWKSD_WRAPPING_KEYS" : flagName(other);
     await assert.rejects(resolveSettings({ flags: { [one]: "a" }, environment }), {
       code: "ERR_OPTION_INVALID",
-      message: `${flagName(one)} and ${otherName} cannot be combined; give one of them`,
+      message: `${flagName(one)} and ${otherName} cannot be combined; use only one of them`,
     });
   }
 });

@@ -179,7 +179,7 @@ test("jwksd verify reports a key that only the next response has, with advice", 
   assert.equal(code, 0);
   assert.match(
     stdout,
-    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, servers/,
+    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, the provider's servers/,
   );
 });
 
@@ -245,7 +245,7 @@ for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]
     const token = `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
     const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
     assert.equal(run.code, 1);
-    assert.match(run.stdout, /^FAIL {2}token .* JSON claims \[ERR_TOKEN_MALFORMED\]\n\nWhat to do: /);
+    assert.match(run.stdout, /^FAIL {2}token .* JSON claims and a signature \[ERR_TOKEN_MALFORMED\]\n\nWhat to do: /);
   });
 }
 

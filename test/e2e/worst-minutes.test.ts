@@ -28,7 +28,7 @@ import { vaultStub } from "../support/stubs/vault-transit.ts";
 const skip = skipWithoutMounts("a read-only disk");
 const issuer = ["--issuer", "https://login.example.com"];
 const isWarning = ({ level, msg }: { level: number; msg: string }): boolean =>
-  level === 40 && msg.includes("held no keys");
+  level === 40 && msg.includes("had no keys");
 
 async function dataOf(t: TestContext): Promise<string> {
   return join(await temporaryFolder(t), "data");
@@ -49,7 +49,7 @@ describe("a store that holds no keys", () => {
     const { msg = "" } = first.log.find(isWarning) ?? {};
     assert.match(
       msg,
-      new RegExp(`the store in --data ${data} held no keys of https:\\S+, so .*first start.*--require-store`),
+      new RegExp(`the store in --data ${data} had no keys of https:\\S+, so .*first start.*--require-store`),
     );
     assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --issuer/);
     await first.stop();
@@ -124,7 +124,8 @@ describe("a store that holds no keys", () => {
     await rm(file);
     await mkdir(file);
     const { log } = await startService(t, ["--data", data, ...issuer]);
-    const says = "cannot save the set for starting without the store (--data, --max-saved-set-seconds): ";
+    const says =
+      "cannot save the set that serve publishes if it starts without the store (--data, --max-saved-set-seconds): ";
     const [line, ...more] = log.filter(({ level }) => level === 40);
     assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
     assert.ok(line?.msg.startsWith(says), line?.msg);
@@ -143,7 +144,7 @@ describe("a store that holds no keys", () => {
     const reply = await getOnce(service.port);
     assert.deepEqual(kidsIn(reply), kids);
     assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
-    assert.equal(service.stateText, "from the saved set; nothing signs until the store is back");
+    assert.equal(service.stateText, "from the saved set; nothing is signed until the store is back");
     assert.ok(service.log.some(({ level, code }) => level === 50 && code === "ERR_STORE_EMPTY"));
     assert.ok(service.log.some(({ msg }) => msg.startsWith("the saved set is published")));
     assert.ok(!(await filesIn(data)).includes("keys.db"));

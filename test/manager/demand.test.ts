@@ -98,7 +98,7 @@ describe("an empty store", () => {
     assert.deepEqual(await use(world, instance), refused);
     await assert.rejects(world.until(instance.manager.runDueSteps()), { code: "ERR_STORE_EMPTY" });
     await assert.rejects(instance.provider.sign({}, { lifetimeSeconds: 60 }), ({ message, cause }: JwksdError) => {
-      assert.match(message, /holds no keys/);
+      assert.match(message, /has no keys/);
       return (cause as JwksdError).code === "ERR_STORE_EMPTY";
     });
     assert.equal((await world.document()).records.length, 0);

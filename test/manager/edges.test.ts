@@ -46,7 +46,7 @@ test("requireStore: an empty store gets no keys, and a store with keys is used",
   };
   await (await started(filled, false)).close();
   const message =
-    /the store holds no keys of https:\/\/op\.example, and requireStore is true .*"A lost store".* set requireStore: false$/;
+    /the store has no keys of https:\/\/op\.example, and requireStore is true .*"A lost store".* set requireStore: false$/;
   await assert.rejects(started(mistyped, true), { code: "ERR_STORE_EMPTY", message });
   assert.deepEqual([await mistyped.read(), (await mistyped.presence?.list(9))?.count], [{}, 0]);
   assert.equal((await started(filled, true)).records.length, 1);
@@ -67,7 +67,7 @@ test("the first key is generated with a warning, unless there is a listener or r
     const manager = await createServiceManager({ issuer, wrappingKeys, store: memoryStore(), ...more });
     await manager.rotate().catch(() => {});
     await manager.close();
-    const isKeyWarning = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store held no keys"));
+    const isKeyWarning = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store had no keys"));
     assert.deepEqual(isKeyWarning, warns ? [true] : []);
   }
 });

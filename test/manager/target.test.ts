@@ -127,7 +127,7 @@ describe("a target", () => {
     // It is retried as long as there is something to do.
     while (!started.isDone) await clock.advance(2 * minute);
     const manager = await starting;
-    assert.match(manager.health.failure?.message ?? "", /has not accepted the keys within 120000 ms/);
+    assert.match(manager.health.failure?.message ?? "", /did not accept the keys within 120000 ms/);
     assert.equal(manager.isPublished, false);
     await manager.close();
   });

@@ -269,7 +269,7 @@ describe("a first key", () => {
     const [message = "", ...more] = emptied(replica.events);
     assert.match(
       message,
-      /^ERR_STORE_EMPTY processes of https:\/\/op\.example are running, and the store has no keys: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
+      /^ERR_STORE_EMPTY processes of https:\/\/op\.example are running, but the store has no keys: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
     );
     assert.deepEqual([more, typesOf(replica.events)], [[], ["store-emptied", "changed"]]);
     assert.deepEqual(

@@ -166,15 +166,15 @@ describe("messages do not quote responses", () => {
     const document = "https://op.example/%C3%BC/.well-known/openid-configuration";
     for (const [body, message] of [
       ["", `${document}: the body is not JSON`],
-      ["{}", `${document}: it is the document of another issuer, none and not "https://op.example/%C3%BC"`],
+      ["{}", `${document}: the document belongs to another issuer, none and not "https://op.example/%C3%BC"`],
       [
         JSON.stringify({ issuer: "https://op.example/?secret\n" }),
-        `${document}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%C3%BC"`,
+        `${document}: the document belongs to another issuer, "https://op.example/" and not "https://op.example/%C3%BC"`,
       ],
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${document} is not a URL`],
       [
         JSON.stringify({ issuer, jwks_uri: "http://localhost/" }),
-        `jwks_uri of ${document} is not an https URL, and the issuer is`,
+        `the jwks_uri of ${document} is not an https URL, although the issuer is`,
       ],
     ] as const) {
       const { message: given } = await failure(verifierOf(reply(200, body), { issuer }).keys.refresh);

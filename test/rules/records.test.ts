@@ -109,8 +109,8 @@ describe("records that break a rule are refused", () => {
       [active, encAnnounced, { ...encRetiring, state: "announced" }],
       /one key with use "enc"/,
     ],
-    ["one kid twice", [active, { ...removed, kid: "active" }], /kid "active" is on two records/],
-    ["one kid twice, across uses", [active, { ...encActive, kid: "active" }], /kid "active" is on two records/],
+    ["one kid twice", [active, { ...removed, kid: "active" }], /two records have the kid "active"/],
+    ["one kid twice, across uses", [active, { ...encActive, kid: "active" }], /two records have the kid "active"/],
     [
       "one key twice",
       [active, { ...removed, thumbprint: active.thumbprint }],

@@ -115,7 +115,7 @@ describe("the doctor in a pipeline", () => {
     const environment = { JWKSD: cliCommand.join(" "), PORT: String(await freePort()) };
     const { code, stdout, folder } = await runScript(t, file("examples/doctor-in-ci/run"), environment);
     assert.equal(code, 0, stdout);
-    assert.match(stdout, /nothing is wrong\. Checked as an issuer/);
-    assert.match(await readFile(join(folder, "findings.html"), "utf8"), /Nothing is wrong/);
+    assert.match(stdout, /no problems found\. Checked as an issuer/);
+    assert.match(await readFile(join(folder, "findings.html"), "utf8"), /No problems found/);
   });
 });

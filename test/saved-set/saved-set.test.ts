@@ -93,7 +93,10 @@ describe("starting without the store", () => {
     const provider = await createProvider({ keys, clock: world.clock });
     assert.deepEqual(await seen({ provider }), { kids: [kid], cacheControl: shortCache, signs: "ERR_SIGNER_STALE" });
     assert.deepEqual([keys.manager, keys.issuer, keys.maxTokenLifetimeSeconds], [undefined, issuer, 900]);
-    await assert.rejects(async () => keys.permit(kid)(), { code: "ERR_SIGNER_STALE", message: /not reached since/ });
+    await assert.rejects(async () => keys.permit(kid)(), {
+      code: "ERR_SIGNER_STALE",
+      message: /not been reached since startup/,
+    });
     comeBack();
     await pass(1_000, 2);
     assert.deepEqual(await seen({ provider }), { kids: [kid], cacheControl: longCache, signs: kid });
@@ -156,8 +159,8 @@ describe("starting without the store", () => {
     const text = savedSet.text ?? "";
     const rows: readonly (readonly [text: string | undefined, message: RegExp])[] = [
       [undefined, /^no route to host$/],
-      [text.slice(0, 99), /^no route to host; the set saved in the memory of a test is not used: it is damaged$/],
-      [text.replace('"kid": "', '"kid": "z'), /is not used: its keys do not match/],
+      [text.slice(0, 99), /^no route to host; the set saved in the memory of a test was not used: it is damaged$/],
+      [text.replace('"kid": "', '"kid": "z'), /was not used: its keys do not match/],
     ];
     for (const [kept, message] of rows) {
       savedSet.text = kept;
@@ -347,14 +350,14 @@ describe("a saved set", () => {
     {
       name: "that is too old",
       rule: { now: at + 60_001 },
-      says: /up to date 1 min ago, and 60 s are allowed \(maxSavedSetSeconds\)/,
+      says: /up to date 1 min ago, but only 60 s are allowed \(maxSavedSetSeconds\)/,
     },
     {
       name: "that is older than its store's policy allows",
       rule: { maxAgeSeconds: undefined, now: at + (86_400 - 3_600 - 300 - 10) * 1_000 + 1 },
       says: /82490 s are allowed/,
     },
-    { name: "from the future", rule: { now: at - 10_001 }, says: /set the clock/ },
+    { name: "from the future", rule: { now: at - 10_001 }, says: /correct the clock/ },
   ];
   for (const { name, says, edit, of, by, rule: more } of refusals) {
     test(`${name} is refused`, async () => {

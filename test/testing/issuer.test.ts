@@ -352,7 +352,7 @@ describe("an issuer over HTTP", () => {
     const { child, exited } = spawnCli(t, ["test-issuer", "--port", String(port)]);
     let stdout = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
-    await eventually("the test issuer has started", () => stdout.includes("Ctrl-C ends it."));
+    await eventually("the test issuer has started", () => stdout.includes("Press Ctrl-C to stop it."));
     const url = `http://127.0.0.1:${port}`;
     const page = await (await fetch(url)).text();
     const links = [...page.matchAll(/href="([^"]+)"/g)].map(([, path = ""]) => path.replaceAll("&amp;", "&"));

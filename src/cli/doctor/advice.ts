@@ -19,8 +19,8 @@ const adviceByCause = {
   malformed: wholeToken,
   opaque: `Ask the provider about the token (RFC 7662), or configure it to issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it should be a JWT: ${wholeToken}`,
   encrypted:
-    "Decrypt the token where its private key is. If your API has no such key, configure the provider not to encrypt tokens for it.",
-  unsigned: "Refuse such tokens everywhere, and configure the provider to sign them.",
+    "Decrypt the token in the program that has the private key. If your API has no private key for it, configure the provider not to encrypt your tokens.",
+  unsigned: "Refuse tokens like this everywhere, and configure the provider to sign its tokens.",
   "shared secret":
     "Configure the provider to sign with a key that it publishes; often that is a setting of the client or of the API. A verifier that has the secret does not need a JWK Set.",
   algorithm:
@@ -32,20 +32,20 @@ const adviceByCause = {
   "other issuer": "Pass --issuer exactly as the discovery document has it, if that is the right provider.",
   "two issuers":
     "Configure the provider to use one name for itself: verifiers compare every character, so with two issuers they refuse the document or the tokens.",
-  "no kid": "Configure the provider to put the kid of the signing key into the header.",
+  "no kid": "Configure the provider to put the signing key's kid into the header.",
   "unknown kid": (context: Context) =>
-    `Check that ${context.issuer} issued this token, and get a new one: the key of an old token may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key: ${watching(context)}`,
+    `Check that ${context.issuer} issued this token, and get a new one: an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key: ${watching(context)}`,
   "cached set": (context: Context) =>
-    `Empty the cache in front of the provider, and configure it to follow Cache-Control: its set may be older than the key of the token. If a new response fails too, servers of the provider disagree: ${watching(context)}`,
+    `Empty the cache in front of the provider, and configure it to follow Cache-Control: the cached set may be older than the token's key. If a new response fails too, the provider's servers disagree: ${watching(context)}`,
   "unusable key": (context: Context) =>
     `Publish the key in a form that verifiers can read: ${says(context)} what is wrong with it.`,
   "other key":
-    "Configure the provider to write into tokens the kid under which it publishes the signing key, and give each published key a kid.",
+    "Give each published key a kid, and configure the provider to put the signing key's kid into its tokens.",
   der: 'Write the signature as r and s of equal length, as RFC 7518 section 3.4 requires, not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".',
   signature:
-    "Get the token again: it may have been changed on the way. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
+    "Get the token again, because it may have been changed in transit. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
   typ: "If the token is meant for this verifier, configure the verifier to expect its type (jwksd verify: --typ). If not, request one that is.",
-  iss: "Get a token from the expected issuer: verifiers compare every character. If the provider writes one issuer into its discovery document and another into its tokens, configure it to write the same one into both.",
+  iss: "Get a token from the expected issuer: verifiers compare every character. If the provider's discovery document and tokens name different issuers, configure it to use the same one in both.",
   aud: "If the token is meant for this verifier, configure the verifier to expect its audience (jwksd verify: --aud). If not, request one that is.",
   nbf: "Synchronize the clocks of the provider and of this machine: the token is not valid yet. If both are right, the provider issues tokens for later, or writes local time as UTC.",
   expired: "Get a new token. If this one is new, synchronize the clocks of the provider and of this machine.",
@@ -53,7 +53,7 @@ const adviceByCause = {
   "no audience":
     "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience refuses it. Configure the API to check another claim, such as client_id.",
   "next answer": (context: Context) =>
-    `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watching(context)}`,
+    `If the key is not new, the provider's servers disagree, and other tokens fail at random: ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
 /**
@@ -79,7 +79,7 @@ export function adviceFor({ verified, steps }: Explained, context: Context): str
   }
   const { keptSeconds = 0 } = context;
   if (!verified || keptSeconds <= daySeconds) return undefined;
-  return `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or make it fetch the set again.`;
+  return `If your API refuses the token, it may have an older set, because caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or make it fetch the set again.`;
 }
 
 /** Returns the `jwksd doctor` command for a URL, with the flag that the URL needs. */

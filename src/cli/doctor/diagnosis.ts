@@ -100,7 +100,7 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/^(undefined|null)$/, "it is the word that a program writes for a missing value"],
   [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],
   [/^[{[]/, "it is JSON; the token is one of its values, such as access_token"],
-  [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with the name of the token"],
+  [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with a name for the token"],
   [/[\p{Quotation_Mark}`]/u, "it contains quotation marks"],
   [/\s/, "it contains spaces or line breaks; join its lines"],
   [/\p{C}/u, "it contains invisible characters, such as zero-width spaces; copy it as plain text"],
@@ -108,7 +108,7 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/[,;]/, "it contains a comma or semicolon"],
   [/=/, "it contains padding (=), which the parts of a token do not have"],
   [/^\.|\.$/, "it begins or ends with a dot"],
-  [/…|\.\.\./, "a part of it is left out"],
+  [/…|\.\.\./, "part of it is left out"],
   [/[^\w.~+/-]/, "it contains characters that no token has"],
 ];
 
@@ -128,9 +128,9 @@ function ofForm(token: string): Found {
 
 function ofAlgorithm(alg: string | undefined, accepted: readonly string[]): Found {
   if (/^none$/i.test(valueText(alg)))
-    return { cause: "unsigned", details: ["it has no signature, so anyone can write it"] };
+    return { cause: "unsigned", details: ["it has no signature, so anyone could have written it"] };
   if (/^HS\d/i.test(valueText(alg)))
-    return { cause: "shared secret", details: ["it is signed with a secret that provider and verifier share"] };
+    return { cause: "shared secret", details: ["it is signed with a secret that the provider and the verifier share"] };
   if (accepted.includes(alg ?? "")) return {};
   const remedy = isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [];
   return { details: [comparison("alg", alg, accepted), ...remedy] };
@@ -173,14 +173,14 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
     if (kid === "" && jwk["kid"] === "")
       return { cause: "unusable key", details: [`${name} verifies the signature, but its kid is empty`] };
     return encoding === "der"
-      ? { cause: "der", details: [`${name} verifies it when it is read as DER`] }
+      ? { cause: "der", details: [`${name} verifies the signature if it is read as DER`] }
       : { cause: "other key", details: [`${name} verifies the signature`] };
   }
   const details = ["no published key verifies the signature"];
   const { iat } = decodeJwt(token);
   const isOlder = typeof iat === "number" && ageSeconds > 0 && iat * 1000 > Date.now() - ageSeconds * 1000;
   if (code !== "ERR_TOKEN_KID_UNKNOWN" || !isOlder) return { details };
-  const age = `the set is a cached one, ${durationText(ageSeconds * 1000)} old (Age: ${ageSeconds})`;
+  const age = `the set comes from a cache and is ${durationText(ageSeconds * 1000)} old (Age: ${ageSeconds})`;
   return { cause: "cached set", details: [...details, `${age}, older than the token`] };
 }
 

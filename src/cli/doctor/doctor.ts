@@ -46,8 +46,8 @@ export function commandOf(io: Io): Command {
         .choices(severities)
         .default("broken"),
     )
-    .option("--only <code>", "only code or group of codes to report; may be given several times", addCodes)
-    .option("--skip <code>", "code or group of codes not to report; may be given several times", addCodes)
+    .option("--only <code>", "code or group of codes to report, and no others; can be repeated", addCodes)
+    .option("--skip <code>", "code or group of codes not to report; can be repeated", addCodes)
     .option(
       "--blocklist <file>",
       "file of keys that must not be used: RFC 7638 thumbprints, lines from Debian's openssl-blacklist, or moduli and primes in hex",
@@ -58,7 +58,7 @@ export function commandOf(io: Io): Command {
     )
     .option(
       "--watch [duration]",
-      "time for which to refetch the set every 5 s and print each change (90s, 10m, 2h; default: 1m)",
+      "how long to refetch the set every 5 s and print each change (90s, 10m, 2h; default: 1m)",
       durationMs,
     )
     .option(

@@ -55,7 +55,7 @@ const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_
 /** Algorithms for shared secrets and for tokens without a signature. */
 const withoutKeyPair = /^(HS\d+|none)$/i;
 
-const validSignature: Step = { step: "signature", ok: true, detail: "is valid under the published key" };
+const validSignature: Step = { step: "signature", ok: true, detail: "verifies with the published key" };
 
 /** Placeholder for a token's missing `aud` if any audience is accepted. */
 const anyAudience = "any audience";
@@ -163,6 +163,6 @@ function readToken(token: string): { readonly header: JWSHeaderParameters; reado
   }
   throw new TokenError(
     "ERR_TOKEN_MALFORMED",
-    "this is not a compact JWT: three base64url parts, the first a JSON header, the second JSON claims",
+    "this is not a compact JWT, which has three base64url parts: a JSON header, JSON claims and a signature",
   );
 }

@@ -38,7 +38,7 @@ export function findingsPage(
       <header>
         <h1>Keys of ${target}</h1>
         <p>
-          ${findings.length === 0 ? "Nothing is wrong" : counts(findings)}. ${scopeText(observations)} Time of the
+          ${findings.length === 0 ? "No problems found" : counts(findings)}. ${scopeText(observations)} Time of the
           check:
           <time>${timeText(observations.at)}</time>.
         </p>

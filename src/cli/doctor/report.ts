@@ -62,7 +62,7 @@ export function report(
   terminal: Terminal,
 ): string {
   const checked = scopeText(observations);
-  if (findings.length === 0) return `${printableLine(target)}: nothing is wrong. ${checked}`;
+  if (findings.length === 0) return `${printableLine(target)}: no problems found. ${checked}`;
   const sections = findings.map((finding) => section(finding, terminal));
   return [...sections, `${printableLine(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
 }

@@ -15,7 +15,7 @@ export function commandOf(io: Io): Command {
   const command = new Command("test-issuer")
     .option("--port <port>", "port on 127.0.0.1", wholeNumber(/^[1-9]\d{0,4}$/, "Not a port."), 9400)
     .option("--aud <audience>", "aud of the tokens", "https://api.example.com")
-    .option("--seed <text>", "seed of the keys: the same seed gives the same keys")
+    .option("--seed <text>", "seed for the keys; the same seed creates the same keys")
     .option("--allow-production", "start even if NODE_ENV is production");
   return command
     .notes(`
@@ -38,7 +38,7 @@ Examples:
       await starting;
       print(
         io,
-        `An issuer for tests, not for production: ${url}\n\n  see  ${url}/\n  try  curl ${url}/token\n\nCtrl-C ends it.`,
+        `An issuer for tests, not for production: ${url}\n\n  see  ${url}/\n  try  curl ${url}/token\n\nPress Ctrl-C to stop it.`,
       );
     });
 }

@@ -20,7 +20,7 @@ export function durationMs(text: string): number {
   const [, count = "", unit = ""] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * (unitMs[unit] ?? 0);
   if (ms === 0 || ms > longestMs)
-    throw new InvalidArgumentError("Not a duration such as 90s, 10m or 2h, of at most 30d.");
+    throw new InvalidArgumentError("Must be a duration such as 90s, 10m or 2h, at most 30d.");
   return ms;
 }
 

@@ -77,7 +77,7 @@ async function importedKey(
 ): Promise<ImportedKey> {
   const { publicJwk } = material;
   if (material.privateKey === undefined) {
-    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; give the private key");
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; use the private key");
   }
   const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
   if (use !== "sig" && use !== "enc") {

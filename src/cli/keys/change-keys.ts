@@ -69,7 +69,7 @@ export function addChangeFlags(
 /** Adds the flags of a change that does not need confirmation to a command. */
 export function addWaitFlags(command: Command): Command {
   return command
-    .option("--wait <seconds>", "time to wait until every replica has the change; 0 does not wait", waitSeconds, 10)
+    .option("--wait <seconds>", "time to wait for every replica to have the change; 0 means no wait", waitSeconds, 10)
     .option("--dry-run", "print the exact change and its effects without making it");
 }
 

@@ -122,7 +122,7 @@ Examples:
         if (isLost)
           printNotice(
             io,
-            "a jwksd serve with other wrapping keys than this command cannot read the change; restart it with this command's wrapping keys",
+            "a jwksd serve whose wrapping keys differ from this command's cannot read the change; restart it with this command's wrapping keys",
           );
         const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
         return changeKeys(open, { flags, breaks: true, newKey, remarks: remarkUnlisted }, decide);

@@ -18,10 +18,10 @@ export function resolveKid(records: readonly KeyRecord[], given: string): string
   if (only !== undefined && matches.length === 1) return only.kid;
   const name = JSON.stringify(given);
   if (only !== undefined)
-    throw invalidOption(`${matches.length} kids begin with ${name}; give more characters:${list(matches)}`);
+    throw invalidOption(`${matches.length} kids begin with ${name}; add more characters:${list(matches)}`);
   const problem =
     given.length < minPrefixLength ? `has the kid ${name}` : `has the kid ${name} or a kid that begins with it`;
-  const remedy = `give one of these kids, or at least ${minPrefixLength} of its first characters`;
+  const remedy = `use one of these kids, or at least ${minPrefixLength} of its first characters`;
   throw new StateError(
     "ERR_KID_UNMANAGED",
     `no key in the store ${problem}; ${remedy}:${list(records.filter(isLive))}`,

@@ -14,7 +14,9 @@ import { waitTexts, waitsJson } from "./replicas.ts";
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function listCommand(io: Io): Command {
-  const command = new Command("list").description("List the managed keys, as jwksd keys does without a command.");
+  const command = new Command("list").description(
+    "List the managed keys. Without a command, jwksd keys does the same.",
+  );
   return addStoreSettings(command.option("--all", "include removed and revoked keys"))
     .notes(`
 A key in an HSM or key service has its URI below it, and in --json as uri. The

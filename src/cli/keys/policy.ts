@@ -85,6 +85,6 @@ function longerWaits(records: readonly LiveRecord[], policy: RotationPolicy): st
     const forMs = state === "announced" ? announceForMs(policy) : retireForMs(policy, use);
     if (wait === undefined || wait.forMs <= forMs) return [];
     const key = `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}"`;
-    return [`${key} is ${state} for ${durationText(wait.forMs)}, as an earlier policy required.`];
+    return [`${key} stays ${state} for ${durationText(wait.forMs)}, because an earlier policy required it.`];
   });
 }

@@ -69,7 +69,7 @@ const inColumn = (text: string): string => shortened(text, 45);
 
 function table(found: StoreView): string[] {
   const { processes } = found;
-  if (processes.length === 0) return ["No replica is listed."];
+  if (processes.length === 0) return ["No replicas are listed."];
   const counts = new Map<string, number>();
   for (const { name } of processes) counts.set(name, (counts.get(name) ?? 0) + 1);
   const rows = processes.map((record) => {
@@ -139,7 +139,7 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
     const problem =
       record === undefined
         ? "there is no replica with this name or id"
-        : `${found.length} replicas have this name; give one of the ids ${ids}`;
+        : `${found.length} replicas have this name; use one of the ids ${ids}`;
     throw new StateError("ERR_TRANSITION", `${problem}; jwksd replicas lists them`);
   }
   await access.forget([record.id]);

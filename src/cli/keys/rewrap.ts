@@ -60,7 +60,7 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
       (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
     ),
   ];
-  const intention = `nothing was changed: rewrap encrypts the store with the wrapping key ${wrappingKey}, and`;
+  const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;
   for (const problem of problems) throw new StateError("ERR_TRANSITION", `${intention} ${problem}`);
 }
 

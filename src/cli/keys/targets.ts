@@ -35,7 +35,7 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    const processes = "for a process, no command is needed: no step waits for it";
+    const processes = "a process does not need this command, because no step waits for it";
     throw new StateError(
       "ERR_TRANSITION",
       `there is no target with this name; jwksd replicas lists them; ${processes}`,

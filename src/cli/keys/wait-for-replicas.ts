@@ -61,7 +61,7 @@ export async function waitForReplicas(
     const { message, code } = asJwksdError(error);
     printNotice(
       io,
-      `the change is done, but the store cannot be read to find out which replicas have it: ${message} [${code}]`,
+      `the change was made, but the store cannot be read to find out which replicas have it: ${message} [${code}]`,
     );
     io.exitCode = notCaughtUp;
     return undefined;

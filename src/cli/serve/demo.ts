@@ -94,14 +94,14 @@ async function welcomeText({ url, adminUrl, status }: Service): Promise<string> 
     ({ at, action }) => `  ${minutes((at - now) / timesAsFast)}  a key is ${action}`,
   );
   return [
-    "This is a demo, not for production: the keys are only in memory and end with this process.",
+    "This is a demo, not for production: the keys are only in memory and are lost when this process ends.",
     "A day takes two minutes. Each rotation has these steps, in minutes from now:",
     ...steps,
     "",
     `  see  ${adminUrl}`,
     `  try  curl -i ${url}`,
     "",
-    "Ctrl-C ends it.",
+    "Press Ctrl-C to stop it.",
   ].join("\n");
 }
 

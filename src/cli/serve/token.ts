@@ -14,13 +14,9 @@ type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: nu
 
 export function commandOf(io: Io): Command {
   const command = new Command("token")
-    .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
+    .requiredOption("--aud <audience>", "audience; can be repeated", addAudience)
     .option("--sub <subject>", "subject")
-    .option(
-      "--claim <name=value>",
-      "additional claim, with a JSON value or a plain string; may be given several times",
-      addClaim,
-    )
+    .option("--claim <name=value>", "additional claim, with a JSON value or a plain string; can be repeated", addClaim)
     .option(
       "--lifetime <seconds>",
       "time from iat to exp (default: 3600, or the policy's maximum if that is less)",

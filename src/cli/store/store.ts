@@ -23,7 +23,7 @@ import { addSettings, settingsFrom } from "../settings-options.ts";
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
     .description("Copy the managed keys to another, empty store.")
-    .option("--to <url>", "URL of the store to fill, in a form of --store");
+    .option("--to <url>", "URL of the destination store, in a form that --store accepts");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
 First stop every jwksd that uses the old store. Its keys are verified before
@@ -99,7 +99,7 @@ async function migrated(
   keys: WrappingKeys,
 ): Promise<StoreDocument> {
   const { text, version, now = systemClock.now() } = await readRegister(source);
-  if (text === undefined) throw refusal("the store to copy has no keys");
+  if (text === undefined) throw refusal("the source store has no keys");
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
   const document = await custody.open(text);
   const found = livePresence(await listPresence(source.presence), now, document);
@@ -107,11 +107,11 @@ async function migrated(
   if (presence !== undefined) {
     const checkIn = lastCheckInText(presence, { document, ...found, now });
     throw refusal(
-      `the replica ${printable(presence.name)} uses the store to copy (last check-in ${checkIn}); stop it and all others`,
+      `the replica ${printable(presence.name)} uses the source store (last check-in ${checkIn}); stop it and all others`,
     );
   }
   if ((await target.read()).version !== undefined) {
-    throw refusal("nothing was written, because the store to fill is already in use; give an empty store");
+    throw refusal("nothing was written, because the destination store is already in use; use an empty store");
   }
   await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;

@@ -84,7 +84,7 @@ function checkWithdrawals(states: readonly WithKeys[], tokens: readonly SeenToke
       const seconds = Math.round((lasts - after.at) / 1000);
       notes.set(
         kid,
-        note("WATCH_KEY_WITHDRAWN", `kid ${quoted(kid)}: one of its tokens is valid for another ${seconds} s`),
+        note("WATCH_KEY_WITHDRAWN", `kid ${quoted(kid)}: one of its tokens was still valid for ${seconds} s`),
       );
     }
   }

@@ -62,7 +62,7 @@ export const endpoint = {
   HTTP_REDIRECT: {
     severity: "broken",
     title: "The URL redirects",
-    why: "Verifiers that do not follow redirects, for good reasons, get no key.",
+    why: "Verifiers that, for good reasons, do not follow redirects get no key.",
     rule: "RFC 9110 section 15.4",
     remedy: "Advertise the URL at which the document is served.",
   },
@@ -104,7 +104,7 @@ export const endpoint = {
   HTTP_ETAG_WEAK: {
     severity: "advice",
     title: "The ETag is weak",
-    why: "It does not promise the same bytes, and caches must not combine ranges by it.",
+    why: "It does not promise the same bytes, and caches must not use it to combine ranges.",
     rule: "RFC 9110 section 8.8.1",
     remedy: "Send a strong ETag, such as the SHA-256 of the body.",
   },
@@ -125,7 +125,7 @@ export const endpoint = {
   HTTP_NO_304: {
     severity: "advice",
     title: "If-None-Match with the current ETag does not return 304",
-    why: "The ETag is of no use: every revalidation transfers the whole set.",
+    why: "The ETag is useless: every revalidation transfers the whole set.",
     rule: "RFC 9110 section 13.1.2",
     remedy: "Compare If-None-Match with the ETag, and return 304 without a body.",
   },

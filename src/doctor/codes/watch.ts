@@ -18,7 +18,7 @@ export const watch = {
   },
   WATCH_KEY_WITHDRAWN: {
     severity: "broken",
-    title: "A key was withdrawn while its tokens were valid",
+    title: "A key was withdrawn while its tokens were still valid",
     why: "Verifiers that fetch the set now refuse tokens that have not expired.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Keep a key published until the last token that it signed has expired.",
@@ -40,7 +40,7 @@ export const watch = {
   WATCH_ONLY_GROWS: {
     severity: "advice",
     title: "Keys are added, but never withdrawn",
-    why: "At some point, the set is larger than verifiers accept, and old keys are trusted permanently.",
+    why: "Eventually, the set is larger than verifiers accept. Old keys are trusted permanently.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Withdraw each key when the last token that it signed has expired.",
   },

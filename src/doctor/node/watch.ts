@@ -86,7 +86,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
     for (const token of (await given.tokens?.()) ?? []) {
       const read = seenToken(token, clock.now());
       if (read === undefined) continue;
-      if (!signers.has(read.kid)) tell(read.at, [`first token of kid ${quoted(read.kid)}`]);
+      if (!signers.has(read.kid)) tell(read.at, [`first token with kid ${quoted(read.kid)}`]);
       signers.add(read.kid);
       if (tokens.length < maxTokens) tokens.push(read);
     }

@@ -38,7 +38,7 @@ export const newKeyText = (): string => verifiersThat("refuse its tokens", worst
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
 export const replacedKeyText = (): string =>
-  verifiersThat("trust it although tokens of the new key arrive", (one) => one.trustsRevokedKey);
+  verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
  * Describes how long verifiers trust a key that was removed, while no token has an unknown kid. @param maxAge the set's
@@ -49,4 +49,4 @@ export const removedKeyText = (maxAge: number): string =>
 
 /** Describes what happens to tokens signed with a key that was announced for as long as the rules require. */
 export const announcedKeyText = (): string =>
-  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token of a key that was announced for two hours or longer, in a set with max-age of an hour.`;
+  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token if its key was announced for two hours or longer in a set with a max-age of an hour.`;

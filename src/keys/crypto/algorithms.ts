@@ -64,6 +64,6 @@ export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verif
     (hash === undefined || hash.name === algorithm.hash) &&
     modulusLength >= minRsaBits &&
     key.usages.includes(usage);
-  if (!fits) throw new TypeError(`the key does not ${usage} by ${alg}`);
+  if (!fits) throw new TypeError(`the key cannot ${usage} with ${alg}`);
   return algorithm;
 }

@@ -118,7 +118,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
   for (const [kid, sharing] of Map.groupBy(candidates, ({ kid }) => kid)) {
     const { used, ambiguous } = apart(sharing);
     if (used.length > 0) byKid.set(kid, used);
-    const reason = "its kid names another key of the same alg, so neither is used";
+    const reason = "another key with the same alg has this kid, so neither is used";
     skipped.push(...ambiguous.map(({ index }) => ({ index, kid, reason })));
   }
   return {
@@ -129,7 +129,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
       if (named === undefined) return undefined;
       const candidate = named.find(({ algs }) => algs.includes(alg));
       if (candidate === undefined)
-        throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not the alg of its key");
+        throw new TokenError("ERR_TOKEN_ALG", "the token's alg does not match its key's alg");
       return candidate.imported?.get(alg) ?? importFor(candidate, alg);
     },
   };

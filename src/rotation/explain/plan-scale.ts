@@ -66,7 +66,7 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   revoked: "revoke",
   imported: "import",
   rewrapped: "rewrap",
-  restarted: "restart the wait of",
+  restarted: "restart the waiting period of",
   policy: "change the policy of",
 };
 

@@ -314,7 +314,7 @@ function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeade
 }
 
 const late = (): StoreError =>
-  new StoreError("ERR_STORE_UNAVAILABLE", `the store has not answered within ${lookupMs / 1000} s`);
+  new StoreError("ERR_STORE_UNAVAILABLE", `the store did not respond within ${lookupMs / 1000} s`);
 
 const lacksKeys = (issuer: string): StoreError =>
-  new StoreError("ERR_STORE_EMPTY", `the store holds no keys of ${issuer}; generate the first one with create()`);
+  new StoreError("ERR_STORE_EMPTY", `the store has no keys of ${issuer}; generate the first one with create()`);

@@ -197,6 +197,6 @@ function emptied(issuer: string, processes: readonly PresenceRecord[], now: numb
   );
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `processes of ${issuer} are running, and the store has no keys: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
+    `processes of ${issuer} are running, but the store has no keys: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
   );
 }

@@ -94,7 +94,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
         ),
         gauge(definitions.ready, plain(isReady)),
         gauge(
-          ["jwksd_seconds_until_stale", "Time until this process is stale, if it does not reach its store."],
+          ["jwksd_seconds_until_stale", "Time until this process becomes stale if it does not reach its store."],
           plain(Math.floor(staleInMs / 1000)),
         ),
         gauge(

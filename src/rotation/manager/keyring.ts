@@ -107,7 +107,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
   /** Makes a call with a time limit, because a module, a driver or a network may hang. */
   function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const expired = (): Error =>
-      new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
+      new SignerError("ERR_SIGNER_TIMEOUT", `the HSM or key service did not respond within ${externalMs / 1000} s`);
     return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
   }
 
@@ -230,6 +230,6 @@ function holdsNoKeys(issuer: string): StoreError {
     'check its path or URL; if the store is gone, see "A lost store" in docs/emergencies.md; only for the first start, set requireStore: false';
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `the store holds no keys of ${issuer}, and requireStore is true (the default with onDemand), so none were generated; ${remedy}`,
+    `the store has no keys of ${issuer}, and requireStore is true (the default with onDemand), so none were generated; ${remedy}`,
   );
 }

@@ -99,7 +99,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     const summary = summaryOf(isRotating);
     const timeoutMs = subscriber === target ? targetMs : updateMs;
     const expired = (): Error =>
-      new StateError("ERR_UPDATE", `a subscriber has not accepted the keys within ${timeoutMs} ms`);
+      new StateError("ERR_UPDATE", `a subscriber did not accept the keys within ${timeoutMs} ms`);
     const work = async (): Promise<void> => subscriber.update(keysetsOf(records(), keys), { isRotating });
     try {
       await withDeadline(work, { clock, timeoutMs, signal, expired });

@@ -110,7 +110,7 @@ export interface DemandOptions {
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
 }
 
-const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
+const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store did not respond within a second");
 
 /**
  * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests.

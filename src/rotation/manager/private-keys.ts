@@ -68,7 +68,7 @@ const closeMs = 10_000;
 
 /** Closes a signer that is no longer used. A failure is ignored. */
 export async function closeSigner(signer: Pick<Signer, "close">, clock: Clock): Promise<void> {
-  const expired = (): Error => new SignerError("ERR_SIGNER_TIMEOUT", `a signer has not closed within ${closeMs} ms`);
+  const expired = (): Error => new SignerError("ERR_SIGNER_TIMEOUT", `a signer did not close within ${closeMs} ms`);
   await withDeadline(async () => signer.close?.(), { clock, timeoutMs: closeMs, expired }).catch(() => {});
 }
 
@@ -273,7 +273,7 @@ async function checkEncryptionKey(kid: string, alg: string, privateJwk: JWK): Pr
   const name = `kid ${JSON.stringify(kid)}`;
   const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
   if (privateKey === undefined) {
-    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
+    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; pass the private key`);
   }
   await checkDecrypts(publicJwk, privateJwk, alg, name);
 }

@@ -100,7 +100,7 @@ export interface StoreAccess {
   /**
    * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
    *
-   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may already have been written, or may still be; a read shows it
+   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may have been written, or may be written later; a read shows it
    * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
    */
   change(decide: Decide): Promise<Changed>;
@@ -133,7 +133,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     work: (signal: AbortSignal) => Promise<T>,
     code: "ERR_STORE_UNAVAILABLE" | "ERR_COMMIT_UNKNOWN" = "ERR_STORE_UNAVAILABLE",
   ): Promise<T> {
-    const expired = (): Error => new StoreError(code, `the store has not answered within ${storeMs / 1000} s`);
+    const expired = (): Error => new StoreError(code, `the store did not respond within ${storeMs / 1000} s`);
     try {
       const answer = await traced(`jwksd store ${operation}`, {}, () =>
         withDeadline(work, { clock, timeoutMs: storeMs, signal, expired }),
@@ -298,13 +298,13 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
   if (commit === undefined || found.commits.includes(commit)) return;
   if (found.revision <= seen.revision) {
     throw older(
-      `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older backup`,
+      `the store is at revision ${found.revision} but was at ${seen.revision}, so it is empty or an older backup`,
     );
   }
   // After that many commits, the last known commit is no longer listed.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
-      `the store has lost revision ${seen.revision}: it is an older backup to which other processes have written since`,
+      `the store has lost revision ${seen.revision}, so it is an older backup, and other processes have written to it since`,
     );
   }
   checkNotRolledBack(found.records, seen.records);
@@ -320,4 +320,4 @@ const full = (maxBytes: number): StoreError =>
   );
 
 const conflict = (): StoreError =>
-  new StoreError("ERR_STORE_CONFLICT", `another commit came first, ${maxAttempts} times in a row; try again`);
+  new StoreError("ERR_STORE_CONFLICT", `another commit came first ${maxAttempts} times in a row; try again`);

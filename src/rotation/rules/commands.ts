@@ -354,7 +354,9 @@ function tooEarly(
 ): StateError {
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
-  const rule = isBehind ? `${rules.behind}; it begins when the step was read back and each target has it` : rules.waits;
+  const rule = isBehind
+    ? `${rules.behind}; it begins once the step has been read back and each target has it`
+    : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
   return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
     allowedAt,

@@ -182,7 +182,7 @@ export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord 
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;
   const known = records.length === 0 ? "it has no keys" : "the manager's records list each kid";
-  throw new StateError("ERR_KID_UNMANAGED", `no key of the store has the kid ${JSON.stringify(kid)}; ${known}`);
+  throw new StateError("ERR_KID_UNMANAGED", `no key in the store has the kid ${JSON.stringify(kid)}; ${known}`);
 }
 
 /** Returns the keys that a change added. */
@@ -270,7 +270,7 @@ function checkDistinct(records: readonly KeyRecord[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, string>();
   for (const { kid, thumbprint } of records) {
-    if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
+    if (kids.has(kid)) throw invalid(`two records have the kid ${JSON.stringify(kid)}`);
     const other = keys.get(thumbprint);
     if (other !== undefined)
       throw invalid(`kid ${JSON.stringify(other)} and kid ${JSON.stringify(kid)} are the same key`);

@@ -19,11 +19,11 @@ export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly 
     const { kid, state } = record;
     const found = inStore.get(kid);
     if (found === undefined) {
-      throw rolledBack(`the store no longer has kid ${JSON.stringify(kid)}: it is empty, or an older backup`);
+      throw rolledBack(`the store no longer has kid ${JSON.stringify(kid)}, so it is empty or an older backup`);
     }
     if (rankOf(found) < rankOf(record)) {
       throw rolledBack(
-        `kid ${JSON.stringify(kid)} was ${state} and is ${found.state} in the store, so the store is an older backup`,
+        `kid ${JSON.stringify(kid)} was ${state} but is ${found.state} in the store, so the store is an older backup`,
       );
     }
   }

@@ -108,7 +108,7 @@ async function usableSet(
   } catch (error) {
     const why =
       error instanceof Unusable ? error.message : `it cannot be read (${(error as { readonly code?: string }).code})`;
-    const message = `${outage.message}; the set saved in ${savedSet.name} is not used: ${why}`;
+    const message = `${outage.message}; the set saved in ${savedSet.name} was not used: ${why}`;
     throw new StoreError(outage.code, message, { cause: outage });
   }
 }
@@ -250,5 +250,5 @@ function keysOf<Manager extends KeyManager>(
 }
 
 function notReached(): never {
-  throw stale("the store was not reached since the start");
+  throw stale("the store has not been reached since startup");
 }

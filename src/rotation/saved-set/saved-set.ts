@@ -125,9 +125,9 @@ function isOf(found: Owner, wanted: Owner): boolean {
 function checkAge(at: number, policy: RotationPolicy, { now, maxAgeSeconds: given }: SavedSetRule): void {
   const maxAgeSeconds = maxSavedSetSeconds(given, policy);
   if (at > now + policy.clockSkewSeconds * 1000)
-    throw new Unusable(`it is from ${durationText(at - now)} ahead; set the clock`);
+    throw new Unusable(`its time is ${durationText(at - now)} in the future; correct the clock`);
   if (now - at <= maxAgeSeconds * 1000) return;
   throw new Unusable(
-    `it was up to date ${durationText(now - at)} ago, and ${maxAgeSeconds} s are allowed (maxSavedSetSeconds)`,
+    `it was up to date ${durationText(now - at)} ago, but only ${maxAgeSeconds} s are allowed (maxSavedSetSeconds)`,
   );
 }

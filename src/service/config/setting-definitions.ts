@@ -121,7 +121,7 @@ export const settingDefinitions = {
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    "maximum age of the saved set at startup. serve publishes its saved set if it starts while the store is unreachable; 0 turns that off. The default follows from the store's policy: 82200.",
+    "maximum age of the saved set at startup. serve publishes its saved set if it starts while the store is unreachable; 0 turns that off. The default is derived from the store's policy: 82200.",
     { managed: true },
   ),
   signSocket: optional(

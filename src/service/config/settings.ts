@@ -91,7 +91,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
     if (isGiven(one) && isGiven(other)) {
-      throw invalidOption(`${sourceName(one)} and ${sourceName(other)} cannot be combined; give one of them`);
+      throw invalidOption(`${sourceName(one)} and ${sourceName(other)} cannot be combined; use only one of them`);
     }
   }
   // Checked here because commands print the issuer, and this check refuses an issuer that contains a password.
@@ -167,7 +167,7 @@ export function refusePassword(store: string, name: string): void {
 /** Returns the store in `--to` or its variable. @throws ConfigError `ERR_OPTION_INVALID` */
 export function targetStore(flag: string | undefined, environment: SettingSources["environment"]): string {
   const store = flag ?? environment[target];
-  if (store === undefined) throw invalidOption(`--to (${target}) must name the store to fill`);
+  if (store === undefined) throw invalidOption(`--to (${target}) must name the destination store`);
   check(settingDefinitions.store.rule, store, flag === undefined ? target : "--to");
   if (flag !== undefined) refusePassword(flag, "to");
   return store;

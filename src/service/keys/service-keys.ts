@@ -85,7 +85,7 @@ export async function startServiceKeys(
         : whyNotReady(manager);
     },
     stateText(kid) {
-      if (source.manager === undefined) return "from the saved set; nothing signs until the store is back";
+      if (source.manager === undefined) return "from the saved set; nothing is signed until the store is back";
       return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
     },
     async known() {
@@ -111,7 +111,7 @@ export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<st
 function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager): string {
   const [unavailableKey] = Object.values(unavailable);
   const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the latest keys in the store yet" };
+  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the store's latest keys yet" };
   return `${withFlags(message)}${why}`;
 }
 
@@ -130,7 +130,8 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
     case "failed":
       return log.error({ code }, `keys cannot be managed; the saved set stays published: ${why}`);
     default: {
-      const problem = "cannot save the set for starting without the store (--data, --max-saved-set-seconds)";
+      const problem =
+        "cannot save the set that serve publishes if it starts without the store (--data, --max-saved-set-seconds)";
       return log.warn({ file, code }, `${problem}: ${message}`);
     }
   }

@@ -37,7 +37,7 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
   const kept = Number.isFinite(seconds) ? `for ${seconds} s` : "indefinitely";
   throw notServed(
     url,
-    `has a Cache-Control that lets caches keep it ${kept}, but a rotation waits only ${cachedForSeconds.long} s; configure the server to send the document's Cache-Control`,
+    `has a Cache-Control that lets caches keep it ${kept}, but a rotation allows for only ${cachedForSeconds.long} s; configure the server to send the document's Cache-Control`,
   );
 }
 

@@ -36,12 +36,12 @@ export function createProofCheck(settings: BearerSettings) {
     const age = nowSeconds - (typeof claims.iat === "number" ? claims.iat : Number.NaN);
     const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
       [typeof claims.jti !== "string" || claims.jti === "", "the proof has no jti"],
-      [claims["htm"] !== proven.method, "the htm of the proof is not the request method"],
-      [!isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)), "the htu of the proof is not the request URL"],
+      [claims["htm"] !== proven.method, "the proof's htm is not the request method"],
+      [!isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)), "the proof's htu is not the request URL"],
       [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
-      [!(age >= -aheadSeconds), "the proof is from the future (iat)"],
-      [claims["ath"] !== (await textHash(proven.token)), "the ath of the proof is not the token hash"],
-      [jkt !== proven.jkt, "the token is bound to a different key, not to the key of the proof"],
+      [!(age >= -aheadSeconds), "the proof's iat is in the future"],
+      [claims["ath"] !== (await textHash(proven.token)), "the proof's ath is not the token's hash"],
+      [jkt !== proven.jkt, "the token is bound to a different key, not to the proof's key"],
     ];
     const broken = rules.find(([isBroken]) => isBroken);
     if (broken !== undefined) throw invalidProof(broken[1]);

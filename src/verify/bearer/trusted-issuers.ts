@@ -123,7 +123,7 @@ function ownKeys(keys: KeySource & Refreshable): Trusted {
       } catch (error) {
         // jose throws for an unknown kid.
         if (Object(error).name !== "JWKSNoMatchingKey") throw error;
-        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key", { cause: error });
+        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no key has the token's kid", { cause: error });
       }
     },
     prove() {},
@@ -147,7 +147,7 @@ function unusable(error: unknown): never {
 }
 
 function untrusted(hint: string): never {
-  throw new TokenError("ERR_TOKEN_CLAIM", "the issuer of the token is not trusted here", { hint });
+  throw new TokenError("ERR_TOKEN_CLAIM", "the token's issuer is not trusted here", { hint });
 }
 
 const maxNamed = 5;

@@ -86,7 +86,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
           ([, entry]) => memberOf(entry, "kid") === kid,
         );
         const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);
-        if (!key) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
+        if (!key) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the client has no key with the token's kid");
         return key;
       },
       prove() {},
@@ -143,6 +143,6 @@ function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client cannot be written as JSON");
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "the client's jwks cannot be serialized as JSON");
   }
 }

@@ -33,7 +33,7 @@ export async function findKey(context: KeySetContext, { kid, alg = "" }: KeyHead
   const { clock, cached } = context;
   const { keeper, fetches } = cached;
   if (typeof kid !== "string" || kid === "") {
-    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token's header has no kid");
   }
   if (kid.length > maxKidLength) throw unknownKid(context);
   const now = clock.now();

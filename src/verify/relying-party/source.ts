@@ -96,11 +96,14 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
     const issuer = memberOf(metadata, "issuer");
     if (issuer !== wanted) {
       const issuers = `${shownIssuer(issuer)} and not ${shownIssuer(wanted)}`;
-      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: the document belongs to another issuer, ${issuers}`);
     }
     const jwksUri = checkSecureUrl(memberOf(metadata, "jwks_uri"), `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
-      throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
+      throw new FetchError(
+        "ERR_URL_INSECURE",
+        `the jwks_uri of ${document} is not an https URL, although the issuer is`,
+      );
     }
     return jwksUri;
   }

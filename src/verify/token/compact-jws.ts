@@ -37,7 +37,7 @@ export function readHeader(
   const header = parse(token);
   if (header.crit !== undefined) checkCritical(header);
   if (typeof header.alg !== "string" || header.alg === "") throw malformed();
-  if (!algorithms.includes(header.alg)) throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not allowed");
+  if (!algorithms.includes(header.alg)) throw new TokenError("ERR_TOKEN_ALG", "the token's alg is not allowed");
   return header;
 }
 
@@ -65,7 +65,7 @@ export function malformed(message: string = "the token is not a well-formed sign
 function hintFor(token: string): string | undefined {
   if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
   const parts = token.split(".").length;
-  if (parts === 5) return "it has five parts, as an encrypted token (JWE) has";
+  if (parts === 5) return "it has five parts, like an encrypted token (JWE)";
   return parts === 1 ? "it is opaque, so only its provider can interpret it (introspection, RFC 7662)" : undefined;
 }
 

@@ -23,13 +23,9 @@ export function checkTyp(header: { readonly typ?: unknown }, rule: TypRule): voi
   const type = shortType(header.typ);
   if (type === shortType(typ) || (acceptsPlain && (type === undefined || type === "jwt"))) return;
   const problem = acceptsPlain ? `neither ${typ} nor JWT` : `not ${typ}`;
-  throw new TokenError(
-    "ERR_TOKEN_TYP",
-    `the typ of the token is ${problem}${remedy === undefined ? "" : `; ${remedy}`}`,
-    {
-      hint,
-    },
-  );
+  throw new TokenError("ERR_TOKEN_TYP", `the token's typ is ${problem}${remedy === undefined ? "" : `; ${remedy}`}`, {
+    hint,
+  });
 }
 
 /** Converts a media type to its short form. @see RFC 7515 section 4.1.9 */

@@ -68,7 +68,7 @@ const oneOrMoreTexts: Rule = {
 const verifyRules: Rules<VerifyOptions> = {
   keys: required({
     ...callback,
-    must: "a function from the header of a token to its key, such as a createRemoteKeySet",
+    must: "a function that returns the key for a token's header, such as the result of createRemoteKeySet",
   }),
   issuer: required(oneOrMoreTexts),
   audience: required(oneOrMoreTexts),
@@ -120,7 +120,7 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
   const { token, header } = read;
   const { keys, clock = systemClock } = given;
   if (typeof header.kid !== "string" || header.kid === "") {
-    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token's header has no kid");
   }
   await checkSignature(token, header.alg, publicKey(await keys(header)));
   const claims = read.claims();
@@ -140,8 +140,7 @@ export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions>
 
 /** Checks the result of `keys`. */
 function publicKey(key: CryptoKey | null | undefined): CryptoKey {
-  if (key === undefined || key === null)
-    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
+  if (key === undefined || key === null) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no key has the token's kid");
   if (key.type !== "public" || !isCryptoKey(key)) throw invalidOption('"keys" did not return a public key');
   return key;
 }
@@ -166,7 +165,7 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
   try {
     isValid = await verifySignature(key, alg, input, signature);
   } catch (cause) {
-    const message = "the alg of the token is not the alg of its key";
+    const message = "the token's alg does not match its key's alg";
     throw new TokenError("ERR_TOKEN_ALG", message, { cause });
   }
   if (!isValid) throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature is not valid for the token and its key");

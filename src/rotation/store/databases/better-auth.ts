@@ -88,7 +88,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
       await pauseAfter(count, maxPauseMs, systemClock, signal);
     }
     throw new Error(
-      "it does not return what was written: other processes write all the time, or it is not the primary",
+      "a read does not return what was written, because other processes write constantly or it is not the primary",
     );
   }
 
@@ -125,7 +125,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
                 });
           // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is read back.
           const error = await written.then(
-            () => new Error("it does not return what was written; connect to the primary"),
+            () => new Error("a read does not return what was written; connect to the primary"),
             (error: unknown) => error,
           );
           const found = await find(["version"]);
