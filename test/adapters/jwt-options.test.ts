@@ -36,7 +36,7 @@ test("better-auth's signJWT and verifyJWT work with the provider's keys", async 
   assert.deepEqual(await verified(token), decodeJwt(token));
 });
 
-test("verifyJWT accepts a token of a retiring key, but not of a key that is not published", async () => {
+test("verifyJWT accepts a token signed with a retiring key, but not one signed with an unpublished key", async () => {
   for (const [kid, expected] of [
     ["old", "alice"],
     ["other", undefined],

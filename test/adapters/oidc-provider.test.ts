@@ -225,7 +225,7 @@ describe("a change of keys", () => {
     [1, "a token of the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request that began with a key and has its claims ${hours} h later gets ${outcome}`, async (t) => {
+    test(`a request whose claims are ready ${hours} h after it got its key gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();
@@ -250,7 +250,7 @@ describe("a change of keys", () => {
     });
   }
 
-  test("an ID token of a published or removed key is accepted as a hint, but not one of a revoked key", async (t) => {
+  test("an ID token is accepted as a hint if its key is published or was removed, but not if it was revoked", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>
@@ -321,7 +321,7 @@ describe("a change of keys", () => {
   });
 });
 
-describe("a provider with an https issuer that receives plain requests logs what to set", () => {
+describe("a provider with an https issuer logs which option to set if it receives plain HTTP requests", () => {
   const rows = [
     { name: "behind a proxy that it does not trust", proxy: false, tls: false, warnings: 1 },
     { name: "behind a proxy that it trusts", proxy: true, tls: false, warnings: 0 },

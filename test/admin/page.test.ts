@@ -80,7 +80,7 @@ const servedWith = (text: string): ServedSet => ({
 const skeleton = (markup: string): string[] =>
   (markup.match(/<\/?[a-z][^>]*>/g) ?? []).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'));
 
-describe("input from outside is rendered as text", () => {
+describe("external input is rendered as text", () => {
   const hostile = [
     '"><script>alert(1)</script>',
     "'><img src=x onerror=alert(1)>",

@@ -168,7 +168,7 @@ describe("an exhausted budget is reported in addition to the refusal:", () => {
   });
 });
 
-test("strings from outside are cut and escaped, wherever they appear", async () => {
+test("external strings are truncated and escaped, wherever they appear", async () => {
   const hostile = `\u001b[2J\r\n\u202e\u2028\ud800${"x".repeat(1_000)}`;
   const { events, clientAssertion } = listeningTo(
     jwkSetReply(

@@ -117,7 +117,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([requests.length, connections.total], [1, 1]);
   });
 
-  test("one forbidden address among public ones: no connection is opened", async (t) => {
+  test("no connection is opened if only one of several addresses is forbidden", async (t) => {
     const { url, connections } = await site(t, published);
     for (const addresses of [
       [{ address: "10.0.0.1", family: 4 }, loopback],
@@ -141,7 +141,7 @@ describe("DNS rebinding", () => {
 });
 
 describe("connections", () => {
-  test("each request opens its own, for one host and for two hosts with one address", async (t) => {
+  test("each request opens its own, even for two hosts with the same address", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const fetch = guarded();
     for (const target of [url, url, url.replace("client.", "other.")]) await (await fetch(target, {})).text();
@@ -190,7 +190,7 @@ describe("connections", () => {
     assert.equal(await check(url), "ERR_FETCH_FAILED");
   });
 
-  test("a body that breaks off", async (t) => {
+  test("a truncated body", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.writeHead(200, { "Content-Length": 1_000 }).write('{"keys":[', () => request.socket.destroy());
     });
@@ -357,7 +357,7 @@ describe("a request times out after 5 s in all, by the verifier's clock", () => 
     assert.equal(await checking, "ERR_FETCH_TIMEOUT");
   });
 
-  test("a resolver that answers too late: no connection is opened", async (t) => {
+  test("no connection is opened if the resolver responds too late", async (t) => {
     const { url, connections } = await site(t, published);
     const clock = simulatedClock();
     const { promise, resolve: answer } = Promise.withResolvers<(typeof loopback)[]>();

@@ -116,7 +116,7 @@ describe("a client cannot make the provider trust a key for more than 300 s with
   });
 });
 
-describe("each URL has one forced refresh in 20 s (OpenID Connect Core 1.0 section 10.1.1)", () => {
+describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 section 10.1.1)", () => {
   test("despite any number of made-up tokens", async () => {
     const { clock, origin, check, checkMadeUp } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");

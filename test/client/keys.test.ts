@@ -255,7 +255,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 22);
   });
 
-  test("70 sets of 64 KiB are cached by default, as much as 1100 of 4 KiB", async () => {
+  test("by default, 70 sets of 64 KiB are cached, or 1,100 of 4 KiB", async () => {
     const { origin, check } = hosted(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
     for (let index = 0; index < 70; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -324,7 +324,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("a dropped set is fetched again, even for a rotated key, once its budget is whole", async () => {
+  test("a dropped set is fetched again, even for a rotated key, once its budget has recovered", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));

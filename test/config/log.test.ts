@@ -29,7 +29,7 @@ function logged(json: boolean, fields: object, message: string): string {
   return text;
 }
 
-describe("the log for people has one line per event and no terminal control characters", () => {
+describe("the text log has one line per event and no terminal control characters", () => {
   const rows: readonly (readonly [name: string, fields: object, message: string, line: string])[] = [
     ["ordinary values", { kid: "2026-11", count: 2 }, "started", "info started kid=2026-11 count=2"],
     [

@@ -59,7 +59,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     }
   });
 
-  test("after any change of a byte, the bytes are refused or are another signature in DER", () => {
+  test("if any byte is changed, the result is refused or is another valid DER signature", () => {
     fc.assert(
       fc.property(scalar, scalar, fc.nat(71), fc.integer({ min: 1, max: 255 }), (r, s, position, change) => {
         const der = derOf(raw(r, s));

@@ -24,7 +24,7 @@ const wrappingKey = newWrappingKey();
 
 const get = async (url: string): Promise<unknown> => (await fetch(url)).json();
 
-test("docs/better-auth.md takes over the existing keys with their kids, and tokens stay valid", async (t) => {
+test("the program in docs/better-auth.md keeps the existing keys and their kids, and tokens stay valid", async (t) => {
   const folder = await temporaryFolder(t);
   const origin = `http://localhost:${await freePort()}`;
   const issuer = `${origin}/api/auth`;

@@ -87,7 +87,7 @@ describe("the commands on the pages exist", { skip: skipWithout("bash") }, () =>
       );
   });
 
-  test("npm passes all arguments on: every npm run has --, without which npm would read the flags itself", () => {
+  test("every npm run on the pages has --, because npm would otherwise read the flags itself", () => {
     for (const page of pages) assert.doesNotMatch(textOf(page), /npm run (?!-s jwksd --)(?:-\S+ )*jwksd\b/, page);
   });
 

@@ -315,7 +315,7 @@ for (const isRegistered of [false, true]) {
   });
 }
 
-test("docs/oidc-provider.md takes over oidc-provider's keys with their kids, and its program publishes them", async (t) => {
+test("the steps in docs/oidc-provider.md keep oidc-provider's keys and their kids, and its program publishes them", async (t) => {
   const wrappingKey = newWrappingKey();
   const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
   const program = await sample(t, "examples/docs/oidc-provider.mts", {

@@ -80,7 +80,7 @@ describe("a finding", () => {
     }
   });
 
-  test("lists ten places and the number of all", async () => {
+  test("lists ten places and their total number", async () => {
     const keys = Array.from({ length: 50 }, (_, index) => ({ ...published(`kid ${index}`), alg: undefined }));
     const [finding] = await examine(observed({ keys }));
     assert.deepEqual([finding?.code, finding?.seen.length, finding?.count], ["JWKS_ALG_MISSING", 10, 50]);
@@ -327,7 +327,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
   });
 
-  test("does not call broken what breaks none of the verifiers that were run", () => {
+  test("does not report as broken what breaks none of the verifiers that were run", () => {
     for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
       assert.notEqual(codes[code].severity, "broken");
       assert.ok(breaksOf(code).every(({ source }) => source !== undefined));

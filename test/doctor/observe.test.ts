@@ -39,7 +39,7 @@ const good =
   };
 
 describe("observe", () => {
-  test("finds nothing at a provider of this library, with at most 30 requests, GET and HEAD only", async (t) => {
+  test("finds no problems with a provider built with this library, with at most 30 requests, only GET and HEAD", async (t) => {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
       requests.push(request);

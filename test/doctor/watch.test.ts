@@ -181,7 +181,7 @@ describe("a watch with tokens", () => {
     assert.deepEqual((await rotating(3, 1)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
   });
 
-  test("finds a key that is withdrawn while its tokens are valid", async () => {
+  test("finds a key that is withdrawn while its tokens are still valid", async () => {
     assert.deepEqual((await rotating(1, 3.5, 4)).codes, ["WATCH_KEY_WITHDRAWN"]);
   });
 

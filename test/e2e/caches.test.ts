@@ -41,7 +41,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         });
       }
 
-      test("the document is cached as long as Cache-Control says", async () => {
+      test("the document is cached for as long as Cache-Control allows", async () => {
         const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
@@ -92,7 +92,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
     describe("in rotation mode", () => {
       const newClient = startFor(cache, { args: ["--rotation-mode"] });
 
-      test("the document is cached as long as Cache-Control says, in rotation mode", async () => {
+      test("the document is cached for as long as Cache-Control allows, in rotation mode", async () => {
         const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");

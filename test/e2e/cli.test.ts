@@ -248,7 +248,7 @@ describe("standard output that cannot be written", { timeout, concurrency: 4 }, 
 });
 
 // managed.test.ts tests the same for a store that jwksd manages.
-test("no private member of a key file is exposed, not even of refused files", { timeout }, async (t) => {
+test("no private member of a key file is exposed, even if the file is refused", { timeout }, async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   const text = keySetText("a", "b");
   await writeFile(file, text);

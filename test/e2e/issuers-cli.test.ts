@@ -58,7 +58,7 @@ interface Listed {
 }
 
 describe("jwksd issuers", () => {
-  test("lists all issuers, first those that fail and those whose step is overdue, until both are put right", async (t) => {
+  test("lists all issuers; those that fail or have an overdue step come first until they are fixed", async (t) => {
     const { environment, issuers, sql } = await database(t, { late: 120, soon: 60, new: 0, broken: 1, hidden: 1 });
     const listed = async (exitCode: number): Promise<Listed> => {
       const { stdout, code, stderr } = await runCli(t, ["issuers", "--json"], environment);

@@ -91,7 +91,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  describe("invalid keys are refused by their code, the old ones stay, and valid ones are published afterwards", () => {
+  describe("invalid keys are refused with their code, the old ones stay, and valid ones are published afterwards", () => {
     const rows: readonly [name: string, text: string, code: string][] = [
       ["an empty file", "", "ERR_KEY_FORMAT"],
       ["no key", setText(), "ERR_KEYSET_EMPTY"],

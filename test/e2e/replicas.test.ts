@@ -155,7 +155,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set refuse its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
-    test(`and reports who is missing and the consequences after the change: ${command}`, async (t) => {
+    test(`and reports which ones are missing, and the consequences, after the change: ${command}`, async (t) => {
       const { run, checkIn, store } = await withReplicas(t);
       const { revision } = await documentOf(store);
       await checkIn("a b");
@@ -290,7 +290,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     }
   });
 
-  test("reports that no replica is listed", async (t) => {
+  test("reports that no replicas are listed", async (t) => {
     const { run } = await withReplicas(t);
     assert.match((await run("replicas")).stdout, /^No replicas are listed\.\nNot listed: on-demand processes/);
   });

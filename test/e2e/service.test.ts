@@ -262,7 +262,7 @@ describe("stopping", { timeout }, () => {
     t.diagnostic(`${answered} requests answered`);
   });
 
-  test("closes the port before idle connections, because connections that arrive meanwhile would be cut off", async (t) => {
+  test("closes the port before idle connections, because connections that arrive in the meantime would be cut off", async (t) => {
     const service = await startHere(t);
     const idle = await Promise.all(Array.from({ length: 400 }, () => Client.open(service.port)));
     for (const client of idle) assertWhole(await client.request());

@@ -198,7 +198,7 @@ describe("robustness:", { concurrency: true }, () => {
       );
     });
 
-    test("sends far too much can read why and is not waited for", async (t) => {
+    test("sends far too much can read the reason, and the server does not wait for it", async (t) => {
       const { socket, ended, closed } = openRaw(t, shared.port);
       socket.write(`GET /jwks HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(400_000)}`);
       const { text, isOrderly } = await ended;

@@ -301,7 +301,7 @@ test("a failed read for a request does not keep the application from signing, an
   assert.deepEqual([await statusOf(issuers, 2), await statusOf(issuers, 1)], [200, 200], "1 was evicted in between");
 });
 
-test("node() passes on requests for no issuer, HEAD has no body, and each issuer has its own metadata", async () => {
+test("node() passes on requests that match no issuer, HEAD has no body, and each issuer has its own metadata", async () => {
   const database = await new Database().with(1);
   const issuers = await database.issuers({ metadata: (issuer) => ({ token_endpoint: `${issuer}/token` }) });
   const request = (url: string, method = "GET", withNext = true): Promise<unknown> =>

@@ -29,7 +29,7 @@ describe("verifiers do what lab/data.json says", () => {
     assert.deepEqual(found, { version: told.version, histories: expected }, `${verifier.name}; ${rerun}`);
   };
 
-  test("one stands for the others in npm test", () => compare(fromNpm(place.certificate)[0] as Verifier, ["away-1m"]));
+  test("in npm test, one represents the others", () => compare(fromNpm(place.certificate)[0] as Verifier, ["away-1m"]));
 
   if (isSoak) {
     const sample = ["rotation-0", "away-1m"];
@@ -52,7 +52,7 @@ test("the npm verifiers have the versions that were measured", () => {
     assert.equal(version, data.verifiers[name]?.version, `${name}; ${rerun}`);
 });
 
-test("the doctor's file and the pages are what the data makes", () => {
+test("the doctor's file and the pages are generated from the data", () => {
   assert.equal(measuredOn, data.date);
   assert.deepEqual(
     behaviors,
@@ -68,7 +68,7 @@ test("the doctor's file and the pages are what the data makes", () => {
 const refusedIn = (history: string): string[] =>
   measured.filter(([, { histories }]) => histories[history]?.outcomes["b"]?.refused !== 0).map(([name]) => name);
 
-test("a key that was announced as the planner demands is refused by no verifier", () => {
+test("no verifier refuses a key that was announced for as long as the planner requires", () => {
   for (const [name, { histories }] of measured) {
     for (const history of ["rotation-2h", "rotation-1d"]) {
       const outcomes = histories[history]?.outcomes ?? {};

@@ -153,7 +153,7 @@ test("between two steps a process only checks in, six times per maxStaleSeconds,
   await world.stop(replica);
 });
 
-test("a process that may only read is not listed and stays fresh by confirmed reads", async () => {
+test("a process with read-only access is not listed and stays fresh through confirmed reads", async () => {
   const world = new World();
   const connection = world.store.connection();
   connection.isReadOnly = true;
@@ -212,7 +212,7 @@ async function start(policy = {}) {
   return { world, replica, handle: await replica.provider.signingKey() };
 }
 
-describe("a handle of a signing key", () => {
+describe("a handle for a signing key", () => {
   test("is usable until the read behind it is maxStaleSeconds old, even if its key is replaced", async () => {
     const { world, replica, handle } = await start();
     await world.until(replica.manager.rotate({ now: true }));
@@ -224,7 +224,7 @@ describe("a handle of a signing key", () => {
     await world.stop(replica);
   });
 
-  test("follows the maxStaleSeconds that its process had read; a shorter one applies to later handles", async () => {
+  test("uses the maxStaleSeconds that its process had read; a shorter one applies to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of maxStaleSeconds makes a check-in due.

@@ -120,7 +120,7 @@ describe("if another process commits first, the decision is repeated on its resu
   });
 });
 
-describe("after an uncertain answer, the process looks for its commit or repeats the write", () => {
+describe("if the outcome of a write is unknown, the process looks for its commit or repeats the write", () => {
   /** Per write: whether it is done, and its answer. */
   const rows: readonly [name: string, writes: string, expected: string, revision: number][] = [
     ["false, because a driver had repeated it", "done false", "written", 1],
@@ -171,7 +171,7 @@ describe("after an uncertain answer, the process looks for its commit or repeats
     assert.deepEqual([await late, (await documentOf(store.register)).revision], [false, 1]);
   });
 
-  test("after another commit came between, the decision is repeated, and the late write changes nothing", async () => {
+  test("if another commit came in between, the decision is repeated, and the late write changes nothing", async () => {
     const { store, access, other, finished } = await start();
     const late: (() => Promise<unknown>)[] = [];
     store.hook = async (operation, go) => {

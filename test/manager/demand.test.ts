@@ -64,7 +64,7 @@ test("contract, section 7, Errors: a method other than GET and HEAD gets 405 bef
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("a read is renewed in the background after refreshSeconds, and before the answer after twice as long", async () => {
+test("a read is repeated in the background after refreshSeconds, and before the response after twice that time", async () => {
   const { world, instance } = await worldWithKeys();
   const { connection, provider } = instance;
   await use(world, instance);
@@ -106,7 +106,7 @@ describe("an empty store", () => {
     assert.deepEqual([failed?.error.code, failed?.retryInMs], ["ERR_STORE_EMPTY", second]);
   });
 
-  test("is read again a second after a request found it empty, so that the first key is served soon", async () => {
+  test("is read again a second after a request found it empty, so the first key is served soon", async () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
@@ -238,7 +238,7 @@ test("a process that is frozen between two requests reads before it uses its key
   assert.notEqual(await activeIn(world), kid);
 });
 
-test("a cron job that runs due steps only at the times the store gives takes each step in time", async () => {
+test("a cron job that runs due steps only at the times that the store reports takes each step in time", async () => {
   const world = new World();
   let due: number | undefined;
   const connection = world.store.connection();

@@ -371,7 +371,7 @@ async function found(world: World, store: Register): Promise<Custody> {
 }
 
 describe("a store that was created without an issuer", () => {
-  test("keeps its owner in a commit that leaves the records, because the private keys are bound to it", async () => {
+  test("keeps its owner in a commit that does not change the records, because the private keys are bound to it", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     await (await serving(world, store, there)).manager.close();

@@ -85,7 +85,7 @@ describe("a subscriber", () => {
     await world.stop(replica);
   });
 
-  test("receives earlier keys again after its answer to an update was lost", async () => {
+  test("receives earlier keys again if its reply to an update was lost", async () => {
     const world = new World();
     const replica = await world.start();
     let [published, isLost] = [[""], false];
@@ -208,7 +208,7 @@ describe("encryption keys", () => {
 });
 
 describe("close", () => {
-  test("leaves no timer and no later calls of the store or a subscriber", async () => {
+  test("leaves no timer and makes no later calls to the store or a subscriber", async () => {
     const world = new World();
     const replica = await world.start();
     const other = await world.start();

@@ -217,7 +217,7 @@ function processList(processes: () => Promise<Processes>) {
 }
 
 describe("the list of processes", () => {
-  test("is read at most once in two seconds, and again after a change", async () => {
+  test("is read at most once every two seconds, and again after a change", async () => {
     const { clock, document, refresh, calls } = processList(async () => none);
     await Promise.all([refresh(), refresh()]);
     await refresh();

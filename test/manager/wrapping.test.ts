@@ -185,7 +185,7 @@ const headed = (change: object): string =>
     tag,
   ].join(".");
 
-describe("a damaged wrapped key is refused by its kid, without its content", () => {
+describe("the error for a damaged wrapped key contains its kid but not its content", () => {
   const damages: readonly (readonly [string, unknown])[] = [
     ["an empty string", ""],
     ["not a string", undefined],
@@ -349,7 +349,7 @@ async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyring
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
 
-test("a signer without a URI is refused by the name of its option", async () => {
+test("the error for a signer without a URI names its option", async () => {
   const plain = (await localSigner(ecKey("plain"))) as unknown as ExternalSigner;
   const { keyring } = await keyringOf({ createSigner: async () => plain, openSigner: async () => plain });
   await assert.rejects(keyring.makeKey("sig", "ES256"), {
@@ -358,7 +358,7 @@ test("a signer without a URI is refused by the name of its option", async () => 
   });
 });
 
-describe("a call of an HSM or key service times out after a minute", () => {
+describe("a call to an HSM or key service times out after a minute", () => {
   for (const [name, options, call] of [
     ["createSigner", { createSigner: never }, "make"],
     ["openSigner", { openSigner: never }, "open"],

@@ -120,7 +120,7 @@ describe("scripts/setup", () => {
     assert.equal(await installed(), "install");
   });
 
-  test("a linked node_modules is left to its own checkout", async (t) => {
+  test("a linked node_modules folder is left alone", async (t) => {
     const { setup, installed, folder } = await clone(t, { node: "old" });
     await symlink(folder, join(folder, "node_modules"));
     await setup("service");

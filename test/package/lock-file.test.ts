@@ -14,7 +14,7 @@ const packages = Object.entries(lockFile.packages as Readonly<Record<string, Loc
 
 const namesOf = (found: typeof packages): string[] => found.map(([path]) => path);
 
-test("each package has a hash and comes from no other registry than the public one", () => {
+test("each package has a hash and comes from the public registry", () => {
   const wrong = packages.filter(
     ([, { resolved = "https://registry.npmjs.org/", integrity = "" }]) =>
       !resolved.startsWith("https://registry.npmjs.org/") || !integrity.startsWith("sha512-"),

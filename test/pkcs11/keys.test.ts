@@ -121,7 +121,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     assert.equal(objects.match(/Private Key Object/g)?.length, 1);
   });
 
-  test("two signers of one key, and keys on two tokens, work side by side", async (t) => {
+  test("two signers for one key, and keys on two tokens, work side by side", async (t) => {
     const { token, backend } = await setUp(t);
     const created = await backend.create({ issuer });
     const opened = await backend.open(created.uri);

@@ -178,7 +178,7 @@ function replaceWriteHead(response: ServerResponse): void {
   };
 }
 
-describe("other Node responses than node:http's own receive the same replies", { timeout: 20_000 }, () => {
+describe("Node responses other than node:http's own receive the same replies", { timeout: 20_000 }, () => {
   test("a response whose writeHead does not accept a flat list of headers", async (t) => {
     const replies = await repliesTo(t, (request, response) => {
       replaceWriteHead(response);

@@ -63,7 +63,7 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers over one store keep all promises in true time with", () => {
+describe("three managers on one store keep all promises in true time, with", () => {
   for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
@@ -96,7 +96,7 @@ describe("three managers over one store keep all promises in true time with", ()
   });
 
   if (isSoak) {
-    test("runs that are the same for the same seed", async () => {
+    test("runs that are identical for the same seed", async () => {
       const mode = modes["everything"] as Mode;
       const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
       const [one, again, other] = [await run(7), await run(7), await run(8)];
@@ -235,7 +235,7 @@ const skip = isSoak && skipWithout("initdb", "psql", "pg_basebackup");
 
 // npm test covers these faults in simulated time, and in test/store with real servers and processes.
 if (isSoak)
-  describe("replicas as processes over PostgreSQL", { skip }, () => {
+  describe("replicas as processes on PostgreSQL", { skip }, () => {
     let cluster: Cluster;
     before(async () => {
       cluster = await startCluster();

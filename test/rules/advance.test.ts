@@ -279,7 +279,7 @@ test("each step records its time and its reason", () => {
   ]);
 });
 
-test("a tombstone keeps the kid, thumbprint, end time and URI of a key, and the latest ones its public half", () => {
+test("a tombstone keeps a key's kid, thumbprint, end time and URI; the latest ones also keep its public half", () => {
   const now = start + retirement;
   const { kid, use, thumbprint, publicJwk } = retiring;
   const removed = { kid, use, state: "removed", thumbprint, endedAt: now, publicJwk };
@@ -291,7 +291,7 @@ test("a tombstone keeps the kid, thumbprint, end time and URI of a key, and the 
   assert.deepEqual(change.events, [{ at: now, type: "removed", kid: "r", use: "sig", reason: "why" }]);
 });
 
-test("the eight keys that were removed last keep their public halves, regardless of the order of their records", () => {
+test("the eight most recently removed keys keep their public halves, regardless of the order of their records", () => {
   const { publicJwk } = retiring;
   const ended = [5, 2, 8, 1, 7, 3, 6, 4].map((days) =>
     tombstone(`${days}`, "removed", { endedAt: start - days * day, publicJwk }),
@@ -302,7 +302,7 @@ test("the eight keys that were removed last keep their public halves, regardless
   assert.deepEqual(states(without), "8 removed");
 });
 
-test("the first key for its use replaces no other key", () => {
+test("the first key for a use does not replace another key", () => {
   const change = activate(frozen({ records: [announced], events: [] }), announced, start, "why");
   assert.deepEqual(
     change.events.map(({ type, kid }) => `${type} ${kid}`),

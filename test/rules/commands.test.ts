@@ -380,7 +380,7 @@ describe("a refused command names the rule that it breaks", () => {
   }
 });
 
-test("records that already broke a rule are refused after a command, too", async () => {
+test("records that already broke a rule are refused even after a command", async () => {
   const two = [active, { ...retiring, state: "active" as const }];
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });

@@ -150,7 +150,7 @@ describe("records that break a rule are refused", () => {
   }
 });
 
-describe("a duration is written in the nearest two units", () => {
+describe("a duration is formatted in its two largest units", () => {
   const rows: readonly [ms: number, text: string][] = [
     [0, "0 s"],
     [499, "0 s"],
@@ -170,7 +170,7 @@ describe("a duration is written in the nearest two units", () => {
   ];
   for (const [ms, text] of rows) test(`${ms} ms: ${text}`, () => assert.equal(durationText(ms), text));
 
-  test("relative to now", () => {
+  test("a time relative to now", () => {
     const now = Date.parse("2026-11-22T12:00:00Z");
     assert.equal(relativeText(now + 90 * day - 3 * second, now), "in 90 d");
     assert.equal(relativeText(now - hour, now), "1 h ago");

@@ -18,7 +18,7 @@ async function importsOf(manifest: string): Promise<Imports["imports"]> {
   return (JSON.parse(await readFile(join(root, manifest), "utf8")) as Imports).imports;
 }
 
-test("package.json resolves #crypto for the build as src/package.json does for the sources", async () => {
+test("package.json resolves #crypto for the build like src/package.json for the sources", async () => {
   const ofSources = JSON.stringify(await importsOf("src/package.json"));
   const ofBuild = ofSources.replaceAll('"./', '"./dist/').replaceAll('.ts"', '.js"');
   assert.deepEqual(await importsOf("package.json"), JSON.parse(ofBuild));
@@ -73,11 +73,11 @@ test("a bundle of the key set for browsers excludes jose's encryption algorithms
 });
 
 const vectors = join(root, "test/crypto/primitives.test.ts");
-test("Bun signs and verifies as Node does", async () => {
+test("Bun signs and verifies like Node", async () => {
   const { stderr } = await run(binary("bun"), ["test", vectors]);
   assert.match(stderr, /\b\d\d pass\n *0 fail\n/);
 });
-test("Deno verifies as Node does", async () => {
+test("Deno verifies like Node", async () => {
   // Deno may have to write the tests' RSA key.
   const flags = ["--allow-read", "--allow-write", "--allow-env", "--allow-sys", "--no-check"];
   const { stdout } = await run(binary("deno"), ["test", ...flags, vectors], { env: { ...process.env, NO_COLOR: "1" } });
@@ -121,7 +121,7 @@ const examples: { file: string; typ: string; lifetimeSeconds: number; claims: Js
   },
 ];
 
-describe("examples of tokens run as they stand, against a build", () => {
+describe("the token examples run unchanged against a build", () => {
   let clone: string;
   // npm would take these for its own settings, and the checkout for its prefix.
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));

@@ -61,7 +61,7 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
   return op;
 }
 
-describe("workerd ends the work of a request with the request", { concurrency: 3 }, () => {
+describe("workerd cancels a request's work when the request ends", { concurrency: 3 }, () => {
   test("a stale set is revalidated before the response", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
@@ -96,7 +96,7 @@ describe("workerd ends the work of a request with the request", { concurrency: 3
     await sendToken(url, await tokenOf(op, 1));
   });
 
-  test("a request that gives up does not leave others waiting", async (t) => {
+  test("a request that gives up does not keep others waiting", async (t) => {
     const op = await startProvider(t);
     const url = await startWorkerd(t, op, { compatibilityDate: recent, timeoutMs: 500 });
     await sendToken(url, await tokenOf(op, 0));

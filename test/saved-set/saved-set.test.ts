@@ -109,7 +109,7 @@ describe("starting without the store", () => {
     await keys.close();
   });
 
-  test("tries the store after 1, 2, 4 s and so on, and every 30 s in the end", async () => {
+  test("retries the store after 1, 2, 4 s and so on, and finally every 30 s", async () => {
     const { world, given, start, startedAt } = await outage();
     const keys = await start();
     await world.pass(130_000);
@@ -127,7 +127,7 @@ describe("starting without the store", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("lets no key be generated in an empty store if a saved set shows that there were keys", async () => {
+  test("prevents new keys in an empty store if a saved set shows that there were keys", async () => {
     const world = new World();
     const savedSet = memoryText();
     const given: unknown[] = [];
@@ -171,7 +171,7 @@ describe("starting without the store", () => {
     await assert.rejects(none.start(), { message: /^no route to host$/ });
   });
 
-  test("another error than an unavailable store ends it, even with a saved set", async () => {
+  test("an error other than an unavailable store ends it, even with a saved set", async () => {
     const savedSet = { ...memoryText(), text: await saved(), read: async () => saved() };
     const refused = new StoreError("ERR_STORE_ISSUER", "of another issuer");
     const clock = { ...simulatedClock(), now: () => at + 1_000 };
@@ -285,13 +285,13 @@ const saved = async ({ of = owner, by = wrappingKeys, keys = publicKeys } = {}):
   savedSetText({ keys, at, policy }, of, by);
 
 describe("a saved set", () => {
-  test("is read as it was written, for its owner only", async () => {
+  test("is read back as written, but only for its owner", async () => {
     const read = await readSavedSet(await saved(), rule);
     assert.deepEqual((await checkKeysets(read.keysets)).set.documents, savedKeys.documents);
     assert.deepEqual({ at: read.at, policy: read.policy }, { at, policy });
   });
 
-  test("in a file is replaced as a whole, readable by its owner alone, and nothing else is left", async (t) => {
+  test("in a file is replaced atomically, is readable only by its owner, and leaves no other files", async (t) => {
     const folder = join(await temporaryFolder(t), "new");
     const file = textFile(join(folder, "saved-set.json"));
     assert.equal(await file.read(), undefined);
@@ -305,7 +305,7 @@ describe("a saved set", () => {
     assert.deepEqual(await readdir(folder), ["saved-set.json", "taken"]);
   });
 
-  test("has no private member, whatever it is given", async () => {
+  test("has no private member, whatever the input", async () => {
     const { set } = await checkKeysets({
       keyset: [{ kid: "a", publicKey: named("a") }],
       encryptionKeyset: [],
@@ -375,18 +375,18 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used for as long as no key that it lacks can sign, by its store's policy, unless a setting states the time", () => {
+  test("may be used for as long as no key that it lacks can sign under its store's policy, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
-  test("without an issuer belongs to the first one that is chosen, as its store does", async () => {
+  test("without an issuer belongs to the first issuer that is chosen, like its store", async () => {
     const text = await saved({ of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
     assert.equal((await readSavedSet(text, rule)).at, at);
   });
 });
 
 describe("the saver of a set", () => {
-  test("notes every minute that the set is the latest, and not while the store is unreachable", async () => {
+  test("records every minute that the set is the latest, but not while the store is unreachable", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];
     let isConfirmed = true;

@@ -287,7 +287,7 @@ describe("a key that is not a private P-256 key is refused", () => {
   }
 });
 
-test("the strings that errors must not contain are the key material", () => {
+test("the strings that errors must not contain cover the key material", () => {
   assert.deepEqual(keyMaterial(a), [a.x, a.y, a.d]);
   assert.deepEqual(
     keyMaterial(pem(a, "pkcs8")),

@@ -136,7 +136,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
   });
 
-  test("opens an AWS KMS key with all settings from the SDK's variables", async (t) => {
+  test("opens an AWS KMS key with all settings from the SDK's environment variables", async (t) => {
     const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
     const stub = await kmsStub({ ...credentials, region: "eu-central-1", service: "kms" });
     t.after(() => stub.close());

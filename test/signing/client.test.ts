@@ -103,7 +103,7 @@ describe("a client of a sign socket", () => {
     assert.deepEqual([await tokens.sign({}, minute), await tokens.sign({}, minute), requests], ["token", "token", 3]);
   });
 
-  test("retries if the server has closed an idle connection and the client has not noticed yet", async (t) => {
+  test("retries if the server has closed an idle connection and the client has not noticed", async (t) => {
     const socket = await pathIn(t);
     const answer = createServer((request, response) => void request.resume().on("end", () => response.end("token")));
     const connections: Socket[] = [];

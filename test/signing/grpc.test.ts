@@ -167,7 +167,7 @@ describe("a gRPC server", () => {
     http1.destroy();
   });
 
-  test("stops immediately if no call is in flight, whether its peers disconnect or not", async (t) => {
+  test("stops immediately if no call is in flight, whether or not its peers disconnect", async (t) => {
     const { session, path, stop } = await start(t);
     const idle = connect({ path });
     idle.on("error", () => {});
@@ -178,7 +178,7 @@ describe("a gRPC server", () => {
 });
 
 describe("Protocol Buffers messages", () => {
-  test("are read back as written", () => {
+  test("are decoded to what was encoded", () => {
     const message = Buffer.concat([bytesField(1, "ä".repeat(200)), numberField(2, 2 ** 40 + 300), bytesField(16, "x")]);
     const fields = readFields(message);
     assert.deepEqual(
@@ -201,7 +201,7 @@ describe("Protocol Buffers messages", () => {
     [0x08, ...Array<number>(11).fill(0xff)],
     [0x11, 1],
   ]) {
-    test(`cannot consist of the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
+    test(`cannot be the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
       assert.throws(() => readFields(Uint8Array.from(bytes)), RangeError);
     });
   }

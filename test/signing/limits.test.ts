@@ -20,7 +20,7 @@ import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
-test("at most 64 signatures per connection and 1,024 in total are in progress, and each that ends makes room", async () => {
+test("at most 64 signatures per connection and 1,024 in total are in progress; each one that ends makes room", async () => {
   const { sign: limited } = createAudit(simulatedClock(), () => {});
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
@@ -64,7 +64,7 @@ test("a request that outlives its socket sets no timer that would keep the proce
 
 const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
 
-test("a stale process refuses to sign, says when to retry, and signs when the store is back", async (t) => {
+test("a stale process refuses to sign, reports when to retry, and signs again when the store is back", async (t) => {
   const world = new World();
   const connection = world.store.connection();
   const replica = await world.start({ store: connection, policy: { maxStaleSeconds: 3600 } });

@@ -65,7 +65,7 @@ async function ask(address: string, options: https.RequestOptions): Promise<stri
   }
 }
 
-describe("a TLS address where tokens are signed", () => {
+describe("a TLS address for signing tokens", () => {
   test("accepts only clients with a certificate from the CA", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     assert.equal(await ask(address, client), "200");

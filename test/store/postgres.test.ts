@@ -111,7 +111,7 @@ async function insist<T>(call: () => Promise<T>): Promise<T> {
 
 const at = (rest: string): string => `postgres://${rest}`;
 
-test("without the pg package, the error names it", async (t) => {
+test("if the pg package is missing, the error names it", async (t) => {
   const folder = await temporaryFolder(t);
   cpSync(fileURLToPath(new URL("../../src", import.meta.url)), join(folder, "src"), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');

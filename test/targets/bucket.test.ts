@@ -45,7 +45,7 @@ async function start(t: TestContext) {
 }
 
 describe("a bucket target", { timeout: 60_000 }, () => {
-  test("writes the JWK Set, then the discovery documents, each with its headers, and nothing twice", async (t) => {
+  test("writes the JWK Set and then the discovery documents, each with its headers, and nothing twice", async (t) => {
     const { stub, target } = await start(t);
     const one = target();
     await one.open();

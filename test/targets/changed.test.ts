@@ -183,7 +183,7 @@ describe("a bucket that another process changes", { timeout: 60_000 }, () => {
     }
   });
 
-  test("through a publisher with other settings is not overwritten alternately", async (t) => {
+  test("by a publisher with other settings is not overwritten back and forth", async (t) => {
     const { stub, follow, issuer, data, text } = await inBucket(t);
     const metadata = join(await temporaryFolder(t), "metadata.json");
     await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');

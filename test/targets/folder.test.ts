@@ -24,7 +24,7 @@ async function start(t: TestContext) {
 }
 
 describe("jwksd publish FOLDER, with managed keys", () => {
-  test("writes the keys, reads them back past caches, and records the target in the store", async (t) => {
+  test("writes the keys, reads them back bypassing caches, and records the target in the store", async (t) => {
     const { publish, server, targets, kids } = await start(t);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
@@ -83,7 +83,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.equal((await targets()).length, 1);
   });
 
-  test("does not record the target while the server serves something else or lets caches keep it too long", async (t) => {
+  test("does not record the target while the server serves something else or lets caches keep it for too long", async (t) => {
     const { publish, server, cli, targets } = await start(t);
     server.cacheControl = "max-age=86400";
     const publishFails = async (message: RegExp, what: string): Promise<void> => {

@@ -104,7 +104,7 @@ describe("an issuer", () => {
     assert.equal(await verdictOn(issuer.token({}, { removedKey: true })), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("goes offline and online again: 503, then 200", async () => {
+  test("goes offline and back online: 503, then 200", async () => {
     const issuer = await createTestIssuer();
     const token = await issuer.token();
     issuer.goOffline();
@@ -124,7 +124,7 @@ describe("an issuer", () => {
     await assert.rejects(issuer.fetch(`${issuer.issuer}/jwks`, { signal }), { message: "stopped" });
   });
 
-  test("with the same seed has the same keys everywhere", async () => {
+  test("with the same seed has the same keys in every process", async () => {
     const algorithms = ["ES256", "RS256", "EdDSA"] as const;
     const issuers = ["a", "a", "b"].map((seed) => createTestIssuer({ seed, algorithms: ["ES256", "EdDSA"] }));
     for (const issuer of issuers) await (await issuer).rotate();

@@ -30,7 +30,7 @@ const lookalikes = ((): ReadonlyMap<string, readonly string[]> => {
 })();
 
 describe("a name that equals a registered name except for case is refused", () => {
-  test("the Unicode letters whose upper or lower case is ASCII are included", () => {
+  test("includes the Unicode letters whose upper or lower case is ASCII", () => {
     const others = [...lookalikes].flatMap(([, letters]) => letters.filter((letter) => !/[A-Z]/.test(letter)));
     assert.deepEqual(new Set(others), new Set(["\u017f", "\u212a", "\u0130", "\u0131"]));
   });

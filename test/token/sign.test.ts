@@ -322,7 +322,7 @@ describe("the active signer is bounded", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("if a signer has another key than it publishes, no token is returned", async () => {
+  test("if a signer's key is not the one that it publishes, no token is returned", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
@@ -372,7 +372,7 @@ const steps = fc.array(
   { minLength: 5, maxLength: 25 },
 );
 
-test("property: whatever the updates, each token verifies with the first kid of the set that was current when sign was called", async () => {
+test("property: after any updates, each token verifies with the first kid of the set that was current when sign was called", async () => {
   await fc.assert(
     fc.asyncProperty(order, steps, async (keyset, steps) => {
       const provider = await provide({ keyset });
