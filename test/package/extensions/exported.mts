@@ -27,7 +27,7 @@ export const saved = await startWithSavedSet({
   start: async (options) => createKeyManager({ issuer, store, wrappingKeys: "", ...options }),
 });
 export const provider = await createProvider({ issuer, keys: manager });
-export const { fetch, keys, node, sign, update } = provider;
+export const { fetch, keys: ownKeys, node, sign, update } = provider;
 export const active = await provider.signingKey();
 export const set = await provider.jwkSet();
 export const signer = await localSigner("");
