@@ -40,9 +40,9 @@ export const issuers = await createIssuers({
 export const tenant = await issuers.get(issuer);
 export const report = await issuers.runAllDueSteps();
 
-export const keys = createRemoteKeySet({ issuer });
-export const state = keys.state();
-export const verified = await verify("", { keys, issuer, audience: "api", algorithms: ["ES256"] });
+export const remote = createRemoteKeySet({ issuer });
+export const state = remote.state();
+export const verified = await verify("", { keys: remote, issuer, audience: "api", algorithms: ["ES256"] });
 export const bearer = createBearer({ issuer, audience: "api" });
 export const [express, fastify, hono] = [bearer.express(), bearer.fastify(), bearer.hono()];
 export const [koa, nest, upgrade, mcp] = [bearer.koa(), bearer.nest(), bearer.upgrade(), bearer.mcp()];
