@@ -135,7 +135,8 @@ const unexpected = (claim: string): Expected => invalid(`claim '${claim}' does n
 const idToken = invalid("the token is an ID token; send an access token");
 const noProof = badProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
 
-const bound = (setup: Setup, more: TokenParts = {}): string =>
+/** Returns a token that is bound to the key of `dpopProof`. */
+export const boundToken = (setup: Pick<Setup, "issuer">, more: TokenParts = {}): string =>
   accessToken(setup, { ...more, claims: { cnf: { jkt: thumbprint(clientKey) }, ...more.claims } });
 
 /** Marks a request that the standard allows an API to let through. */
@@ -159,7 +160,7 @@ const headerRow = (source: string, name: string, header: object, expected: Expec
 const formRow = (name: string, request: WireRequest, expected: Expected, source = "6750 3"): Row =>
   row(source, name, () => request, expected);
 /** Returns a request with a bound token and its proof, valid except for the given parts. */
-function proven(setup: Setup, path: string, parts: TokenParts = {}, token: string = bound(setup)): WireRequest {
+function proven(setup: Setup, path: string, parts: TokenParts = {}, token: string = boundToken(setup)): WireRequest {
   return dpop(path, token, dpopProof(token, path, parts));
 }
 const proofRow = (name: string, parts: TokenParts, expected: Expected, path = "/dpop"): Row =>
@@ -629,7 +630,7 @@ const dpopRows: readonly Row[] = [
   row(
     "9449 7.2",
     "a bound token without its proof",
-    (setup) => bearer("/dpop", bound(setup)),
+    (setup) => bearer("/dpop", boundToken(setup)),
     challenged(
       `error="invalid_token", error_description="the token is bound to a key; send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
     ),
@@ -638,7 +639,7 @@ const dpopRows: readonly Row[] = [
     row(
       "9449 7.2",
       "a bound token without DPoP support",
-      (setup) => bearer("/plain", bound(setup)),
+      (setup) => bearer("/plain", boundToken(setup)),
       invalid("the token is bound to a key, which is not supported here"),
     ),
   ),
@@ -650,12 +651,17 @@ const dpopRows: readonly Row[] = [
     (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
     badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
   ),
-  row("9449 4.3", "no proof", (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"), badProof("the DPoP header is missing")),
+  row(
+    "9449 4.3",
+    "no proof",
+    (setup) => sent(`DPoP ${boundToken(setup)}`, "/dpop"),
+    badProof("the DPoP header is missing"),
+  ),
   row(
     "9449 4.3",
     "two proofs",
     (setup) => {
-      const token = bound(setup);
+      const token = boundToken(setup);
       const { headers = [], ...one } = dpop("/dpop", token, dpopProof(token, "/dpop"));
       return { ...one, headers: [...headers, ["DPoP", dpopProof(token, "/dpop")]] };
     },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
@@ -175,23 +175,23 @@ async function analyze(...args: readonly string[]): Promise<string> {
   return stdout + stderr;
 }
 
-describe("ops/jwksd.service", { skip: skipWithout("systemd-analyze") }, () => {
-  test("systemd accepts every line", async (t) => {
-    const file = join(await temporaryFolder(t), "jwksd.service");
-    // It must name an existing program.
-    await writeFile(
-      file,
-      (await read(join(ops, "jwksd.service"))).replaceAll("/usr/local/bin/jwksd", process.execPath),
-    );
-    assert.equal(await analyze("verify", "--man=no", file), "");
-  });
+for (const unit of ["jwksd.service", "guard/jwksd-guard.service"]) {
+  describe(`ops/${unit}`, { skip: skipWithout("systemd-analyze") }, () => {
+    test("systemd accepts every line", async (t) => {
+      const file = join(await temporaryFolder(t), basename(unit));
+      // It must name an existing program.
+      await writeFile(file, (await read(join(ops, unit))).replaceAll("/usr/local/bin/jwksd", process.execPath));
+      assert.equal(await analyze("verify", "--man=no", file), "");
+    });
 
-  test("systemd rates the service's exposure as low", async () => {
-    const report = await analyze("security", "--offline=yes", "--no-pager", join(ops, "jwksd.service"));
-    const [, exposure] = /Overall exposure level for jwksd\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
-    assert.ok(Number(exposure) <= 2, exposure);
+    test("systemd rates the service's exposure as low", async () => {
+      const report = await analyze("security", "--offline=yes", "--no-pager", join(ops, unit));
+      const [, exposure] =
+        /Overall exposure level for [\w-]+\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
+      assert.ok(Number(exposure) <= 2, exposure);
+    });
   });
-});
+}
 
 // Runs the blocks of docs/install.md verbatim, one by one.
 

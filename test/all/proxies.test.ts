@@ -1,0 +1,3 @@
+import { loadTests } from "../support/together.ts";
+
+await loadTests("proxies");

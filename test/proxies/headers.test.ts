@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { skipWithout } from "../support/parts.ts";
+import { soak } from "../support/soak.ts";
+import type { HeaderLine } from "../support/wire.ts";
+import { ask, scopes, startSite, ways } from "./site.ts";
+
+// Header fields that clients send to be taken for the guard's or the proxy's.
+
+/** Characters of a header name other than letters and digits. @see RFC 9110 section 5.6.2 */
+const nameCharacters = "!#$%&'*+-.^_`|~".split("");
+
+/** Names that a program could take for an identity header. */
+const aliases = [
+  ["x-jwksd-subject", "X-JWKSD-SUBJECT", "X-Jwksd-Issuer", "X-Jwksd-Scope", "X-Jwksd-Client", "X-Jwksd-Claim-Email"],
+  ["X-Jwksd_Subject", "X_Jwksd-Subject", "X-Jwksd-Subject ", "X-Jwksd-Subject\t", " X-Jwksd-Subject", "X-Jwksd-Other"],
+  nameCharacters.flatMap((character) =>
+    ["X-Jwksd-Subject", "x-jwksd-issuer", "X-Jwksd-Denied-Status"].map((name) => name.replaceAll("-", character)),
+  ),
+].flat();
+
+/** Values of Connection with which a proxy could remove a header after the check. */
+const connections = [
+  ["X-Jwksd-Subject", "x-jwksd-subject", "close, X-Jwksd-Subject", "X-Jwksd-Issuer,X-Jwksd-Subject", "X-JWKSD-SCOPE"],
+  ["keep-alive,  x-Jwksd-client ", "X_Jwksd_Subject", "\tX-Jwksd-Subject"],
+].flat();
+
+/** Headers that name another path than the request line. */
+const otherPaths = ["X-Original-URI", "X-Forwarded-Uri", "X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Prefix"];
+
+/** Header lines for one request each. */
+const sent: readonly (readonly string[])[] = [
+  ...aliases.map((name) => [`${name}: mallory`]),
+  ...connections.flatMap((value) => [
+    [`Connection: ${value}`],
+    ["Connection: close", `Connection: ${value}`],
+    ["Proxy-Connection", "Keep-Alive", "TE", "Trailer"].map((name) => `${name}: ${value}`),
+  ]),
+  ...otherPaths.map((name) => [`${name}: /public/`]),
+  [
+    "X-Original-URI: /public/",
+    "X-Original-Method: GET",
+    "X-Original-Host: api.example.com",
+    "X-Original-Request-ID: 1",
+  ],
+  ["X-Forwarded-Uri: /public/", "X-Forwarded-Method: GET", "X-Forwarded-Host: api.example.com"],
+  ["X-Forwarded-Uri: /public/", "X-Forwarded-Uri: /public/"],
+  ["X_Forwarded_Uri: /public/", "X.Original.URI: /public/"],
+  ["Connection: X-Original-URI, X-Original-Method", "X-Original-URI: /public/"],
+  ["Connection: X-Forwarded-Uri, X-Forwarded-Method, X-Forwarded-Host", "X-Forwarded-Uri: /public/"],
+  ["Connection: Authorization"],
+  ["Forwarded: host=other.example.com;proto=http"],
+  ["Host: other.example.com"],
+  ["Range: bytes=0-0", "If-None-Match: *", "If-Modified-Since: Sat, 01 Jan 2050 00:00:00 GMT"],
+  ["Expect: 100-continue"],
+  ["Upgrade: websocket", "Connection: upgrade"],
+];
+
+const headerLine = (line: string): HeaderLine => {
+  const at = line.indexOf(": ");
+  return [line.slice(0, at), line.slice(at + 2)];
+};
+
+/** In `npm test`, few of them, and different ones for each way. */
+const step = soak(1, 6);
+
+for (const [way, { proxy, backend }] of ways.entries()) {
+  describe(`${proxy.name} in front of ${backend.name}`, { skip: skipWithout(proxy.name, ...backend.programs) }, () => {
+    test("no header field of a client changes who the program sees, or which request is checked", async (t) => {
+      const { setup, port, token } = await startSite(t, proxy, { backend });
+      const valid = token(scopes.orders);
+      const alice = { issuer: setup.issuer, subject: "alice", client: "app", scope: "orders:read" };
+      const identity = async (target: string, lines: readonly string[], token?: string): Promise<object | undefined> =>
+        (await ask(port, { target, headers: lines.map(headerLine) }, token)).seen?.identity;
+      const wrong: unknown[] = [];
+      for (const lines of sent.filter((_, index) => index % step === way % step)) {
+        // A refused request has no identity.
+        for (const [got, expected] of [
+          [await identity("/orders/1", lines, valid), alice],
+          [await identity("/public/", lines), {}],
+          [await identity("/admin/x", lines, valid), undefined],
+        ]) {
+          try {
+            if (got !== undefined) assert.deepEqual(got, expected);
+          } catch {
+            wrong.push({ lines, got });
+          }
+        }
+      }
+      assert.deepEqual(wrong, []);
+      assert.deepEqual([await identity("/orders/1", [], valid), await identity("/public/", [])], [alice, {}]);
+    });
+  });
+}

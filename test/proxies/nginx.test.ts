@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { send } from "../bearer/replies.ts";
+import { boundToken, dpopProof } from "../bearer/requests.ts";
+import type { GuardHere } from "../guard/running.ts";
+import { skipWithout } from "../support/parts.ts";
+import { eventually, temporaryFolder } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
+import type { HeaderLine } from "../support/wire.ts";
+import { type Proxy, proxies } from "./proxies.ts";
+import { type Answer, ask, scopes, startSite } from "./site.ts";
+
+// What only nginx does: refusals in header fields, two checks of one request, caches.
+
+const [nginx] = proxies as [Proxy, ...Proxy[]];
+
+/** Returns the number of checks so far. */
+async function checksOf(guard: GuardHere): Promise<number> {
+  const counts = (await guard.page("/metrics")).matchAll(/^jwksd_guard_decisions_total\{.*\} (\d+)$/gm);
+  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+describe("nginx", { skip: skipWithout("nginx") }, () => {
+  test("asks once about each request, whatever the decision is", async (t) => {
+    const { port, guard, setup, token } = await startSite(t, nginx, { isBroken: true });
+    const statuses: number[] = [];
+    const sendOnce = async (target: string, token?: string, method = "GET"): Promise<void> => {
+      const before = await checksOf(guard);
+      const { status } = await ask(port, { target, method, headers: [["Content-Length", "0"]] }, token);
+      statuses.push(status);
+      assert.equal((await checksOf(guard)) - before, 1, `${method} ${target}`);
+    };
+    await sendOnce("/orders/1", token(), "POST");
+    setup.isBroken = false;
+    await eventually(
+      "the keys are fetched",
+      async () => (await ask(port, { target: "/orders/1" }, token())).status === 200,
+    );
+    await sendOnce("/public/");
+    await sendOnce("/orders/1", undefined, "POST");
+    await sendOnce("/public/../admin", undefined, "POST");
+    await sendOnce("/other", token(), "POST");
+    await sendOnce("/admin/1", token("orders:read"));
+    assert.deepEqual(statuses, [503, 200, 401, 400, 403, 403]);
+  });
+
+  test("a request that nginx checks twice for index or try_files uses its proof up once", async (t) => {
+    const folder = await temporaryFolder(t);
+    await mkdir(join(folder, "files"));
+    await writeFile(join(folder, "files", "index.html"), "the index");
+    await writeFile(join(folder, "files", "fallback.html"), "the fallback");
+    const program = `
+  root ${folder};
+  location / { index index.html; }
+  location /files/tried { try_files $uri /files/fallback.html; }`;
+    const { port, guard, setup } = await startSite(t, nginx, {
+      program,
+      issuer: { dpop: "required" },
+    });
+    const bound = boundToken(setup, { claims: { scope: scopes.files } });
+    for (const [target, page] of [
+      ["/files/", "the index"],
+      ["/files/tried", "the fallback"],
+    ] as const) {
+      const headers: HeaderLine[] = [
+        ["Authorization", `DPoP ${bound}`],
+        ["DPoP", dpopProof(bound, target)],
+        ["X-Original-Request-ID", "forged"],
+      ];
+      const before = await checksOf(guard);
+      const { status, body } = await send(port, { target, headers }, "api.example.com");
+      assert.deepEqual([status, body], [200, page]);
+      assert.equal((await checksOf(guard)) - before, 2, "it was checked twice");
+      assert.equal((await ask(port, { target, headers })).status, 401, "a replayed proof");
+    }
+  });
+
+  test("no check is cached, even if the server caches everything", async (t) => {
+    const http = "proxy_cache_path cache keys_zone=all:1m;";
+    const site =
+      "proxy_cache all; proxy_cache_valid any 10m; proxy_ignore_headers Cache-Control; proxy_cache_methods GET HEAD POST;";
+    const { port, guard, token } = await startSite(t, nginx, { http, site });
+    const before = await checksOf(guard);
+    const statuses: number[] = [];
+    for (const given of [token(), token(), undefined, token()])
+      statuses.push((await ask(port, { target: "/orders/1" }, given)).status);
+    assert.deepEqual([statuses, (await checksOf(guard)) - before], [[200, 200, 401, 200], 4]);
+  });
+
+  if (isSoak)
+    test("lines that docs/guard.md forbids open the site", async (t) => {
+      const through = async (site: string, target: string): Promise<Answer> =>
+        ask((await startSite(t, nginx, { site })).port, { target });
+      assert.equal((await through("location /orders/ { return 204; }", "/orders/1")).status, 204);
+      assert.equal((await through("satisfy any; allow all;", "/orders/1")).status, 200);
+      const { seen } = await through("rewrite ^/public/(.*)$ /admin/$1;", "/public/x");
+      assert.equal(seen?.paths[0], "/admin/x");
+    });
+});

@@ -1,0 +1,77 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { nginxConfig, startProgram } from "../support/caches.ts";
+import { type Scope, freePort, temporaryFolder } from "../support/service.ts";
+
+// Real proxies with the files in ops/guard, in which only addresses are replaced.
+
+export interface ProxyOptions {
+  readonly guardPort: number;
+  readonly backendPort: number;
+  /** More lines in the site's server block or `route`, before the program's location. */
+  readonly site?: string;
+  /** Lines before the server block, for nginx. */
+  readonly http?: string;
+  /** Lines instead of the location or directive that passes requests to the program. */
+  readonly program?: string;
+  /** Time that the guard has for a check, in seconds. Default: as in the file. */
+  readonly readTimeout?: number;
+}
+
+export interface Proxy {
+  /** The value of `--for`. */
+  readonly name: "nginx" | "caddy" | "traefik";
+  /** Starts it with plain HTTP on a free port of 127.0.0.1. @returns the port */
+  start(t: Scope, options: ProxyOptions): Promise<number>;
+}
+
+const folder = join(import.meta.dirname, "../../ops/guard");
+const address = { host: "127.0.0.1" };
+
+/** Replaces text that must be there exactly once. */
+function replaced(text: string, from: string, to: string): string {
+  const [before, after, ...more] = text.split(from);
+  if (after === undefined || more.length > 0) throw new Error(`not exactly once: ${from}`);
+  return `${before}${to}${after}`;
+}
+
+const nginx = {
+  name: "nginx",
+  async start(t: Scope, { guardPort, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
+    const [own, port] = [await temporaryFolder(t), await freePort()];
+    const guard = await readFile(join(folder, "jwksd-guard.conf"), "utf8");
+    await writeFile(
+      join(own, "guard.conf"),
+      replaced(guard, "proxy_read_timeout 15s", `proxy_read_timeout ${readTimeout}s`),
+    );
+    let text = (await readFile(join(folder, "nginx.conf"), "utf8")).replaceAll(/^ +ssl_certificate.*$/gm, "");
+    text = replaced(text, "listen 443 ssl", `listen 127.0.0.1:${port}`);
+    text = replaced(text, "127.0.0.1:9910;", `127.0.0.1:${guardPort};`);
+    text = replaced(text, "/etc/nginx/jwksd-guard.conf;", `guard.conf;\n${site}`);
+    text = replaced(text, "127.0.0.1:8000;", `127.0.0.1:${backendPort};`);
+    if (program !== undefined) text = text.replace(/ {2}location \/ \{.*?\n {2}\}/s, () => program);
+    await writeFile(join(own, "nginx.conf"), nginxConfig(`${http}\n${text}`));
+    await startProgram(t, "nginx", ["-p", own, "-c", "nginx.conf", "-e", "stderr"], { ...address, port });
+    return port;
+  },
+} as const;
+
+const caddy = {
+  name: "caddy",
+  async start(t: Scope, { guardPort, backendPort, site = "", program, readTimeout = 15 }: ProxyOptions) {
+    const [own, port] = [await temporaryFolder(t), await freePort()];
+    let text = await readFile(join(folder, "Caddyfile"), "utf8");
+    text = replaced(text, "response_header_timeout 15s", `response_header_timeout ${readTimeout}s`);
+    text = replaced(text, "forward_auth 127.0.0.1:9910", `forward_auth 127.0.0.1:${guardPort}`);
+    text = replaced(text, "\napi.example.com {", `\nhttp://:${port} {\n\tbind 127.0.0.1`);
+    text = replaced(text, "\t\timport jwksd-guard", `\t\timport jwksd-guard\n${site}`);
+    text = replaced(text, "reverse_proxy 127.0.0.1:8000", program ?? `reverse_proxy 127.0.0.1:${backendPort}`);
+    const file = join(own, "Caddyfile");
+    await writeFile(file, `{\n\tadmin off\n\tauto_https off\n}\n${text}`);
+    const env = { ...process.env, HOME: own, XDG_DATA_HOME: own, XDG_CONFIG_HOME: own };
+    await startProgram(t, "caddy", ["run", "--config", file, "--adapter", "caddyfile"], { ...address, port }, env);
+    return port;
+  },
+} as const;
+
+export const proxies: readonly (Proxy & { readonly name: "nginx" | "caddy" })[] = [nginx, caddy];
