@@ -8,7 +8,7 @@ import type { StoredEvent } from "../src/rotation/custody/document.ts";
 import type { PresenceRecord } from "../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";
-import type { Known } from "../src/service/admin/known.ts";
+import type { ServiceSnapshot } from "../src/service/admin/state.ts";
 import { page } from "../src/service/admin/page/page.ts";
 import { statusOf } from "../src/service/admin/status.ts";
 
@@ -52,7 +52,7 @@ function event(
   return { number, at, type, kid, use, reason };
 }
 
-const known: Known = {
+const known: ServiceSnapshot = {
   now,
   phase: "running",
   issuer: "https://login.example.com",

@@ -36,6 +36,7 @@ export {
 export type { Jwk, PublicJwk } from "./keys/jwk/public.ts";
 export type { KeyInput } from "./keys/jwk/read.ts";
 export type { NodeRequest, NodeResponse } from "./publish/node.ts";
+export type { FetchHandler } from "./publish/fetch.ts";
 export type { Handlers } from "./publish/handlers.ts";
 export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset.ts";
 export {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { html, lines } from "../../src/base/html.ts";
-import type { Known } from "../../src/service/admin/known.ts";
 import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.ts";
 import { script } from "../../src/service/admin/page/script.ts";
 import type { ServedSet } from "../../src/service/admin/page/served.ts";
 import { style } from "../../src/service/admin/page/style.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { presenceRecord, storeDocument } from "../support/store-view.ts";
@@ -21,7 +21,7 @@ const served: ServedSet = {
 };
 
 /** Returns the state of a service in which every string from outside is this one. */
-function knownWith(hostile: string): Known {
+function knownWith(hostile: string): ServiceSnapshot {
   const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: hostile };
   const active = record(hostile, "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
   const next = {
@@ -163,7 +163,7 @@ describe("the page", () => {
   test("never shows a past event as in the future, whichever clock is ahead", () => {
     const known = knownWith("name");
     const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
-    const ahead = { ...known, manager: { ...known.manager, health } } as Known;
+    const ahead = { ...known, manager: { ...known.manager, health } } as ServiceSnapshot;
     assert.match(pageParts(statusOf(ahead), served).glance.text, /last reached <time[^>]*>now<\/time>/);
   });
 

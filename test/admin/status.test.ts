@@ -6,14 +6,14 @@ import { shellWord } from "../../src/base/printable.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/types.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
-import type { Known } from "../../src/service/admin/known.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { guideUrl, remedyOf } from "../../src/service/admin/remedies.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { variableName } from "../../src/service/config/setting-definitions.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
-import type { KnownManager } from "../../src/service/keys/known.ts";
+import type { ManagerSnapshot } from "../../src/service/keys/service-keys.ts";
 import { day, hour, record, second, start, waiting } from "../rules/key-records.ts";
 import { known, presenceRecord, storeDocument } from "../support/store-view.ts";
 
@@ -30,7 +30,7 @@ const store: StoreHealth = {
   revisionSince: start - hour,
 };
 
-type Managed = Partial<Omit<KnownManager, "health" | "document">> & {
+type Managed = Partial<Omit<ManagerSnapshot, "health" | "document">> & {
   readonly records?: readonly KeyRecord[];
   readonly document?: Partial<StoreDocument>;
   readonly health?: Omit<ManagerHealth, "store">;
@@ -43,7 +43,7 @@ function managed({
   health: managerHealth = health,
   store: storeHealth = store,
   ...more
-}: Managed = {}): Known {
+}: Managed = {}): ServiceSnapshot {
   return known({
     manager: {
       id: "self",
@@ -58,10 +58,10 @@ function managed({
   });
 }
 
-const modeReason = (known: Known) => statusOf(known).rotationMode.because;
+const modeReason = (known: ServiceSnapshot) => statusOf(known).rotationMode.because;
 const targets = [{ name: "web", revision: 4, at: start - 2 * hour }];
 
-const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> = {
+const table: Readonly<Record<string, readonly [ServiceSnapshot, ...[string, string][]]>> = {
   "there is no fault": [managed()],
   "there is no fault with key files": [known()],
   "the store is unreachable": [managed({ health: { ...health, failure } }), ["ERR_STORE_UNAVAILABLE", "jwksd keys"]],
@@ -253,7 +253,7 @@ describe("the status", () => {
       { jwk: { kid: "b", use: "sig", alg: "ES256" }, notAfter: Infinity },
       { jwk: { kid: "a", use: "sig", alg: "ES256" }, notAfter: Infinity },
       { jwk: { kid: "e", use: "enc", alg: "ECDH-ES" }, notAfter: start },
-    ] as unknown as Known["published"];
+    ] as unknown as ServiceSnapshot["published"];
     const { source, keys, plan } = statusOf(known({ published }));
     assert.deepEqual([source, plan], ["files", undefined]);
     assert.deepEqual(

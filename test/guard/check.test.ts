@@ -16,7 +16,7 @@ const forwarded = (method: string, host: string, target: string): HeaderLine[] =
 
 let ids = 0;
 
-/** Asks about a row's request in the convention of a proxy, and returns the response that the client gets. */
+/** Sends a row's request to the guard in the convention of a proxy. Returns the response that the client gets. */
 async function askRow(guard: GuardHere, proxy: string, setup: Setup, { request, again }: Row): Promise<WireReply> {
   const { method = "GET", target, headers = [] } = request(setup);
   const host = hostFor(pathOf(target));

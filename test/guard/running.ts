@@ -19,9 +19,9 @@ export interface GuardHere extends RunningGuard {
   /** Path of its configuration file. */
   readonly file: string;
   readonly log: readonly { readonly level: string; readonly message: string; readonly fields: object }[];
-  /** Sends a check as it is. */
+  /** Sends a check unchanged. */
   send(...lines: readonly HeaderLine[]): Promise<WireReply>;
-  /** Asks about a request as nginx does. */
+  /** Sends a check for a request like nginx. */
   ask(request: WireRequest & { readonly host?: string; readonly id?: string }): Promise<WireReply>;
   /** Returns the status of an admin page and its text. */
   page(path: string): Promise<string>;

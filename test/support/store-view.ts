@@ -2,7 +2,7 @@ import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { PresenceRecord } from "../../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
-import type { Known } from "../../src/service/admin/known.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
 import { start } from "../rules/key-records.ts";
 
 /** Creates the document of a store at revision 5. */
@@ -37,7 +37,7 @@ export function presenceRecord(id: string, members: Partial<PresenceRecord> = {}
 }
 
 /** Creates a service's knowledge about itself, without a key. */
-export function known(more: Partial<Known> = {}): Known {
+export function known(more: Partial<ServiceSnapshot> = {}): ServiceSnapshot {
   return {
     now: start,
     phase: "running",

@@ -6,10 +6,10 @@ import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import { withFlags } from "../config/setting-names.ts";
-import type { KnownManager, KnownWithoutStore } from "../keys/known.ts";
 import { fillingText } from "../keys/manager-events.ts";
-import type { Known } from "./known.ts";
+import type { KeysSnapshot, ManagerSnapshot } from "../keys/service-keys.ts";
 import { type Remedy, listing, remedyOf } from "./remedies.ts";
+import type { ServiceSnapshot } from "./state.ts";
 
 /** A fault, described for an operator. */
 export interface Fault extends Remedy {
@@ -30,15 +30,15 @@ const graceMs = 60_000;
  *
  * @param now the current time by the store's clock
  */
-export function faultsOf(known: Known, now: number): Fault[] {
-  const { manager, withoutStore, refused, pid, commandFlags } = known;
+export function faultsOf(service: ServiceSnapshot, now: number): Fault[] {
+  const { manager, withoutStore, refused, pid, commandFlags } = service;
   const faults = [
     ...(withoutStore === undefined ? [] : [savedSet(withoutStore)]),
     ...(manager === undefined ? [] : managerFaults(manager, now)),
     ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
   ];
-  const isUnexplained = faults.length === 0 && known.phase === "running" && known.notReady !== undefined;
-  const all = isUnexplained ? [notReady(known.notReady ?? "")] : faults;
+  const isUnexplained = faults.length === 0 && service.phase === "running" && service.notReady !== undefined;
+  const all = isUnexplained ? [notReady(service.notReady ?? "")] : faults;
   return all
     .map((fault) => withStore(fault, commandFlags))
     .toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
@@ -51,7 +51,7 @@ function withStore(fault: Fault, flags: string): Fault {
   return needsStore ? { ...fault, command: `${command} ${flags}` } : fault;
 }
 
-function managerFaults(manager: KnownManager, now: number): Fault[] {
+function managerFaults(manager: ManagerSnapshot, now: number): Fault[] {
   const { document, health, processes, unread } = manager;
   const recordOf = (kid: string): KeyRecord | undefined => document.records.find((record) => record.kid === kid);
   const keyFaults = (errors: Readonly<Record<string, KnownError>>, problem: (name: string) => string): Fault[] =>
@@ -97,7 +97,7 @@ function errorFault(
   return faultOf(code, `${problem}: ${asSentenceEnd(message)}`, remedy, { since: at, ...more });
 }
 
-function savedSet({ savedAt, outage }: KnownWithoutStore): Fault {
+function savedSet({ savedAt, outage }: NonNullable<KeysSnapshot["withoutStore"]>): Fault {
   const problem = `The store has not been reached since startup, so the set from ${timeText(savedAt)} is published and nothing is signed`;
   return errorFault(problem, outage, remedyOf(outage.code));
 }
@@ -115,19 +115,19 @@ function notReady(why: string): Fault {
   return faultOf("NOT_READY", `This service is not ready: ${asSentenceEnd(why)}`, remedy);
 }
 
-function staleProcess({ health: { stale } }: KnownManager): Fault | undefined {
+function staleProcess({ health: { stale } }: ManagerSnapshot): Fault | undefined {
   const remedy = listing("It signs again automatically once the cause is fixed.");
   return stale && errorFault("This process is stale, so it does not sign and is not ready", stale, remedy);
 }
 
-function policyDiffers({ policyGiven, document }: KnownManager): Fault | undefined {
+function policyDiffers({ policyGiven, document }: ManagerSnapshot): Fault | undefined {
   const { text, flags } = policyDifference(policyGiven, document.policy);
   if (flags === "") return undefined;
   const remedy = "Remove these settings, or write them to the store with this command:";
   return faultOf("POLICY_DIFFERS", `${text}.`, { remedy, command: `jwksd policy ${flags}` }, { severity: "warning" });
 }
 
-function storeFilling({ health: { store } }: KnownManager): Fault | undefined {
+function storeFilling({ health: { store } }: ManagerSnapshot): Fault | undefined {
   if (store.filling === undefined) return undefined;
   const text = asSentenceEnd(fillingText(store.filling));
   const remedy = {
@@ -139,7 +139,7 @@ function storeFilling({ health: { store } }: KnownManager): Fault | undefined {
   return faultOf("STORE_FILLING", text.charAt(0).toUpperCase() + text.slice(1), remedy, { severity: "warning" });
 }
 
-function unmanaged({ health }: KnownManager): Fault | undefined {
+function unmanaged({ health }: ManagerSnapshot): Fault | undefined {
   const { lastError, lastSuccessAt = 0 } = health.store;
   const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
   const cause = health.failure ?? outage;
@@ -151,7 +151,7 @@ function unmanaged({ health }: KnownManager): Fault | undefined {
   return errorFault(problem, cause, remedyOf(cause.code));
 }
 
-function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: KnownManager): Fault | undefined {
+function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: ManagerSnapshot): Fault | undefined {
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
   const text = `This machine's clock is ${by} the store's clock, which is more than clockSkewSeconds (${policy.clockSkewSeconds}) allows, so this process takes no steps and does not sign.`;
@@ -163,7 +163,7 @@ function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: KnownManager
 }
 
 /** Returns a fault for each overdue step. */
-function lateSteps({ document: { records, policy } }: KnownManager, now: number): Fault[] {
+function lateSteps({ document: { records, policy } }: ManagerSnapshot, now: number): Fault[] {
   const late = dueSteps(records, policy).filter(({ at = Infinity }) => now > at + graceMs);
   return late.map((step) => lateStep(step, now));
 }
@@ -201,7 +201,7 @@ function waiting(view: StoreView): Fault[] {
 }
 
 /** Returns a fault for each process that still does not publish the latest revision. */
-function behind({ health }: KnownManager, view: StoreView): Fault[] {
+function behind({ health }: ManagerSnapshot, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (view.now <= revisionSince + graceMs) return [];
   const late = view.processes.filter((presence) => !hasCaughtUp(presence, view.document.revision, view));

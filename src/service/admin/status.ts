@@ -20,9 +20,9 @@ import {
   stateSince,
   uriOf,
 } from "../../rotation/rules/records.ts";
-import type { KnownManager } from "../keys/known.ts";
+import type { ManagerSnapshot } from "../keys/service-keys.ts";
 import { type Fault, faultsOf } from "./faults.ts";
-import type { Known } from "./known.ts";
+import type { ServiceSnapshot } from "./state.ts";
 
 /** The status of a key. */
 export interface KeyStatus {
@@ -53,7 +53,7 @@ export interface SeenReplica extends ReplicaStatus {
 
 /** The status that a running service shows. Plain JSON, without secrets; all times are epoch milliseconds. */
 export interface Status extends Pick<
-  Known,
+  ServiceSnapshot,
   "phase" | "issuer" | "jwksUri" | "pid" | "commandFlags" | "notReady" | "events"
 > {
   /** Current time, by the store's clock if there is a store. */
@@ -92,10 +92,10 @@ export interface Status extends Pick<
 }
 
 /** Returns a service's status. */
-export function statusOf(known: Known): Status {
-  const { phase, issuer, jwksUri, pid, commandFlags, notReady, manager, withoutStore, events } = known;
+export function statusOf(service: ServiceSnapshot): Status {
+  const { phase, issuer, jwksUri, pid, commandFlags, notReady, manager, withoutStore, events } = service;
   const aheadMs = manager?.clockAheadMs ?? 0;
-  const now = known.now + aheadMs;
+  const now = service.now + aheadMs;
   const common = {
     now,
     phase,
@@ -104,8 +104,8 @@ export function statusOf(known: Known): Status {
     pid,
     commandFlags,
     notReady,
-    rotationMode: rotationModeOf(known, now),
-    faults: faultsOf(known, now),
+    rotationMode: rotationModeOf(service, now),
+    faults: faultsOf(service, now),
     events,
   };
   if (manager === undefined) {
@@ -119,7 +119,7 @@ export function statusOf(known: Known): Status {
     return {
       ...common,
       source,
-      keys: publishedKeys(known),
+      keys: publishedKeys(service),
       replicas: [],
       unread: 0,
       targets: [],
@@ -135,7 +135,7 @@ export function statusOf(known: Known): Status {
   const view = { document, processes, unread, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
-  const fromFiles = known.published.filter(({ jwk }) => !managed.has(jwk.kid));
+  const fromFiles = service.published.filter(({ jwk }) => !managed.has(jwk.kid));
   return {
     ...common,
     source: "store",
@@ -152,7 +152,7 @@ export function statusOf(known: Known): Status {
   };
 }
 
-function rotationModeOf({ isShort, isShortBySetting, manager }: Known, now: number): Status["rotationMode"] {
+function rotationModeOf({ isShort, isShortBySetting, manager }: ServiceSnapshot, now: number): Status["rotationMode"] {
   const { records = [] } = manager?.document ?? {};
   if (isRotating(records)) return { isOn: true, because: "keys", since: rotatingSince(records, now) };
   if (isShortBySetting) return { isOn: true, because: "setting" };
@@ -177,20 +177,20 @@ function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]):
   });
 }
 
-function publishedKeys({ published }: Known): KeyStatus[] {
+function publishedKeys({ published }: ServiceSnapshot): KeyStatus[] {
   return published.map((key) => {
     const isFirst = key === published.find(({ jwk }) => jwk.use === "sig");
     return keyOfFile(key, isFirst ? "active" : "published");
   });
 }
 
-function keyOfFile({ jwk, notAfter }: Known["published"][number], state: "active" | "published"): KeyStatus {
+function keyOfFile({ jwk, notAfter }: ServiceSnapshot["published"][number], state: "active" | "published"): KeyStatus {
   const { kid, use, alg } = jwk;
   const ends = notAfter === Infinity ? undefined : notAfter;
   return { kid, use, alg, notAfter: ends, state, privateHalf: "not in jwksd" };
 }
 
-function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {
+function replicasOf({ health, id }: ManagerSnapshot, view: StoreView): SeenReplica[] {
   return view.processes.map((presence) => {
     const isSelf = presence.id === id;
     return { ...replicaStatus(presence, view), isSelf, isStale: isSelf && health.stale !== undefined };

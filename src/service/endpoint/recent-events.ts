@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { LogEvent } from "../admin/known.ts";
+import type { LogEvent } from "../admin/state.ts";
 import { type Logger, loggerOf } from "../config/log.ts";
 
 const maxEvents = 50;

@@ -2,9 +2,9 @@ import type { Clock } from "../../base/clock.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
 import { type AdminPage, healthPage, metricsPage } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
-import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
+import type { LogEvent } from "../admin/state.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import type { FileKeys } from "../keys/file-keys.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
@@ -39,9 +39,9 @@ export function createReport(of: Reported): Report {
   /** Returns why this process should not receive requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
-    const known = await managed?.known();
+    const keys = await managed?.snapshot();
     return statusOf({
-      ...known,
+      ...keys,
       now: clock.now(),
       phase: phase(),
       issuer: provider.issuer,

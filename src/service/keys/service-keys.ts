@@ -2,14 +2,17 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
 import { textFile } from "../../node/text-file.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
+import type { StoreDocument } from "../../rotation/custody/document.ts";
+import type { Processes } from "../../rotation/custody/presence.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
+import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 import { type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
 import { type KeysWithSavedSet, type SavedSetEvent, showsKeys, startKeys } from "../../rotation/saved-set/keys.ts";
 import type { Logger } from "../config/log.ts";
 import { withFlags } from "../config/setting-names.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { wrappingKeysOf } from "../store/wrapping-keys.ts";
-import type { KnownKeys } from "./known.ts";
 import { type ManagedSettings, type OpenedManager, openManager } from "./open-manager.ts";
 import { type ProcessList, createProcessList } from "./process-list.ts";
 
@@ -18,6 +21,23 @@ export interface Substitutes {
   /** Clock by which keys rotate. Default: the machine's. */
   readonly clock?: Clock | undefined;
   readonly store?: Custody["register"] | undefined;
+}
+
+/** State of keys that a manager in this process rotates, for the service's status. All times are epoch milliseconds. */
+export interface ManagerSnapshot extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
+  /** Part of the stored document that is in use. */
+  readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
+  /** Policy in the settings, which does not apply if the document's policy differs. */
+  readonly policyGiven: RotationPolicyOptions;
+  /** The id of this process. */
+  readonly id: string;
+}
+
+/** State of a service's managed keys. */
+export interface KeysSnapshot {
+  readonly manager?: ManagerSnapshot | undefined;
+  /** The outage because of which a saved set is published, and the time at which the store was last known to contain that set. */
+  readonly withoutStore?: { readonly savedAt: number; readonly outage: KnownError } | undefined;
 }
 
 /** A service's managed keys. Until the store has been reached, they come from the saved set. */
@@ -29,7 +49,7 @@ export interface ServiceKeys {
   /** Returns a human-readable description of the active key's state. */
   stateText(kid: string): string;
   /** Returns the keys' state for the service's status. Reads the running processes from the store. */
-  known(): Promise<KnownKeys>;
+  snapshot(): Promise<KeysSnapshot>;
   /** Returns the records of the signing keys that are published, the active one first. */
   signingRecords(this: void): readonly LiveRecord[];
   /** Records the issuer in the store, for commands without --issuer. */
@@ -88,7 +108,7 @@ export async function startServiceKeys(
       if (source.manager === undefined) return "from the saved set; nothing is signed until the store is back";
       return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
     },
-    async known() {
+    async snapshot() {
       const { manager, outage, takenAt: savedAt } = source;
       if (manager === undefined || processes === undefined) return { withoutStore: outage && { savedAt, outage } };
       const found = await processes();

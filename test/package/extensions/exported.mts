@@ -27,7 +27,7 @@ export const saved = await startWithSavedSet({
   start: async (options) => createKeyManager({ issuer, store, wrappingKeys: "", ...options }),
 });
 export const provider = await createProvider({ issuer, keys: manager });
-export const { fetch, node, sign, update } = provider;
+export const { fetch, keys: ownKeys, node, sign, update } = provider;
 export const active = await provider.signingKey();
 export const set = await provider.jwkSet();
 export const signer = await localSigner("");
@@ -40,9 +40,9 @@ export const issuers = await createIssuers({
 export const tenant = await issuers.get(issuer);
 export const report = await issuers.runAllDueSteps();
 
-export const keys = createRemoteKeySet({ issuer });
-export const state = keys.state();
-export const verified = await verify("", { keys, issuer, audience: "api", algorithms: ["ES256"] });
+export const remote = createRemoteKeySet({ issuer });
+export const state = remote.state();
+export const verified = await verify("", { keys: remote, issuer, audience: "api", algorithms: ["ES256"] });
 export const bearer = createBearer({ issuer, audience: "api" });
 export const [express, fastify, hono] = [bearer.express(), bearer.fastify(), bearer.hono()];
 export const [koa, nest, upgrade, mcp] = [bearer.koa(), bearer.nest(), bearer.upgrade(), bearer.mcp()];

@@ -1,6 +1,6 @@
 import type { JwkSetEntry } from "../../publish/jwk-set.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
-import type { KnownKeys } from "../keys/known.ts";
+import type { KeysSnapshot } from "../keys/service-keys.ts";
 
 // A running service's state, the input for its status. All times are epoch milliseconds.
 
@@ -14,7 +14,7 @@ export interface LogEvent {
 }
 
 /** The state of a running service. */
-export interface Known extends KnownKeys {
+export interface ServiceSnapshot extends KeysSnapshot {
   readonly now: number;
   readonly phase: "starting" | "running" | "stopping";
   readonly issuer: string;
