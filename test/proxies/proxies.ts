@@ -10,7 +10,7 @@ export interface ProxyOptions {
   readonly backendPort: number;
   /** More lines in the site's server block or `route`, before the program's location. */
   readonly site?: string;
-  /** Lines before the server block, for nginx. */
+  /** Lines next to the site. */
   readonly http?: string;
   /** Lines instead of the location or directive that passes requests to the program. */
   readonly program?: string;
@@ -58,7 +58,7 @@ const nginx = {
 
 const caddy = {
   name: "caddy",
-  async start(t: Scope, { guardPort, backendPort, site = "", program, readTimeout = 15 }: ProxyOptions) {
+  async start(t: Scope, { guardPort, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
     let text = await readFile(join(folder, "Caddyfile"), "utf8");
     text = replaced(text, "response_header_timeout 15s", `response_header_timeout ${readTimeout}s`);
@@ -67,7 +67,7 @@ const caddy = {
     text = replaced(text, "\t\timport jwksd-guard", `\t\timport jwksd-guard\n${site}`);
     text = replaced(text, "reverse_proxy 127.0.0.1:8000", program ?? `reverse_proxy 127.0.0.1:${backendPort}`);
     const file = join(own, "Caddyfile");
-    await writeFile(file, `{\n\tadmin off\n\tauto_https off\n}\n${text}`);
+    await writeFile(file, `{\n\tadmin off\n\tauto_https off\n}\n${text}\n${http}`);
     const env = { ...process.env, HOME: own, XDG_DATA_HOME: own, XDG_CONFIG_HOME: own };
     await startProgram(t, "caddy", ["run", "--config", file, "--adapter", "caddyfile"], { ...address, port }, env);
     return port;

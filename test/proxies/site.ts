@@ -49,10 +49,14 @@ export interface SiteOptions extends Pick<ProxyOptions, "http" | "site" | "progr
   readonly issuer?: object;
   /** More members of the host in the configuration. */
   readonly host?: object;
+  /** More settings of the guard. */
+  readonly settings?: object;
+  /** Port of the program. Default: a new program. */
+  readonly backendPort?: number;
 }
 
 export async function startSite(t: TestContext, proxy: Proxy, options: SiteOptions = {}): Promise<Site> {
-  const { backend = node, issuer, host, isBroken = false, ...others } = options;
+  const { backend = node, issuer, host, settings, isBroken = false, ...others } = options;
   const setup = await startProviders(t);
   setup.isBroken = isBroken;
   const guardPort = await freePort();
@@ -60,11 +64,12 @@ export async function startSite(t: TestContext, proxy: Proxy, options: SiteOptio
     startGuardHere(t, {
       for: proxy.name,
       listen: `127.0.0.1:${guardPort}`,
+      ...settings,
       hosts: { "api.example.com": { issuers: [{ issuer: setup.issuer, audience, ...issuer }], routes, ...host } },
     });
   const guard = await startGuard();
-  const backendPort = await backend.start(t);
-  const port = await proxy.start(t, { guardPort, backendPort, ...others });
+  const backendPort = options.backendPort ?? (await backend.start(t));
+  const port = await proxy.start(t, { ...others, guardPort, backendPort });
   const token = (scope = Object.values(scopes).join(" "), claims = {}): string =>
     accessToken(setup, { claims: { scope, ...claims } });
   return { setup, guard, startGuard, port, backendPort, token };
