@@ -198,7 +198,7 @@ export const errorTable = {
       when: "a wrapped key is damaged, or was wrapped for another kid or issuer",
       remedy: "restore the store, or set the issuer of the keys",
     },
-    ERR_CLOSED: { when: "the key manager was closed", remedy: "create a new one" },
+    ERR_CLOSED: { when: "the key manager, or `createIssuers`, was closed", remedy: "create a new one" },
   },
   TokenError: {
     ERR_CLAIMS_INVALID: {

@@ -8,7 +8,11 @@ import type { Expected, Row } from "./requests.ts";
 const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
 
 /** Returns the whole reply that is expected. */
-export function replyOf(expected: Expected, method: string, charset: string): Pick<WireReply, "status" | "headers" | "body"> {
+export function replyOf(
+  expected: Expected,
+  method: string,
+  charset: string,
+): Pick<WireReply, "status" | "headers" | "body"> {
   if (expected.status === 200)
     return { status: 200, headers: {}, body: method === "HEAD" ? "" : (expected.body ?? '{"sub":"alice"}') };
   const { status } = expected;

@@ -27,6 +27,7 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import { type CountedStore, countedStore } from "../manager/counted-store.ts";
 import { startLibsql } from "../support/libsql.ts";
 import { newWrappingKey } from "../support/managed.ts";
+import { valuesOf } from "../support/scrape.ts";
 import { soak } from "../support/soak.ts";
 
 const wrappingKeys = newWrappingKey();
@@ -447,6 +448,68 @@ test("create() is not limited like made-up names and returns the keys in the sto
   const { kid } = decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
   assert.notEqual(kid, before);
   assert.equal(await kidOf(issuers, 0), kid);
+});
+
+test("metrics count the issuers that fail, in memory and in runs of due steps, and never name one", async () => {
+  const database = await new Database().with(1, 2, 3);
+  const rows = [1, 2, 3].map((name) => ({ issuer: named(name), due: 0, key: `${name}` }));
+  const due: Register["due"] = async (_, after) => rows.filter(({ key }) => key > (after?.key ?? ""));
+  const issuers = await database.issuers({ store: (issuer) => Object.assign(database.store(issuer), { due }) });
+  const storeOf = (name: number) => database.stores.get(named(name)) as CountedStore;
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuers"), { '{state="ok"}': 0, '{state="failing"}': 0 });
+  assert.deepEqual(valuesOf(issuers, "jwksd_due_run_timestamp_seconds"), {});
+  storeOf(3).isGone = true;
+  for (const name of [1, 2, 3, "none"]) await statusOf(issuers, name);
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuers"), { '{state="ok"}': 2, '{state="failing"}': 1 });
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuer_loads_total"), {
+    '{result="ok"}': 2,
+    '{result="unknown"}': 1,
+    '{result="ERR_STORE_UNAVAILABLE"}': 1,
+  });
+  storeOf(1).isGone = true;
+  await issuers.runAllDueSteps();
+  assert.deepEqual(valuesOf(issuers, "jwksd_due_run_issuers"), { '{result="ok"}': 1, '{result="failed"}': 2 });
+  assert.deepEqual(valuesOf(issuers, "jwksd_due_run_timestamp_seconds"), { "": database.nowMs / 1000 });
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuers"), { '{state="ok"}': 1, '{state="failing"}': 2 });
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuer_failures_total"), { '{code="ERR_STORE_UNAVAILABLE"}': 2 });
+  for (const name of [1, 3]) storeOf(name).isGone = false;
+  await database.pass(30_000);
+  await issuers.runAllDueSteps();
+  assert.deepEqual(valuesOf(issuers, "jwksd_issuers"), { '{state="ok"}': 2, '{state="failing"}': 0 });
+  assert.doesNotMatch(JSON.stringify(issuers.metrics()), /op\.example/);
+});
+
+test("close() waits for calls in flight; afterwards nothing signs or reads, and requests get 503", async () => {
+  const database = await new Database().with(1, 2);
+  const due: Register["due"] = () =>
+    new Promise((resolve) => setImmediate(resolve, [{ issuer: named(1), due: 0, key: "" }]));
+  const issuers = await database.issuers({ store: (issuer) => Object.assign(database.store(issuer), { due }) });
+  const { provider } = (await issuers.get(named(1))) ?? assert.fail();
+  // It never ends, because there is always a due step.
+  const running = assert.rejects(issuers.runAllDueSteps(), { code: "ERR_CLOSED" });
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+  const store = database.stores.get(named(2)) as CountedStore;
+  store.hook = async (_, go) => answered.then(go);
+  const waiting = issuers.runDueSteps(named(2));
+  await new Promise(setImmediate);
+  let isClosed = false;
+  const closed = issuers.close().then(() => (isClosed = true));
+  await new Promise(setImmediate);
+  assert.equal(isClosed, false);
+  answer();
+  await Promise.all([waiting, closed]);
+  const { reads, writes } = database;
+  for (const name of [1, 2]) {
+    assert.equal(await statusOf(issuers, name), 503);
+    for (const call of [issuers.get, issuers.create, issuers.runDueSteps])
+      await assert.rejects(call(named(name)), { code: "ERR_CLOSED" });
+  }
+  await assert.rejects(issuers.runAllDueSteps(), { code: "ERR_CLOSED" });
+  await assert.rejects(issuers.list(), { code: "ERR_CLOSED" });
+  await running;
+  await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
+  assert.deepEqual([database.reads, database.writes], [reads, writes]);
+  await issuers.close();
 });
 
 test("a name that is not a string is not an issuer", async () => {

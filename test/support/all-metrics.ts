@@ -2,7 +2,10 @@ import { SignerError, StoreError } from "../../src/base/errors.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { createProvider } from "../../src/provider/provider.ts";
+import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { createDecisionCounts } from "../../src/service/guard/decision-counts.ts";
@@ -10,6 +13,7 @@ import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { keySource } from "./key-source.ts";
 import { ecKey } from "./keys.ts";
+import { newWrappingKey } from "./managed.ts";
 import { simulatedClock } from "./simulated.ts";
 import { known, presenceRecord, storeDocument } from "./store-view.ts";
 
@@ -17,7 +21,14 @@ const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 /** Returns every jwksd metric, each with at least one value. */
 export async function allMetrics(): Promise<readonly Metric[]> {
-  const metrics = sumMetrics([...serviceParts(), managerPart(), await providerPart(), keySetPart(), guardPart()]);
+  const metrics = sumMetrics([
+    ...serviceParts(),
+    managerPart(),
+    await providerPart(),
+    keySetPart(),
+    guardPart(),
+    await issuersPart(),
+  ]);
   const empty = metrics.filter(({ values }) => values.length === 0).map(({ name }) => name);
   if (empty.length > 0) throw new Error(`no value of ${empty.join(", ")}`);
   return metrics;
@@ -73,4 +84,15 @@ function keySetPart(): readonly Metric[] {
   const metrics = createKeySetMetrics("https://op.example");
   metrics.record({ type: "refreshed", status: 200, bytes: 1 });
   return metrics.metrics(start);
+}
+
+async function issuersPart(): Promise<readonly Metric[]> {
+  const broken: Register = { ...memoryStore(), read: () => Promise.reject(outage) };
+  const issuer = "https://op.example/a";
+  const store = (): Register => ({ ...broken, due: async (_, after) => (after ? [] : [{ issuer, due: 0, key: "a" }]) });
+  const options = { issuer: "https://op.example/*", store, wrappingKeys: newWrappingKey() };
+  const issuers = await createIssuers(options);
+  await issuers.get(issuer).catch(() => {});
+  await issuers.runAllDueSteps();
+  return issuers.metrics();
 }

@@ -1,6 +1,7 @@
 import { mapInParallel, withDeadline } from "../../base/async.ts";
 import { type Instant, instantNow, longestSince, systemClock } from "../../base/clock.ts";
 import { ConfigError, StoreError, codeOf, invalidOption } from "../../base/errors.ts";
+import { type MetricValue, counter, createTally, gauge, seconds } from "../../base/metrics.ts";
 import {
   type Given,
   type Rules,
@@ -29,7 +30,7 @@ import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
 import { createNames } from "./names.ts";
 import { createRecent } from "./recent.ts";
 import { spreadPolicy } from "./spread.ts";
-import type { HostRequest, Issuers, IssuersOptions, ListOptions, ManagedIssuer } from "./types.ts";
+import type { DueStepsReport, HostRequest, Issuers, IssuersOptions, ListOptions, ManagedIssuer } from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {
   issuer: required(string),
@@ -100,6 +101,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     application: new Map(),
     request: new Map(),
   };
+  const closing = new AbortController();
+  /** Calls of the database in flight, for which `close` waits. */
+  const inFlight = new Set<Promise<unknown>>();
+  const [loads, failures] = [createTally(), createTally()];
+  let lastRun: (DueStepsReport & { readonly at: number }) | undefined;
   let running = 0;
   const waiting: (() => void)[] = [];
 
@@ -111,7 +117,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       refreshSeconds,
       waitUntil,
       clock,
-      onEvent: onEvent && ((event) => onEvent(event, issuer)),
+      onEvent(event) {
+        if (event.type === "failed") failures.add(event.error.code);
+        onEvent?.(event, issuer);
+      },
       ...more,
     });
   }
@@ -124,7 +133,13 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
   /** Runs work with a time limit, because a database or the `store` option may hang. */
   const inTime = async <T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> =>
-    withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
+    withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, signal: closing.signal, expired: late });
+
+  function tracked<T>(work: Promise<T>): Promise<T> {
+    inFlight.add(work);
+    void work.catch(() => {}).finally(() => inFlight.delete(work));
+    return work;
+  }
 
   /** Takes the due steps with a temporary manager. */
   async function runDueStepsOnce(issuer: string, more?: FirstKey): Promise<void> {
@@ -159,6 +174,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       });
       if (text === undefined) {
         recordUnusable(issuer, { at });
+        loads.add("unknown");
         return undefined;
       }
       const keys = await managerOf(issuer, register);
@@ -170,8 +186,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const loaded = Object.freeze({ keys, provider });
       kept.set(issuer, loaded, ownBytes + bytesPerCharacter * text.length);
       unusable.delete(issuer);
+      loads.add("ok");
       return loaded;
     } catch (error) {
+      loads.add(codeOf(error));
       recordUnusable(issuer, { at, error });
       throw error;
     }
@@ -184,7 +202,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       else await new Promise<void>((start) => waiting.push(start));
       try {
         signal.throwIfAborted();
-        return kept.peek(issuer) ?? (await load(issuer));
+        return kept.peek(issuer) ?? (await tracked(load(issuer)));
       } finally {
         const next = waiting.shift();
         if (next === undefined) running -= 1;
@@ -206,7 +224,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     if (own.size >= maxLookups)
       throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} lookups of issuers are in flight; try again`);
     if (!outlivesRequests) return load(issuer);
-    const loading = (caller === "request" ? loadInTurn(issuer) : load(issuer)).finally(() => own.delete(issuer));
+    const loading = (caller === "request" ? loadInTurn(issuer) : tracked(load(issuer))).finally(() =>
+      own.delete(issuer),
+    );
     own.set(issuer, loading);
     return loading;
   }
@@ -214,15 +234,16 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer, "application");
 
   const runDueSteps: Issuers["runDueSteps"] = async (issuer) =>
-    kept.peek(issuer)?.keys.runDueSteps() ?? runDueStepsOnce(issuer);
+    kept.peek(issuer)?.keys.runDueSteps() ?? tracked(runDueStepsOnce(issuer));
 
   return Object.freeze({
     get,
     runDueSteps,
 
     async create(issuer) {
-      await runDueStepsOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
-      const created = await load(issuer);
+      const firstKey = { requireStore: false, policy: await spreadPolicy(issuer, policy) };
+      await tracked(runDueStepsOnce(issuer, firstKey));
+      const created = await tracked(load(issuer));
       if (created === undefined) throw lacksKeys(issuer);
       return created;
     },
@@ -267,11 +288,12 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     async list(options = {}) {
       const { after, limit = pageLength } = checkOptions(options, listRules);
       const register = await inTime(() => registerOf(template));
-      if (register.list === undefined)
+      const listPage = register.list?.bind(register);
+      if (listPage === undefined)
         throw invalidOption(`the store ${register.name} cannot list issuers; call get() for each`);
       const found: ListedIssuer[] = [];
       for (let last = after; found.length < limit;) {
-        const page: readonly ListedIssuer[] = await register.list(limit, last);
+        const page: readonly ListedIssuer[] = await inTime((signal) => listPage(limit, last, { signal }));
         if (page.length === 0) break;
         last = page.at(-1);
         // The database may hold other issuers.
@@ -287,13 +309,17 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     async runAllDueSteps() {
       // The register of any issuer lists all of them.
       const register = await inTime(() => registerOf(template));
-      if (register.due === undefined)
+      const due = register.due?.bind(register);
+      if (due === undefined)
         throw invalidOption(`the store ${register.name} cannot list issuers; call runDueSteps() for each`);
       const failed = new Map<string, unknown>();
       let [issuers, last]: [number, DueIssuer | undefined] = [0, undefined];
       for (;;) {
-        const page: readonly DueIssuer[] = await register.due(pageLength, last);
-        if (page.length === 0) return { issuers, failed };
+        const page: readonly DueIssuer[] = await inTime((signal) => due(pageLength, last, { signal }));
+        if (page.length === 0) {
+          lastRun = { at: clock.now(), issuers, failed };
+          return lastRun;
+        }
         last = page.at(-1);
         const matching = page.filter(({ issuer }) => names.holds(issuer));
         issuers += matching.length;
@@ -302,8 +328,49 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         );
       }
     },
+
+    metrics() {
+      const inMemory = kept.values();
+      const failedNow = [...unusable.values()].filter(
+        ({ at, error }) => error !== undefined && longestSince(at, clock) < refreshSeconds * 1000,
+      );
+      const unmanaged = inMemory.filter(({ keys }) => keys.health.failure !== undefined).length;
+      const counts = { ok: inMemory.length - unmanaged, failing: unmanaged + failedNow.length };
+      const ran = lastRun && { ok: lastRun.issuers - lastRun.failed.size, failed: lastRun.failed.size };
+      return [
+        gauge(
+          ["jwksd_issuers", "Issuers in memory, by state. Failing ones include those that could not be loaded lately."],
+          byLabel("state", counts),
+        ),
+        counter(
+          ["jwksd_issuer_loads_total", "Attempts to load an issuer, by result: ok, unknown or the error code."],
+          loads.values("result"),
+        ),
+        counter(
+          ["jwksd_issuer_failures_total", "Failed attempts to manage the keys of an issuer, by error code."],
+          failures.values("code"),
+        ),
+        gauge(
+          ["jwksd_due_run_issuers", "Issuers with a due step in the last run of runAllDueSteps, by result."],
+          byLabel("result", ran ?? {}),
+        ),
+        gauge(
+          ["jwksd_due_run_timestamp_seconds", "Time at which the last run of runAllDueSteps ended."],
+          seconds(lastRun?.at),
+        ),
+      ];
+    },
+
+    async close() {
+      closing.abort(new StoreError("ERR_CLOSED", "the issuers were closed"));
+      await Promise.allSettled(inFlight);
+      await Promise.all(kept.clear().map(({ keys }) => keys.close()));
+    },
   } satisfies Issuers);
 }
+
+const byLabel = (label: string, counts: Readonly<Record<string, number>>): MetricValue[] =>
+  Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 

@@ -5,6 +5,10 @@ export interface Recent<Value> {
   /** Returns an entry without marking it as used. */
   peek(name: string): Value | undefined;
   set(name: string, value: Value, bytes: number): void;
+  /** Returns all entries without counting as a use. */
+  values(): Value[];
+  /** Removes and returns all entries. */
+  clear(): Value[];
 }
 
 interface Entry<Value> {
@@ -27,6 +31,8 @@ export function createRecent<Value>(maxEntries: number, maxBytes: number): Recen
     entries.delete(name);
   }
 
+  const values = (): Value[] => Array.from(entries.values(), ({ value }) => value);
+
   function oldest(): string {
     let [found, least] = ["", Infinity];
     for (const [name, { used }] of entries) if (used < least) [found, least] = [name, used];
@@ -41,6 +47,13 @@ export function createRecent<Value>(maxEntries: number, maxBytes: number): Recen
       return entry.value;
     },
     peek: (name) => entries.get(name)?.value,
+    values,
+    clear() {
+      const all = values();
+      entries.clear();
+      total = 0;
+      return all;
+    },
     set(name, value, bytes) {
       forget(name);
       entries.set(name, { value, bytes, used: (uses += 1) });

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import type { Metric } from "../../base/metrics.ts";
 import type { Optional } from "../../base/options.ts";
 import type { Provider } from "../../provider/types.ts";
 import type { Metadata } from "../../publish/discovery.ts";
@@ -117,4 +118,11 @@ export interface Issuers {
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
   list(this: void, options?: ListOptions): Promise<readonly IssuerStatus[]>;
+  /** Returns the metrics of all issuers together, for a scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
+  /**
+   * Waits for calls of the database in flight, and closes the managers of all issuers in memory. Afterwards nothing
+   * signs, requests get 503, and other calls throw `ERR_CLOSED`. Call it before you close the database.
+   */
+  close(this: void): Promise<void>;
 }
