@@ -105,8 +105,8 @@ for (const proxy of proxies) {
       const server = createServer((socket) => {
         socket.on("data", () => text !== undefined && socket.end(text, "latin1"));
       });
-      const [guardPort, backendPort] = [await listening(t, server), await node.start(t)];
-      const port = await proxy.start(t, { guardPort, backendPort, readTimeout: 1 });
+      const [guard, backendPort] = [await listening(t, server), await node.start(t)];
+      const port = await proxy.start(t, { guard, backendPort, readTimeout: 1 });
       for (text of garbage) {
         const { status, seen } = await ask(port, { target: "/public/" });
         assert.deepEqual([seen, status >= 300], [undefined, true], JSON.stringify([text, status]));
@@ -156,6 +156,15 @@ for (const proxy of proxies) {
       }
       assert.ok(setup.requests.length - before <= 10, `${setup.requests.length - before} requests`);
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
+    });
+
+    test("a guard on a Unix socket is asked like one on a port", async (t) => {
+      const { port, token } = await startSite(t, proxy, { isSocket: true });
+      const statuses = [await ask(port, { target: "/orders/1" }, token()), await ask(port, { target: "/orders/1" })];
+      assert.deepEqual(
+        statuses.map(({ status }) => status),
+        [200, 401],
+      );
     });
 
     test("a preflight passes only if the configuration says so, and without an identity", async (t) => {

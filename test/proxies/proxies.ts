@@ -6,7 +6,8 @@ import { type Scope, freePort, temporaryFolder } from "../support/service.ts";
 // Real proxies with the files in ops/guard, in which only addresses are replaced.
 
 export interface ProxyOptions {
-  readonly guardPort: number;
+  /** Port of the guard, or the path of its socket. */
+  readonly guard: number | string;
   readonly backendPort: number;
   /** More lines in the site's server block or `route`, before the program's location. */
   readonly site?: string;
@@ -37,16 +38,16 @@ function replaced(text: string, from: string, to: string): string {
 
 const nginx = {
   name: "nginx",
-  async start(t: Scope, { guardPort, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
+  async start(t: Scope, { guard, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
-    const guard = await readFile(join(folder, "jwksd-guard.conf"), "utf8");
+    const guardFile = await readFile(join(folder, "jwksd-guard.conf"), "utf8");
     await writeFile(
       join(own, "guard.conf"),
-      replaced(guard, "proxy_read_timeout 15s", `proxy_read_timeout ${readTimeout}s`),
+      replaced(guardFile, "proxy_read_timeout 15s", `proxy_read_timeout ${readTimeout}s`),
     );
     let text = (await readFile(join(folder, "nginx.conf"), "utf8")).replaceAll(/^ +ssl_certificate.*$/gm, "");
     text = replaced(text, "listen 443 ssl", `listen 127.0.0.1:${port}`);
-    text = replaced(text, "127.0.0.1:9910;", `127.0.0.1:${guardPort};`);
+    text = replaced(text, "127.0.0.1:9910;", typeof guard === "string" ? `unix:${guard};` : `127.0.0.1:${guard};`);
     text = replaced(text, "/etc/nginx/jwksd-guard.conf;", `guard.conf;\n${site}`);
     text = replaced(text, "127.0.0.1:8000;", `127.0.0.1:${backendPort};`);
     if (program !== undefined) text = text.replace(/ {2}location \/ \{.*?\n {2}\}/s, () => program);
@@ -58,11 +59,15 @@ const nginx = {
 
 const caddy = {
   name: "caddy",
-  async start(t: Scope, { guardPort, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
+  async start(t: Scope, { guard, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
     let text = await readFile(join(folder, "Caddyfile"), "utf8");
     text = replaced(text, "response_header_timeout 15s", `response_header_timeout ${readTimeout}s`);
-    text = replaced(text, "forward_auth 127.0.0.1:9910", `forward_auth 127.0.0.1:${guardPort}`);
+    text = replaced(
+      text,
+      "forward_auth 127.0.0.1:9910",
+      `forward_auth ${typeof guard === "string" ? `unix/${guard}` : `127.0.0.1:${guard}`}`,
+    );
     text = replaced(text, "\napi.example.com {", `\nhttp://:${port} {\n\tbind 127.0.0.1`);
     text = replaced(text, "\t\timport jwksd-guard", `\t\timport jwksd-guard\n${site}`);
     text = replaced(text, "reverse_proxy 127.0.0.1:8000", program ?? `reverse_proxy 127.0.0.1:${backendPort}`);

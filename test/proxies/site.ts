@@ -1,9 +1,10 @@
+import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { audience } from "../bearer/guards.ts";
 import { type TestProviders, startProviders } from "../bearer/provider.ts";
 import { accessToken } from "../bearer/requests.ts";
 import { type GuardHere, startGuardHere } from "../guard/running.ts";
-import { freePort } from "../support/service.ts";
+import { freePort, temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 import { type HeaderLine, type WireRequest, exchange, requestText } from "../support/wire.ts";
 import { type Backend, type Seen, backends } from "./backends.ts";
@@ -45,6 +46,8 @@ export interface SiteOptions extends Pick<ProxyOptions, "http" | "site" | "progr
   readonly backend?: Backend;
   /** Whether the providers respond with 500 while the guard starts. */
   readonly isBroken?: boolean;
+  /** Whether the guard listens on a Unix socket. */
+  readonly isSocket?: boolean;
   /** More members of the issuer in the configuration. */
   readonly issuer?: object;
   /** More members of the host in the configuration. */
@@ -56,20 +59,20 @@ export interface SiteOptions extends Pick<ProxyOptions, "http" | "site" | "progr
 }
 
 export async function startSite(t: TestContext, proxy: Proxy, options: SiteOptions = {}): Promise<Site> {
-  const { backend = node, issuer, host, settings, isBroken = false, ...others } = options;
+  const { backend = node, issuer, host, settings, isSocket = false, isBroken = false, ...others } = options;
   const setup = await startProviders(t);
   setup.isBroken = isBroken;
-  const guardPort = await freePort();
+  const listen = isSocket ? join(await temporaryFolder(t), "guard.sock") : `127.0.0.1:${await freePort()}`;
   const startGuard = (): Promise<GuardHere> =>
     startGuardHere(t, {
       for: proxy.name,
-      listen: `127.0.0.1:${guardPort}`,
+      listen,
       ...settings,
       hosts: { "api.example.com": { issuers: [{ issuer: setup.issuer, audience, ...issuer }], routes, ...host } },
     });
   const guard = await startGuard();
   const backendPort = options.backendPort ?? (await backend.start(t));
-  const port = await proxy.start(t, { ...others, guardPort, backendPort });
+  const port = await proxy.start(t, { ...others, guard: isSocket ? listen : guard.port, backendPort });
   const token = (scope = Object.values(scopes).join(" "), claims = {}): string =>
     accessToken(setup, { claims: { scope, ...claims } });
   return { setup, guard, startGuard, port, backendPort, token };

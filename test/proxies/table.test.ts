@@ -53,7 +53,7 @@ async function start(t: TestContext, proxy: Proxy, setup: TestProviders): Promis
     await startGuardHere(t, { for: proxy.name, ...settings, hosts: second }),
   ] as const;
   const [port = 0, secondPort = 0] = await Promise.all(
-    guards.map((guard) => proxy.start(t, { guardPort: guard.port, backendPort })),
+    guards.map((guard) => proxy.start(t, { guard: guard.port, backendPort })),
   );
   return (path) => (Object.hasOwn(second, hostFor(path)) ? secondPort : port);
 }

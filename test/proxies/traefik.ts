@@ -40,7 +40,7 @@ async function exchange(port: number, method: string, path: string, lines: Lines
 
 export const traefik: Proxy = {
   name: "traefik",
-  async start(t, { guardPort, backendPort }) {
+  async start(t, { guard, backendPort }) {
     const file = new URL("../../ops/guard/traefik.yml", import.meta.url);
     const { http } = parse(await readFile(file, "utf8")) as Configuration;
     const { forwardAuth } = http.middlewares["jwksd-guard"];
@@ -52,7 +52,7 @@ export const traefik: Proxy = {
       const named = (headers.connection ?? "").split(",").map((name) => name.trim().toLowerCase());
       const own = linesOf(asked).filter(([name]) => ![...hopByHop, ...named].includes(name.toLowerCase()));
       const client = own.filter(([name]) => !/^x[-_]forwarded[-_]/i.test(name));
-      const check = await exchange(guardPort, "GET", "/check", [
+      const check = await exchange(Number(guard), "GET", "/check", [
         ...client.filter(([name]) => !/^content-length$/i.test(name)),
         ["X-Forwarded-For", "127.0.0.1"],
         ["X-Forwarded-Method", method],
