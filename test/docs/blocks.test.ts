@@ -85,10 +85,11 @@ with_bucket() {
 clouds_agree() { kill $clouds && wait $clouds; }
 # The sign socket for Kubernetes, and the API server's previous key.
 with_former_key() {
-  json_of docs/sign-socket.md '"kubernetes"' >sockets.json
-  mkdir -p /etc/kubernetes/pki
+  json_of docs/kubernetes.md '"kubernetes"' >sockets.json
+  mkdir -p /etc/kubernetes/pki /etc/jwksd
   pem sa.key
   openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
+  cp /etc/kubernetes/pki/sa.pub /etc/jwksd
 }
 with_softhsm() {
   mkdir tokens
@@ -499,11 +500,58 @@ const acts: readonly Act[] = [
     needs: ["caddy", "jq", "openssl"],
   })),
   {
-    pages: ["docs/sign-socket.md"],
+    pages: ["docs/kubernetes.md"],
     script: String.raw`
       with_former_key
-      @ Kubernetes
-      test -S /run/jwksd/kubernetes.sock
+      rm -r /etc/jwksd
+      mkdir /etc/kubernetes/manifests
+      manifest=/etc/kubernetes/manifests/kube-apiserver.yaml
+      cp "$ROOT/test/docs/kube-apiserver.yaml" $manifest
+      kubectl() {
+        sed -n 's/^    - //p' $manifest >"$STATE/kube-apiserver"
+        node "$ROOT/test/docs/kubectl.ts" "$@"
+      }
+      signed_with() {
+        {
+        @2 Switching the API server
+        } >header
+        test "$(jq -r .kid header)" = "$1"
+      }
+      @ Starting jwksd
+      @1 Switching the API server
+      signed_with "$(kid active)"
+      json_of docs/kubernetes.md '"op"' >patch.json
+      node "$ROOT/test/docs/manifest.ts" patch.json "$ROOT/test/docs/kube-apiserver.yaml" $manifest
+      kubeadm() { test "$1 $2" = "upgrade apply"; }
+      @ kubeadm
+      kind() { test "$1 $2" = "create cluster"; }
+      docker() { cp "$(echo "$2" | sed 's/.*://')" "$3"; }
+      @ kind
+      end-service
+      rm -r .jwksd
+      @ Several control plane nodes
+      first=$kid
+      export JWKSD_ISSUER=https://kubernetes.default.svc.cluster.local
+      jwksd serve --sign-config sockets.json
+      signed_with "$first"
+      # An API server that is not switched yet accepts that kid, and so does each one after all are switched back.
+      on_key_file() {
+        flags="--service-account-signing-key-file=$PWD/shared.key\n    - --service-account-key-file=$PWD/shared.pub"
+        sed -i "s#--service-account-signing-[a-z-]*=.*#$flags#" $manifest
+        signed_with "$1"
+      }
+      cp $manifest switched.yaml
+      on_key_file "$first"
+      cp switched.yaml $manifest
+      rm shared.key
+      pem shared.key
+      openssl pkey -in shared.key -pubout -out shared.pub
+      kid=$(openssl pkey -in shared.key -pubout -outform DER | openssl dgst -sha256 -binary | openssl base64 | tr '+/' '-_' | tr -d =)
+      @1 Going back
+      test "$(kid announced)" = "$kid"
+      on_key_file "$kid"
+      @2 Going back
+      cmp $manifest "$ROOT/test/docs/kube-apiserver.yaml"
     `,
     needs: ["jq", "openssl"],
   },

@@ -1,4 +1,4 @@
-// kubectl create token NAME --audience AUDIENCE: a token like the one of an API server with the flags in $STATE/kube-apiserver.
+// kubectl create token NAME [--audience AUDIENCE]: a token like the one of an API server with the flags in $STATE/kube-apiserver.
 
 import { createHash, createPrivateKey, createPublicKey } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const flag = (name: string): string =>
 
 const now = Math.floor(Date.now() / 1000);
 const claims = {
-  aud: [values.audience ?? ""],
+  aud: [values.audience ?? flag("issuer")],
   exp: now + 3600,
   iat: now,
   iss: flag("issuer"),
