@@ -10,7 +10,8 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   StateError: "the managed keys' states do not allow the step",
   StoreError: "the store cannot be used",
   TokenError: "the token is refused or cannot be created",
-  FetchError: "the keys cannot be fetched now",
+  ClientError: "the client is refused",
+  FetchError: "keys or metadata cannot be fetched now",
   ServiceError: "the service cannot read, write, publish or listen",
   JwksdError: "all others",
 };

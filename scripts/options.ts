@@ -13,6 +13,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "signingKey().sign": "SignInputOptions",
     verify: "VerifyOptions",
     createClientVerifier: "ClientVerifierOptions",
+    createClientDocuments: "ClientDocumentsOptions",
     createClientAssertion: "ClientAssertionOptions",
     createRequestObject: "RequestObjectOptions",
     memoryReplayStore: "ReplayStoreOptions",
@@ -53,7 +54,15 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /** Types that users of an option write or that a store keeps. */
-const shapes = ["TrustedIssuer", "AudienceClaim", "StateStore", "KeySetState", "SetIfAbsent", "Clock"];
+const shapes = [
+  "TrustedIssuer",
+  "AudienceClaim",
+  "StateStore",
+  "KeySetState",
+  "ClientDocumentState",
+  "SetIfAbsent",
+  "Clock",
+];
 
 /** Units of numbers, by the end of their names. */
 const units: Readonly<Record<string, string>> = {

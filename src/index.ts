@@ -7,6 +7,14 @@
 
 export type { Client } from "./verify/client/client-keys.ts";
 export {
+  type ClientDocumentState,
+  type ClientDocuments,
+  type ClientDocumentsOptions,
+  type DocumentClient,
+  createClientDocuments,
+} from "./verify/client/documents.ts";
+export { isRegisteredRedirectUri } from "./verify/client/redirect-uri.ts";
+export {
   type ClientAssertionOptions,
   type RequestObjectOptions,
   createClientAssertion,
@@ -21,6 +29,7 @@ export type { ClientEvent } from "./verify/client/events.ts";
 export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay.ts";
 export type { Clock } from "./base/clock.ts";
 export {
+  ClientError,
   ConfigError,
   type ErrorCode,
   FetchError,

@@ -232,7 +232,38 @@ export const errorTable = {
       retryable: true,
     },
   },
+  ClientError: {
+    ERR_CLIENT_ID: {
+      when: "a client identifier is not the canonical https URL of a metadata document",
+      remedy: "refuse the client; the message states the rule",
+    },
+    ERR_CLIENT_FORBIDDEN: {
+      when: "`allow` does not accept the URL of a metadata document, or of its keys",
+      remedy: "refuse the client; to accept it, add the host to `allow`",
+    },
+    ERR_CLIENT_DOCUMENT: {
+      when: "a client's metadata document is invalid; the message states the rule",
+      remedy: "refuse the client; its operator has to correct the document",
+    },
+    ERR_CLIENT_KEYS_MISSING: {
+      when: "a metadata document offers `private_key_jwt`, but has neither `jwks` nor `jwks_uri`",
+      remedy: "refuse the client; its operator has to add the keys",
+    },
+    ERR_CLIENT_WITHDRAWN: {
+      when: "the server of a metadata document returned 410",
+      remedy: "refuse the client, and consider revoking its tokens",
+    },
+    ERR_CLIENT_METHOD: {
+      when: "a client offers no accepted authentication method, or a request does not use the client's method",
+      remedy: "refuse the request; for clients without keys, set `publicClients`",
+    },
+  },
   FetchError: {
+    ERR_CLIENT_RETRY_LATER: {
+      when: "a client's metadata document must not be requested yet, after a failure or too many new clients; `cause` has the failure",
+      remedy: "respond with 503 and `Retry-After`, or retry",
+      retryable: true,
+    },
     ERR_KEYS_RETRY_LATER: {
       when: "no request for keys is allowed yet, after a failure or too many unknown kids or new issuers; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",

@@ -30,6 +30,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_FETCH_OUTDATED: true,
   ERR_FETCH_BUSY: true,
   ERR_KEYS_RETRY_LATER: true,
+  ERR_CLIENT_RETRY_LATER: true,
   ERR_REPLAY_FULL: true,
   ERR_STORE_CONFLICT: true,
   ERR_COMMIT_UNKNOWN: true,
@@ -167,6 +168,15 @@ export class FetchError extends CodedError<"FetchError"> {
     this.retryAfterSeconds = retryAfterSeconds;
     this.headers = retryAfterSeconds > 0 ? { "Retry-After": String(retryAfterSeconds) } : {};
   }
+}
+
+/**
+ * Thrown if a client is refused: its identifier, its metadata document, or the way it authenticates. An OAuth server
+ * responds with `invalid_client`.
+ */
+export class ClientError extends CodedError<"ClientError"> {
+  /** HTTP status that Express, Fastify and Koa send. */
+  readonly status = 400;
 }
 
 /** Thrown if the service cannot read or write a file, publish, or listen. */

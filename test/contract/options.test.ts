@@ -12,6 +12,7 @@ import {
   type Endpoints,
   type RequestObjectOptions,
   createRequestObject,
+  type ClientDocumentsOptions,
   type ClientVerifierOptions,
   type ProviderOptions,
   type SignOptions,
@@ -19,6 +20,7 @@ import {
   type SignerLimits,
   type VerifyOptions,
   createClientAssertion,
+  createClientDocuments,
   createClientVerifier,
   createProvider,
   localSigner,
@@ -178,6 +180,14 @@ row<ClientVerifierOptions>("createClientVerifier", { issuer }, async (options) =
   const assertion = await createClientAssertion(provider, { clientId: "c", audience: issuer });
   const client = { clientId: "c", jwks: JSON.parse(jwkSet) as object };
   return (await createClientVerifier(options).clientAssertion(assertion, client as never)).header;
+});
+const clientsFetch = async (): Promise<Response> => new Response("{}");
+row<ClientDocumentsOptions>("createClientDocuments", { issuer, fetch: clientsFetch }, async (options) => {
+  const documents = createClientDocuments(options);
+  return [
+    documents.metadata,
+    await documents.resolve("https://client.example/").catch(({ code }: Error & { code: string }) => code),
+  ];
 });
 row<ClientAssertionOptions>("createClientAssertion", { clientId: "c", audience: issuer }, async (options) =>
   decodeProtectedHeader(await createClientAssertion(provider, options)),

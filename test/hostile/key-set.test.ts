@@ -24,8 +24,11 @@ test("a server that makes up keys with long kids costs little memory", async () 
     [10, 64, 4],
   ] as const) {
     const parts = { readKeys: verificationKeysOnDemand, maxRemoved };
-    const sets = Array.from({ length: count }, () =>
-      createKeySet({ jwksUri, fetch: async (url, init) => madeUp({ url, init, atMs: 0, headers: {} }, clock) }, parts),
+    const sets = Array.from(
+      { length: count },
+      () =>
+        createKeySet({ jwksUri, fetch: async (url, init) => madeUp({ url, init, atMs: 0, headers: {} }, clock) }, parts)
+          .keys,
     );
     const clock = simulatedClock();
     const refresh = async (times: number): Promise<void> => {

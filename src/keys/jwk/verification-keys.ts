@@ -41,6 +41,8 @@ const rsaAlgs = ["RS256", "PS256", "RS384", "PS384", "RS512", "PS512"];
 const edAlgs = ["EdDSA", "Ed25519"];
 /** @see RFC 7518 sections 6.2.2 and 6.3.2; RFC 8037 section 2 */
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
+/** @see RFC 7518 section 6.4.1 */
+export const secretMembers: readonly string[] = [...privateMembers, "k"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
 /** Maximum length of a kid. Kids are stored and compared, and no legitimate kid is longer. */

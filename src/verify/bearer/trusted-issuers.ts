@@ -3,6 +3,7 @@ import { InternalError, KeyMaterialError, TokenError, invalidOption } from "../.
 import { isLoopback } from "../../base/urls.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { createBudget } from "../http-cache/budget.ts";
+import { limitRequests } from "../http-cache/request-limits.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import { createRemoteSets } from "../relying-party/remote-sets.ts";
@@ -74,7 +75,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     checkIssuer(issuer);
     if (typeof each !== "string" && "keys" in each) return ownKeys(each.keys);
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
-    const keys: RemoteKeySet = createKeySet(
+    const { keys }: { readonly keys: RemoteKeySet } = createKeySet(
       { ...keySet, ...where, clock, onEvent: (event) => onKeySetEvent(issuer, keys, event) },
       internalOf(issuer),
     );
@@ -83,7 +84,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
 
   const allowInsecure = keySet.allowInsecure ?? false;
   const sets = createRemoteSets({
-    fetch: keySet.fetch ?? ((url, init) => globalThis.fetch(url, init)),
+    fetch: limitRequests({ fetch: keySet.fetch ?? ((url, init) => globalThis.fetch(url, init)), clock }),
     clock,
     maxKeySets: maxIssuers,
     meanBytes: meanSetBytes,
@@ -99,7 +100,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
         return untrusted('it is not an https URL in canonical form, so the "issuer" function was not called');
       if (!(await issuers(issuer))) return untrusted('the "issuer" function did not accept it');
       const set = sets.use(issuer);
-      return { keys: ({ kid, alg }) => set.resource({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
+      return { keys: ({ kid, alg }) => set.resource.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
     // The issuers are not known.
     async refresh() {},

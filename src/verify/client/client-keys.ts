@@ -9,31 +9,21 @@ import {
   maxUntrustedKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
-import { createBudget } from "../http-cache/budget.ts";
-import type { Fetch } from "../http-cache/fetch-json.ts";
+import { type Budget, createBudget } from "../http-cache/budget.ts";
+import type { LimitedFetch } from "../http-cache/request-limits.ts";
 import { type RemoteSet, createRemoteSets } from "../relying-party/remote-sets.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
+import { leastSeconds, maxFreshSeconds, timeoutMs } from "./hosted.ts";
 
 // Sets of honest clients are small.
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
-const timeoutMs = 5_000;
 /**
  * Media types of a JWK Set. Other documents, which a server sends by mistake or for its users, are refused. @see RFC
  * 7517 section 8.5
  */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
-/**
- * Maximum time for which a set is fresh, in seconds. A client may only shorten it, because nothing else makes the
- * provider forget a stolen key.
- */
-const maxFreshSeconds = 300;
-/**
- * Minimum time between two successful fetches of the same URL for the same reason, in seconds: its set is new or stale,
- * or lacks a kid.
- */
-const leastSeconds = 20;
 
 /** A client, as registered with the provider: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -46,7 +36,7 @@ export interface Client {
 }
 
 interface ClientKeysOptions {
-  readonly fetch: Fetch | undefined;
+  readonly fetch: LimitedFetch | undefined;
   readonly clock: Clock;
   readonly maxKeySets: number;
   readonly emit: (event: ClientEvent) => void;
@@ -59,10 +49,14 @@ export interface ClientKeys {
   prove(this: void): void;
 }
 
+const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
+
 /** Creates a function that finds the keys of a client. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
   /** Keys by value, by a hash of their entries; the least recently used come first. */
   const byValue = new Map<string, VerificationKeys>();
+  /** Budgets for unknown kids by client; the least recently used first. Clients can share a URL, and none may spend the budget of another. */
+  const budgets = new Map<string, Budget>();
   const remoteSets =
     fetch &&
     createRemoteSets({
@@ -72,7 +66,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       meanBytes: meanSetBytes,
       optionsOf: (jwksUri) => ({ jwksUri, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
       internalOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
-      newBudget: () => createBudget(1, [leastSeconds * 1000]),
+      newBudget,
       emit(name, _keys, event) {
         const clientEvent = keySetEvent(name, event);
         if (clientEvent !== undefined) emit(clientEvent);
@@ -113,7 +107,17 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     return keys;
   }
 
-  function remote(jwksUri: string): ClientKeys {
+  function budgetOf(clientId: string): Budget {
+    // No response makes it whole: a server could make up a new key each time.
+    const budget = budgets.get(clientId) ?? { ...newBudget(), reset() {} };
+    budgets.delete(clientId);
+    budgets.set(clientId, budget);
+    const [oldest] = budgets.keys();
+    if (budgets.size > maxKeySets && oldest !== undefined) budgets.delete(oldest);
+    return budget;
+  }
+
+  function remote(clientId: string, jwksUri: string): ClientKeys {
     if (remoteSets === undefined) {
       throw invalidOption(
         'a jwks_uri comes from outside and needs the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
@@ -124,7 +128,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       // Done only for a token that has passed the first checks, so other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
-        return used.resource(header);
+        return used.resource.find(header, budgetOf(clientId));
       },
       prove() {
         if (used !== undefined) remoteSets.prove(used);
@@ -134,7 +138,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
 
   return ({ clientId, jwks, jwksUri }: Client): ClientKeys => {
     if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
-    if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
+    if (jwksUri !== undefined && jwksUri !== null) return remote(clientId, jwksUri);
     throw invalidOption(`client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
   };
 }

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
+import { ClientError, ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
+import { isGiven } from "../../base/json.ts";
 import {
   type Optional,
   type Rules,
@@ -8,19 +9,26 @@ import {
   clock,
   clockTolerance,
   number,
+  object,
   required,
   nonEmptyString,
   strings,
+  withMethods,
 } from "../../base/options.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
+import { limitRequests } from "../http-cache/request-limits.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
+import { readClaims, readHeader } from "../token/compact-jws.ts";
 import { checkTyp } from "../token/typ.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
 import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./claims.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
-import { type ClientEvent, type TokenKind, clientEvents } from "./events.ts";
+import type { ClientMethod } from "./document-method.ts";
+import { type ClientDocuments, type DocumentClient, fetchOf } from "./documents.ts";
+import { type ClientEvent, type TokenKind, printableEvents } from "./events.ts";
+import { hostLimits } from "./hosted.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
 
 /** Options of `createClientVerifier`. */
@@ -34,8 +42,16 @@ export interface ClientVerifierOptions {
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: Optional<readonly string[]>;
-  /** Fetches the `jwks_uri` of clients and refuses private addresses: `guardedFetch` from `jwksd/node`. Default: no `jwks_uri` is accepted. */
+  /**
+   * Fetches the `jwks_uri` of clients and refuses private addresses: `guardedFetch` from `jwksd/node`. Default: the fetch of
+   * `documents`; without that, no `jwks_uri` is accepted.
+   */
   readonly fetch?: Optional<Fetch>;
+  /**
+   * Finds clients that are not registered: a result of `createClientDocuments`. Default: the caller passes every
+   * client.
+   */
+  readonly documents?: Optional<ClientDocuments>;
   /**
    * Maximum number of cached sets from `jwks_uri` (4 KiB each on average), and of cached keys by value. Default:
    * 10,000.
@@ -57,6 +73,7 @@ const clientVerifierRules: Rules<ClientVerifierOptions> = {
   issuer: required(nonEmptyString),
   audiences: strings,
   fetch: callback,
+  documents: withMethods("resolve", "prove"),
   maxKeySets: number(1),
   replay: callback,
   maxLifetimeSeconds: number(1),
@@ -71,26 +88,54 @@ export interface ClientVerifier {
    * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is only the provider, `exp`
    * is near, `jti` has not been used before, and the `typ` header is `client-authentication+jwt`, `JWT` or absent.
    *
+   * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
+   * @throws ClientError see `ClientDocuments`; only if no client is passed
    * @throws FetchError if the keys of the client are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
    * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
-  clientAssertion(this: void, assertion: string, client: Client): Promise<VerifiedToken>;
+  clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
   /**
    * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or contains the provider, `exp` is
    * near, `sub` is not the client (that would make it a client assertion), `request` and `request_uri` are absent, a
    * `jti` has not been used before, and the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
    *
+   * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
+   * @throws ClientError see `ClientDocuments`; only if no client is passed
    * @throws FetchError if the keys of the client are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
    * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
    * @see RFC 9101 sections 4, 6 and 10.8
    */
-  requestObject(this: void, requestObject: string, client: Client): Promise<VerifiedToken>;
+  requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;
+  /**
+   * Authenticates a client that is identified by its metadata document, at the token endpoint. The method is the one that was fixed at the
+   * authorization request: a client that has changed it since, sends no assertion, or sends a secret is refused.
+   *
+   * @param parameters the form parameters of the request: `client_id`, `client_assertion`, `client_assertion_type`
+   * @param granted what was stored with the code or the refresh token: the `method`, and the `fingerprint` for `changed`
+   * @throws ClientError `ERR_CLIENT_METHOD`, and see `ClientDocuments`
+   * @throws TokenError, FetchError see `clientAssertion`
+   * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
+   */
+  authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<DocumentClient>;
 }
+
+/** The form parameters of a request to the token endpoint. */
+export type TokenParameters = URLSearchParams | FormData | Readonly<Record<string, unknown>>;
+
+/** The client of a code or a refresh token, as `resolve` returned it at the authorization request. */
+export interface GrantedClient {
+  readonly clientId: string;
+  readonly method: ClientMethod;
+  readonly fingerprint?: Optional<string>;
+}
+
+/** @see RFC 7523 section 2.2 */
+const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /**
  * Creates a verifier for client assertions and request objects that are signed with RS256, PS256, ES256 or EdDSA.
@@ -105,31 +150,36 @@ export interface ClientVerifier {
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
   const given = checkOptions(options, clientVerifierRules);
-  const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
+  const { issuer, audiences = [], documents, maxKeySets = 10_000, clock = systemClock } = given;
   checkIssuer(issuer);
   const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
   const audience = [issuer, ...audiences];
-  const emit = clientEvents(given.onEvent);
+  const emit = printableEvents(given.onEvent);
+  const fetch = given.fetch
+    ? limitRequests({ fetch: given.fetch, clock, perHost: hostLimits })
+    : documents && fetchOf(documents);
   const keysOf = createClientKeys({ fetch, clock, maxKeySets, emit });
 
-  async function check(token: string, client: Client, typ: string, requiredClaims: string[]): Promise<VerifiedToken> {
-    if (typeof client !== "object" || client === null) {
-      throw invalidOption('a client must be an object with "clientId", and "jwks" or "jwksUri"');
-    }
+  async function check(
+    token: string,
+    client: Client,
+    { typ, requiredClaims, algorithms = clientAlgorithms }: Expected,
+  ): Promise<VerifiedToken> {
     const keys = keysOf(client);
     const verified = await verify(token, {
       keys: keys.find,
       issuer: client.clientId,
       audience,
-      algorithms: clientAlgorithms,
+      algorithms,
       // The largest difference that any claim allows; checkTimes is stricter.
       clockToleranceSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
       clock,
       requiredClaims,
-    });
+    }).catch(explainAudience);
     checkTyp(verified.header, { typ, acceptsPlain: true });
     checkTimes(verified.claims, { nowSeconds: clock.now() / 1000, maxLifetimeSeconds, clockToleranceSeconds });
     keys.prove();
+    if (isDocument(client)) documents?.prove(client.clientId);
     return verified;
   }
 
@@ -149,7 +199,14 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   async function assertion(token: string, client: Client): Promise<VerifiedToken> {
-    const verified = await check(token, client, "client-authentication+jwt", ["sub", "jti"]);
+    const alg = isDocument(client) ? client.metadata.token_endpoint_auth_signing_alg : undefined;
+    if (isDocument(client) && client.method !== "private_key_jwt")
+      throw new ClientError("ERR_CLIENT_METHOD", "the client is public, so it must not send a client assertion");
+    const verified = await check(token, client, {
+      typ: "client-authentication+jwt",
+      requiredClaims: ["sub", "jti"],
+      ...(isGiven(alg) && { algorithms: [alg as string] }),
+    });
     if (verified.claims.sub !== client.clientId) {
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" is not the client (RFC 7523 section 3)');
     }
@@ -159,7 +216,12 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   async function request(token: string, client: Client): Promise<VerifiedToken> {
-    const verified = await check(token, client, "oauth-authz-req+jwt", ["client_id"]);
+    if (isDocument(client) && client.jwks === undefined && client.jwksUri === undefined)
+      throw new ClientError(
+        "ERR_CLIENT_KEYS_MISSING",
+        "the client signs a request object, but its metadata document has no keys",
+      );
+    const verified = await check(token, client, { typ: "oauth-authz-req+jwt", requiredClaims: ["client_id"] });
     const { claims } = verified;
     const broken =
       claims["client_id"] !== client.clientId
@@ -175,14 +237,31 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** Wraps a method so that it emits an event for each refusal. A caller's mistake (ConfigError) is not a refusal. */
-  function reporting(kind: TokenKind, verifyToken: ClientVerifier[TokenKind]): ClientVerifier[TokenKind] {
+  /**
+   * Wraps a function so that it finds the client of a token and emits an event for each refusal. A caller's mistake
+   * (ConfigError) is not a refusal.
+   */
+  function reporting(
+    kind: TokenKind,
+    verifyToken: (token: string, client: Client) => Promise<VerifiedToken>,
+  ): ClientVerifier[TokenKind] {
     return async (token, client) => {
+      let clientId = "";
       try {
-        return await verifyToken(token, client);
+        if (client !== undefined) {
+          if (!object.holds(client))
+            throw invalidOption('a client must be an object with "clientId", and "jwks" or "jwksUri"');
+          ({ clientId } = client);
+          return await verifyToken(token, client);
+        }
+        if (documents === undefined) throw invalidOption('pass the client, or give the "documents" option');
+        readHeader(token, clientAlgorithms);
+        const { iss } = readClaims(token);
+        if (typeof iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" must be the client');
+        clientId = iss;
+        return await verifyToken(token, await documents.resolve(clientId));
       } catch (error) {
         if (error instanceof JwksdError && !(error instanceof ConfigError)) {
-          const { clientId } = client;
           const budget = budgets[error.code];
           emit({ type: "refused", kind, clientId, code: error.code });
           if (budget !== undefined) emit({ type: "exhausted", budget, kind, clientId });
@@ -192,14 +271,64 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     };
   }
 
+  const clientAssertion = reporting("clientAssertion", assertion);
+
   return {
-    clientAssertion: reporting("clientAssertion", assertion),
+    clientAssertion,
     requestObject: reporting("requestObject", request),
+
+    async authenticate(parameters, { clientId, method, fingerprint }) {
+      if (documents === undefined) throw invalidOption('authenticate() needs the "documents" option');
+      const sent = entriesOf(parameters);
+      const given = sent.get("client_assertion");
+      const client = await documents.resolve(clientId, { since: fingerprint });
+      const isSigned = method === "private_key_jwt";
+      const broken =
+        client.method !== method
+          ? `the client's method is no longer ${method}; it must start a new authorization`
+          : sent.has("client_secret")
+            ? "a client with a metadata document has no secret"
+            : (sent.get("client_id") ?? (isSigned ? clientId : undefined)) !== clientId
+              ? "client_id is not the client of the grant"
+              : isSigned && sent.get("client_assertion_type") !== assertionType
+                ? `client_assertion_type must be ${assertionType}`
+                : isSigned !== (typeof given === "string")
+                  ? `the client's method is ${method}, so client_assertion must ${isSigned ? "" : "not "}be sent`
+                  : undefined;
+      if (broken !== undefined) throw new ClientError("ERR_CLIENT_METHOD", broken);
+      if (typeof given === "string") await clientAssertion(given, client);
+      return client;
+    },
   };
 }
 
+/** The rules for one kind of token. */
+interface Expected {
+  readonly typ: string;
+  readonly requiredClaims: readonly string[];
+  readonly algorithms?: readonly string[];
+}
+
+const isDocument = (client: Client): client is DocumentClient => "fingerprint" in client;
+
+/** Returns the form parameters by name. A framework's object may have no prototype. */
+const entriesOf = (parameters: TokenParameters): ReadonlyMap<string, unknown> =>
+  new Map<string, unknown>(
+    parameters instanceof URLSearchParams || parameters instanceof FormData
+      ? [...parameters]
+      : Object.entries(parameters).filter(([, value]) => value !== undefined),
+  );
+
+/** Adds a hint to the error of an unexpected `aud`: how to accept the client. */
+function explainAudience(error: unknown): never {
+  if (!(error instanceof TokenError && error.message.startsWith('claim "aud"'))) throw error;
+  const hint = `${error.hint ?? ""}; if the client sends the URL of the token endpoint, add that URL to "audiences"`;
+  throw new TokenError("ERR_TOKEN_CLAIM", error.message, { cause: error.cause, hint });
+}
+
 /** The exhausted budget by error code. */
-const budgets: { readonly [Code in ErrorCode]?: "keys" | "fetches" | "replay" } = {
+const budgets: { readonly [Code in ErrorCode]?: "documents" | "keys" | "fetches" | "replay" } = {
+  ERR_CLIENT_RETRY_LATER: "documents",
   ERR_KEYS_RETRY_LATER: "keys",
   ERR_FETCH_BUSY: "fetches",
   ERR_REPLAY_FULL: "replay",

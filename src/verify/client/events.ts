@@ -14,10 +14,13 @@ export type TokenKind = "clientAssertion" | "requestObject";
 export type ClientEvent =
   /** A token was refused. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: ErrorCode }
-  /** Reason for a refusal: too many requests for the client's keys, too many requests overall, or a full replay store. */
+  /**
+   * Reason for a refusal: too many requests for the client's document or keys, too many requests overall, or a full
+   * replay store.
+   */
   | {
       readonly type: "exhausted";
-      readonly budget: "keys" | "fetches" | "replay";
+      readonly budget: "documents" | "keys" | "fetches" | "replay";
       readonly kind: TokenKind;
       readonly clientId: string;
     }
@@ -31,10 +34,17 @@ export type ClientEvent =
 /** Events of a key set about refused tokens. They are reported as refusals of the client. */
 type RefusedType = "unknown-kid" | "exhausted";
 
+/** An event about a client's metadata document. Strings from outside are cut at 200 characters, with control characters escaped. */
+export type ClientDocumentEvent =
+  /** The document was fetched (200) or confirmed (304). */
+  | { readonly type: "refreshed"; readonly clientId: string; readonly status: 200 | 304; readonly bytes: number }
+  /** The document could not be fetched, or is invalid. */
+  | { readonly type: "failed"; readonly clientId: string; readonly code: ErrorCode; readonly message: string };
+
 const maxShownLength = 200;
 
 /** Creates a function that sends printable events to the listener. */
-export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
+export function printableEvents<Event>(onEvent: ((event: Event) => void) | undefined): (event: Event) => void {
   if (onEvent === undefined) return () => {};
   return (event) => notify(onEvent, printableIn(event));
 }

@@ -1,14 +1,16 @@
 import type { FetchError, JwksdError } from "../../base/errors.ts";
 import { type Fetches, type FetchesOptions, createFetches } from "./fetches.ts";
 import { type CacheEvent, type Keeper, type KeeperOptions, type Kept, createKeeper } from "./keeper.ts";
-import { type FetchedResponse, type Stored, isOutage } from "./stored.ts";
+import { type FetchedResponse, type Stored, isRetryable } from "./stored.ts";
 
 export interface CachedOptions<Value>
   extends
     Omit<KeeperOptions<Value>, "emit">,
-    Pick<FetchesOptions<Value>, "timeoutMs" | "maxWaitMs" | "failures" | "what" | "onFailure"> {
+    Pick<FetchesOptions<Value>, "timeoutMs" | "maxWaitMs" | "failures" | "what"> {
   /** Fetches the response. */
   readonly load: (stored: Stored<Value> | undefined, bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
+  /** Reports whether a stored response may be used in spite of an error. Default: if the error is a retryable FetchError. */
+  readonly isOutage?: (error: unknown) => boolean;
   /** Creates the error for a call whose fetch is not due yet. @param cause the last failure, if that is the reason */
   readonly retryLater: (pauseMs: number, cause?: JwksdError) => FetchError;
   readonly emit: (
@@ -21,12 +23,12 @@ export interface Cached<Value> {
   readonly keeper: Keeper<Value>;
   readonly fetches: Fetches;
   /** Returns the stored response if it may be used, otherwise a fetched one. @throws FetchError, and the errors of `load` */
-  usable(): Promise<Kept<Value>>;
+  usable(this: void): Promise<Kept<Value>>;
 }
 
 /** Creates the cache of one response. @see RFC 9111; RFC 5861 */
 export function createCached<Value>(options: CachedOptions<Value>): Cached<Value> {
-  const { clock, signal, maxWaitMs, load, retryLater, emit } = options;
+  const { clock, signal, maxWaitMs, load, isOutage = isRetryable, retryLater, emit } = options;
   const keeper = createKeeper(options);
   const fetches = createFetches({
     ...options,

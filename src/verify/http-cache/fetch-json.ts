@@ -20,7 +20,7 @@ export interface FetchOptions extends RequestCaching {
   readonly maxBytes: number;
   /** Aborts the request. */
   readonly signal: AbortSignal;
-  /** Accepted media types of the body. Default: any. */
+  /** Accepted media types of the body; `+json` accepts all `application` types with that suffix. Default: any. */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 
@@ -104,8 +104,10 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
 
 /** Checks a media type without its parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
 function checkMediaType(url: string, contentType = "", allowed: readonly string[] | undefined): void {
-  const [mediaType = ""] = contentType.split(";", 1);
-  if (allowed === undefined || allowed.includes(mediaType.trim().toLowerCase())) return;
+  const [first = ""] = contentType.split(";", 1);
+  const mediaType = first.trim().toLowerCase();
+  const isJson = /^application\/[\w!#$&^.-]+\+json$/.test(mediaType);
+  if (allowed === undefined || allowed.includes(mediaType) || (isJson && allowed.includes("+json"))) return;
   throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the Content-Type is neither ${allowed.join(" nor ")}`);
 }
 

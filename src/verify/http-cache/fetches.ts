@@ -16,8 +16,6 @@ export interface FetchesOptions<Value> extends Pick<FetchOptions, "clock" | "tim
   readonly failures?: Budget;
   /** The fetched thing in messages: "keys". */
   readonly what: string;
-  /** Called after a failed fetch. */
-  readonly onFailure?: (error: unknown) => void;
   readonly emit: (event: { readonly type: "failed"; readonly error: JwksdError }) => void;
 }
 
@@ -55,18 +53,7 @@ export interface Fetches {
 const slackMs = 1_000;
 
 export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
-  const {
-    clock,
-    timeoutMs,
-    signal,
-    maxWaitMs,
-    load,
-    store,
-    failures = createBudget(1),
-    what,
-    onFailure,
-    emit,
-  } = options;
+  const { clock, timeoutMs, signal, maxWaitMs, load, store, failures = createBudget(1), what, emit } = options;
   let pending: OneFetch | undefined;
   let started = 0;
   let lastStored = 0;
@@ -124,7 +111,6 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
     failures.spend(now, thrown instanceof FetchError ? thrown.retryAfterSeconds * 1000 : 0);
     const error = withPause(thrown, failures.waitMs(now));
     lastError = asJwksdError(error);
-    onFailure?.(error);
     emit({ type: "failed", error: lastError });
     throw error;
   }
@@ -166,5 +152,6 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;
-  return new FetchError(error.code, error.message, { cause: error.cause, retryAfterSeconds });
+  const { code, message, cause, answered } = error;
+  return new FetchError(code, message, { cause, retryAfterSeconds, ...(answered !== undefined && { answered }) });
 }

@@ -1,14 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
-import { FetchError } from "../../base/errors.ts";
+import type { FetchError } from "../../base/errors.ts";
 import type { Budget } from "./budget.ts";
 import type { Fetch } from "./fetch-json.ts";
+import type { LimitedFetch } from "./request-limits.ts";
 
-/** Requests in flight. Entries that were never proven get half of them. */
-const maxRequests = 500;
 const trialMs = 60_000;
 
 export interface PoolOptions<Resource> {
-  readonly fetch: Fetch;
+  readonly fetch: LimitedFetch;
   readonly clock: Clock;
   readonly maxEntries: number;
   /** Number of characters that each entry may have on average. */
@@ -56,7 +55,11 @@ export interface Pool<Resource> {
   /** @throws FetchError the error of `retryLater`, and the errors of `open` */
   use(name: string): PoolEntry<Resource>;
   /** Marks an entry as in use and keeps it even if it was dropped in the meantime. */
-  prove(entry: PoolEntry<Resource>): void;
+  prove(this: void, entry: PoolEntry<Resource>): void;
+  /** Marks a name as in use, whether or not it has an entry now. */
+  vouch(name: string): void;
+  /** Returns the entry, if there is one. */
+  peek(name: string): PoolEntry<Resource> | undefined;
 }
 
 /**
@@ -71,24 +74,26 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   const dropped = new Map<string, Budgets>();
   /** Creation times of entries that have not been proven since; at most as many as there are entries. */
   const trials = new Map<string, number>();
+  /** Names that were vouched for, the earliest first; at most as many as there are entries. */
+  const vouched = new Set<string>();
   let size = 0;
-  let requests = 0;
 
   /** @throws FetchError see `Pool` */
   function create(name: string): PoolEntry<Resource> {
     const now = clock.now();
     const budgets = dropped.get(name) ?? { open: evenBudget(), other: evenBudget() };
-    const pauseMs = Math.max(budgets.open.waitMs(now), trialPauseMs(now));
+    const isProven = vouched.has(name);
+    const pauseMs = Math.max(budgets.open.waitMs(now), isProven ? 0 : trialPauseMs(now));
     if (pauseMs > 0) throw retryLater(pauseMs);
     const tools: PoolTools = {
-      fetch: (url, init) => request(entry, url, init),
+      fetch: (url, init) => options.fetch(url, init, entry.isProven),
       budget: budgets.other,
       weigh: () => weigh(entry),
     };
-    const entry: PoolEntry<Resource> = { name, resource: open(name, tools), budgets, size: 0, isProven: false };
+    const entry: PoolEntry<Resource> = { name, resource: open(name, tools), budgets, size: 0, isProven };
     budgets.open.spend(now);
     trials.delete(name);
-    trials.set(name, now);
+    if (!isProven) trials.set(name, now);
     return entry;
   }
 
@@ -108,17 +113,6 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
    */
   function evenBudget(): Budget {
     return { ...newBudget(), reset() {} };
-  }
-
-  /** @throws FetchError `ERR_FETCH_BUSY` */
-  async function request({ isProven }: PoolEntry<Resource>, url: string, init: RequestInit): Promise<Response> {
-    if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
-      const message = "too many requests for keys are in flight; try again in 1 s";
-      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
-    }
-    requests += 1;
-    init.signal?.addEventListener("abort", () => (requests -= 1), { once: true });
-    return options.fetch(url, init);
   }
 
   function keep(entry: PoolEntry<Resource>): void {
@@ -155,18 +149,28 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
       drop([...entries.values()].reduce((one, other) => (other.size > one.size ? other : one)));
   }
 
+  function prove(entry: PoolEntry<Resource>): void {
+    const kept = entries.get(entry.name) ?? entry;
+    kept.isProven = true;
+    trials.delete(entry.name);
+    keep(kept);
+  }
+
   return {
     use(name) {
       const entry = entries.get(name) ?? create(name);
       keep(entry);
       return entry;
     },
-
-    prove(entry) {
-      const kept = entries.get(entry.name) ?? entry;
-      kept.isProven = true;
-      trials.delete(entry.name);
-      keep(kept);
+    prove,
+    vouch(name) {
+      vouched.delete(name);
+      vouched.add(name);
+      const [earliest] = vouched;
+      if (vouched.size > maxEntries && earliest !== undefined) vouched.delete(earliest);
+      const entry = entries.get(name);
+      if (entry !== undefined) prove(entry);
     },
+    peek: (name) => entries.get(name),
   };
 }

@@ -17,9 +17,19 @@ export interface RequestCaching {
   readonly bypassCaches?: boolean;
 }
 
+/** Media types that are accepted if the caller names none. */
+const defaultTypes = ["application/jwk-set+json", "application/json"];
+
 /** Returns the options for requesting a JSON document without following redirects. */
-export function requestInit({ etag, bypassCaches = false }: RequestCaching, signal: AbortSignal): RequestInit {
-  const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
+export function requestInit(
+  {
+    etag,
+    bypassCaches = false,
+    mediaTypes = defaultTypes,
+  }: RequestCaching & { readonly mediaTypes?: readonly string[] | undefined },
+  signal: AbortSignal,
+): RequestInit {
+  const headers: Record<string, string> = { Accept: mediaTypes.filter((name) => name.includes("/")).join(", ") };
   // A browser's cache would add its max-age to the max-age of this cache. A script that sets If-None-Match itself causes a CORS preflight, so
   // a browser sends no conditional requests.
   if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };

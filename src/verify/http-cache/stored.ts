@@ -129,6 +129,6 @@ function opaqueTag(etag: string | undefined): string | undefined {
  * Reports whether a stored response may be used in spite of this error. If a document belongs to another issuer, or names an insecure URL,
  * waiting does not fix it.
  */
-export function isOutage(error: unknown): boolean {
+export function isRetryable(error: unknown): boolean {
   return error instanceof FetchError && error.retryable;
 }

@@ -22,14 +22,21 @@ export interface KeySetContext {
   readonly signal: AbortSignal;
   readonly cached: Cached<KeptKeys>;
   readonly saved: SavedState;
-  /** Budget of fetches for unknown kids. */
-  readonly budget: Budget;
   readonly unknownKids: UnknownKids;
   readonly emit: (event: KeySetEvent) => void;
 }
 
-/** Returns the key for the header of a token. @throws TokenError, FetchError see `RemoteKeySet` */
-export async function findKey(context: KeySetContext, { kid, alg = "" }: KeyHeader): Promise<CryptoKey> {
+/**
+ * Returns the key for the header of a token.
+ *
+ * @param budget limit of the fetches for unknown kids
+ * @throws TokenError, FetchError see `RemoteKeySet`
+ */
+export async function findKey(
+  context: KeySetContext,
+  { kid, alg = "" }: KeyHeader,
+  budget: Budget,
+): Promise<CryptoKey> {
   const { clock, cached } = context;
   const { keeper, fetches } = cached;
   if (typeof kid !== "string" || kid === "") {
@@ -39,19 +46,19 @@ export async function findKey(context: KeySetContext, { kid, alg = "" }: KeyHead
   const now = clock.now();
   const set = keeper.usable("freshUntil", now);
   const key = set?.value.keys.find(kid, alg);
-  if (set === undefined || key === undefined) return findAfterFetch(context, kid, alg);
+  if (set === undefined || key === undefined) return findAfterFetch(context, kid, alg, budget);
   if (now >= set.refreshFrom) void fetches.inBackground();
   return key;
 }
 
-async function findAfterFetch(context: KeySetContext, kid: string, alg: string): Promise<CryptoKey> {
+async function findAfterFetch(context: KeySetContext, kid: string, alg: string, budget: Budget): Promise<CryptoKey> {
   const { signal, cached, saved } = context;
   const startedBefore = cached.fetches.started();
   signal.throwIfAborted();
   await saved.load();
   await saved.restore();
   const { value } = await cached.usable();
-  return value.keys.find(kid, alg) ?? findAfterRefetch(context, kid, alg, startedBefore);
+  return value.keys.find(kid, alg) ?? findAfterRefetch(context, kid, alg, budget, startedBefore);
 }
 
 /**
@@ -64,9 +71,10 @@ async function findAfterRefetch(
   context: KeySetContext,
   kid: string,
   alg: string,
+  budget: Budget,
   startedBefore: number,
 ): Promise<CryptoKey> {
-  const { clock, cached, budget, unknownKids } = context;
+  const { clock, cached, unknownKids } = context;
   const { keeper, fetches } = cached;
   for (;;) {
     const now = clock.now();

@@ -53,7 +53,7 @@ export interface RemoteKeySet {
  * @see OpenID Connect Core 1.0 section 10.1.1 (rotation); RFC 9111 and RFC 5861 (caching)
  */
 export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
-  return createKeySet(options);
+  return createKeySet(options).keys;
 }
 
 /** Options that other modules set, and objects that several sets share or that outlive one set. */
@@ -75,8 +75,15 @@ export interface InternalOptions {
   readonly maxBytes?: number;
 }
 
+/** A key set, for other modules. */
+export interface SharedKeySet {
+  readonly keys: RemoteKeySet;
+  /** Like `keys`, with the caller's budget for unknown kids. */
+  find(this: void, header: KeyHeader, budget: Budget): Promise<CryptoKey>;
+}
+
 /** Like {@link createRemoteKeySet}, for other modules. */
-export function createKeySet(options: RemoteKeySetOptions, internal: InternalOptions = {}): RemoteKeySet {
+export function createKeySet(options: RemoteKeySetOptions, internal: InternalOptions = {}): SharedKeySet {
   const settings = resolveOptions(options);
   const { place, onEvent } = settings;
   const { budget = createBudget(), unknownKids = createUnknownKids()() } = internal;
@@ -116,10 +123,11 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
   });
   const { keeper, fetches } = cached;
   const saved = createSavedState({ ...settings, keeper, read, loadState, emit });
-  const context = { ...settings, signal, cached, saved, budget, unknownKids, emit };
+  const context = { ...settings, signal, cached, saved, unknownKids, emit };
   void saved.restore();
 
-  return Object.assign((header: KeyHeader) => findKey(context, header), {
+  const find = (header: KeyHeader, budget: Budget): Promise<CryptoKey> => findKey(context, header, budget);
+  const keys = Object.assign((header: KeyHeader) => find(header, budget), {
     async refresh() {
       source.lookUpAgain();
       const startedBefore = fetches.started();
@@ -142,4 +150,5 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
       keeper.drop();
     },
   });
+  return { keys, find };
 }

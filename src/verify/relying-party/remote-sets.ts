@@ -1,18 +1,18 @@
 import type { Clock } from "../../base/clock.ts";
 import { maxUntrustedKeys } from "../../keys/jwk/verification-keys.ts";
 import type { Budget } from "../http-cache/budget.ts";
-import type { Fetch } from "../http-cache/fetch-json.ts";
 import { type Pool, type PoolEntry, createPool } from "../http-cache/pool.ts";
+import type { LimitedFetch } from "../http-cache/request-limits.ts";
 import { retryLater } from "./find-key.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
-import { type InternalOptions, type RemoteKeySet, createKeySet } from "./remote-key-set.ts";
+import { type InternalOptions, type RemoteKeySet, type SharedKeySet, createKeySet } from "./remote-key-set.ts";
 import type { KeySetState } from "./stored.ts";
 import { createUnknownKids } from "./unknown-kids.ts";
 
 const maxUnknownKids = 10_000;
 
 export interface RemoteSetsOptions {
-  readonly fetch: Fetch;
+  readonly fetch: LimitedFetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
   /** Maximum average length of the sets, in characters. */
@@ -26,33 +26,33 @@ export interface RemoteSetsOptions {
 }
 
 /** One key set of many. */
-export type RemoteSet = PoolEntry<RemoteKeySet>;
+export type RemoteSet = PoolEntry<SharedKeySet>;
 
 /** Caches the key sets of many URLs or issuers, because anyone can forge a token that causes a fetch. A set that has verified a token is proven. */
-export function createRemoteSets(options: RemoteSetsOptions): Pool<RemoteKeySet> {
+export function createRemoteSets(options: RemoteSetsOptions): Pool<SharedKeySet> {
   const { fetch, clock, maxKeySets, meanBytes, optionsOf, internalOf, newBudget, emit } = options;
   const unknownKids = createUnknownKids(maxUnknownKids);
-  return createPool<RemoteKeySet>({
+  return createPool<SharedKeySet>({
     fetch,
     clock,
     maxEntries: maxKeySets,
     meanSize: meanBytes,
     open(name, { fetch, budget, weigh }) {
-      const keys: RemoteKeySet = createKeySet(
+      const set: SharedKeySet = createKeySet(
         {
           ...optionsOf(name),
           fetch,
           clock,
           onEvent(event) {
             if (event.type === "refreshed") weigh();
-            emit(name, keys, event);
+            emit(name, set.keys, event);
           },
         },
         { ...internalOf(name), budget, unknownKids: unknownKids(), maxRemoved: maxUntrustedKeys },
       );
-      return keys;
+      return set;
     },
-    sizeOf: (keys) => sizeOf(keys.state()),
+    sizeOf: ({ keys }) => sizeOf(keys.state()),
     newBudget,
     retryLater,
   });

@@ -3,7 +3,7 @@ import { jsonOf, memberOf } from "../../base/json.ts";
 import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { type FetchOptions, type Fetched, fetchJson } from "../http-cache/fetch-json.ts";
 import { type Freshness, freshness, mayUse } from "../http-cache/freshness.ts";
-import { type FetchStoredOptions, type FetchedResponse, fetchStored, isOutage } from "../http-cache/stored.ts";
+import { type FetchStoredOptions, type FetchedResponse, fetchStored, isRetryable } from "../http-cache/stored.ts";
 import type { KeySetPlace } from "./options.ts";
 import type { KeptKeys, StoredSet } from "./stored.ts";
 import { checkSecureUrl, shownIssuer } from "./urls.ts";
@@ -80,11 +80,15 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
       discovered = { url, jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
     } catch (error) {
-      if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", fetchOptions.clock.now())) {
+      if (
+        isRetryable(error) &&
+        discovered !== undefined &&
+        mayUse(discovered, "outageUntil", fetchOptions.clock.now())
+      ) {
         return discovered.jwksUri;
       }
       // A wrong document is not an outage, so an earlier one must not hide it.
-      if (!isOutage(error)) discovered = undefined;
+      if (!isRetryable(error)) discovered = undefined;
       throw error;
     }
   }

@@ -1,0 +1,125 @@
+import { ClientError } from "../../base/errors.ts";
+import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
+import { nonEmptyString, object, strings } from "../../base/options.ts";
+import { isLoopback, shownUrl } from "../../base/urls.ts";
+import { entriesOf, maxUntrustedKeys, secretMembers } from "../../keys/jwk/verification-keys.ts";
+import { offeredMethods } from "./document-method.ts";
+
+const maxDepth = 8;
+const maxMembers = 100;
+
+/** Members of a metadata document. Known members were checked; others are unchanged. @see RFC 7591 section 2 */
+export interface ClientMetadata {
+  readonly client_id: string;
+  readonly client_name: string;
+  readonly redirect_uris: readonly string[];
+  readonly client_uri?: string | null;
+  readonly logo_uri?: string | null;
+  readonly tos_uri?: string | null;
+  readonly policy_uri?: string | null;
+  readonly scope?: string | null;
+  readonly grant_types?: readonly string[] | null;
+  readonly response_types?: readonly string[] | null;
+  readonly token_endpoint_auth_method?: string | null;
+  readonly token_endpoint_auth_methods_supported?: readonly string[] | null;
+  readonly token_endpoint_auth_signing_alg?: string | null;
+  readonly jwks?: { readonly keys: readonly object[] } | null;
+  readonly jwks_uri?: string | null;
+  readonly [member: string]: unknown;
+}
+
+const pageMembers = ["client_uri", "logo_uri", "tos_uri", "policy_uri"] as const;
+const stringMembers = ["scope", "application_type", "token_endpoint_auth_method", "token_endpoint_auth_signing_alg"];
+const listMembers = ["grant_types", "response_types", "token_endpoint_auth_methods_supported"];
+/** Schemes that would run or read something in a browser. */
+const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", "file:", "about:", "view-source:"]);
+
+/**
+ * Reads a client's metadata document and freezes it. Members that are not checked are kept.
+ *
+ * @param allowsLoopback whether its `jwks_uri` may be on a loopback host
+ * @throws ClientError `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`
+ * @see draft-ietf-oauth-client-id-metadata-document-02 section 4; MCP 2026-07-28, Client Registration
+ */
+export function readClientMetadata(text: string, clientId: string, allowsLoopback: boolean): ClientMetadata {
+  const refuse = (rule: string): ClientError =>
+    new ClientError("ERR_CLIENT_DOCUMENT", `${shownUrl(clientId)}: the client's metadata document ${rule}`);
+  const metadata = jsonOf(text);
+  if (!object.holds(metadata)) throw refuse("is not a JSON object");
+  freeze(metadata, refuse, 1);
+
+  const member = (name: string): unknown => memberOf(metadata, name) ?? undefined;
+  if (member("client_id") !== clientId) throw refuse('has another "client_id" than its URL');
+  for (const name of ["client_secret", "client_secret_expires_at"])
+    if (member(name) !== undefined) throw refuse(`has a "${name}"; a public document must not`);
+  if (!nonEmptyString.holds(member("client_name")) || String(member("client_name")).trim() === "")
+    throw refuse('has no "client_name"');
+  for (const name of stringMembers)
+    if (isGiven(member(name)) && typeof member(name) !== "string") throw refuse(`has a "${name}" that is not a string`);
+  for (const name of listMembers)
+    if (isGiven(member(name)) && !strings.holds(member(name)))
+      throw refuse(`has a "${name}" that is not a list of strings`);
+  for (const name of pageMembers)
+    if (isGiven(member(name)) && !isPage(member(name)))
+      throw refuse(`has a "${name}" that is not an http or https URL`);
+  const redirectUris = member("redirect_uris");
+  if (!strings.holds(redirectUris) || redirectUris.length === 0) throw refuse('has no "redirect_uris"');
+  for (const uri of redirectUris) checkRedirectUri(uri, refuse);
+  checkKeys(metadata as ClientMetadata, refuse, allowsLoopback);
+  return metadata as ClientMetadata;
+}
+
+type Refuse = (rule: string) => ClientError;
+
+/** Freezes a value and everything in it. Refuses a value that is too deep or too wide, or contains a secret key. */
+function freeze(value: unknown, refuse: Refuse, depth: number): void {
+  if (typeof value !== "object" || value === null) return;
+  const members = Object.values(value);
+  if (depth > maxDepth) throw refuse(`has more than ${maxDepth} levels`);
+  if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members at one place`);
+  if (memberOf(value, "kty") !== undefined && secretMembers.some((name) => isGiven(memberOf(value, name))))
+    throw refuse("contains a private or symmetric key, which is now known to anyone");
+  for (const member of members) freeze(member, refuse, depth + 1);
+  Object.freeze(value);
+}
+
+const isPage = (value: unknown): boolean =>
+  typeof value === "string" && URL.canParse(value) && /^https?:$/.test(new URL(value).protocol);
+
+function checkRedirectUri(uri: string, refuse: Refuse): void {
+  if (!URL.canParse(uri) || /[#\s\p{Cc}]/u.test(uri))
+    throw refuse('has a member of "redirect_uris" that is not an absolute URL without fragment');
+  const { protocol, hostname, username, password } = new URL(uri);
+  if (forbiddenSchemes.has(protocol) || (protocol === "http:" && !isLoopback(hostname)))
+    throw refuse('has a member of "redirect_uris" with a forbidden scheme; http is for loopback hosts');
+  if (username !== "" || password !== "") throw refuse('has a member of "redirect_uris" with a user name or password');
+}
+
+/** Checks the methods and the keys of a document. */
+function checkKeys(metadata: ClientMetadata, refuse: Refuse, allowsLoopback: boolean): void {
+  const { jwks, jwks_uri: jwksUri } = metadata;
+  const methods = offeredMethods(metadata);
+  // Every symmetric method in the IANA registry has this prefix.
+  if (methods.some((method) => method.startsWith("client_secret_")))
+    throw refuse("offers a method with a shared secret, which a public document cannot establish");
+  if (isGiven(jwks) && isGiven(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
+  if (isGiven(jwksUri) && !isKeysUrl(jwksUri, allowsLoopback))
+    throw refuse('has a "jwks_uri" that is not an https URL in canonical form');
+  if (isGiven(jwks)) {
+    try {
+      entriesOf(jwks, maxUntrustedKeys);
+    } catch {
+      throw refuse(`has a "jwks" that is not a JWK Set of at most ${maxUntrustedKeys} keys`);
+    }
+  }
+  if (!methods.includes("private_key_jwt") || isGiven(jwksUri) || isGiven(jwks?.keys)) return;
+  const message = `${shownUrl(metadata.client_id)}: the client offers private_key_jwt, but its metadata document has no keys`;
+  throw new ClientError("ERR_CLIENT_KEYS_MISSING", message);
+}
+
+function isKeysUrl(value: unknown, allowsLoopback: boolean): boolean {
+  if (typeof value !== "string" || value.length > 2_048 || !URL.canParse(value)) return false;
+  const { protocol, hostname, href, hash, username, password } = new URL(value);
+  const isSafe = isLoopback(hostname) ? allowsLoopback && /^https?:$/.test(protocol) : protocol === "https:";
+  return isSafe && href === value && hash === "" && username === "" && password === "";
+}

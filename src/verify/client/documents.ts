@@ -1,0 +1,310 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { ClientError, FetchError, invalidOption } from "../../base/errors.ts";
+import { isGiven } from "../../base/json.ts";
+import {
+  type Optional,
+  type Rules,
+  array,
+  boolean,
+  callback,
+  checkOptions,
+  clock,
+  nonEmptyString,
+  number,
+  required,
+  strings,
+} from "../../base/options.ts";
+import { isLoopback, shownUrl } from "../../base/urls.ts";
+import { createBudget } from "../http-cache/budget.ts";
+import { type Cached, createCached } from "../http-cache/cached.ts";
+import type { Fetch } from "../http-cache/fetch-json.ts";
+import { type PoolTools, createPool } from "../http-cache/pool.ts";
+import { type LimitedFetch, limitRequests } from "../http-cache/request-limits.ts";
+import { fetchStored } from "../http-cache/stored.ts";
+import { checkIssuer, checkSecureUrl } from "../relying-party/urls.ts";
+import { clientAlgorithms } from "./client-algorithms.ts";
+import { checkClientId } from "./client-id.ts";
+import type { Client } from "./client-keys.ts";
+import { type ClientMetadata, readClientMetadata } from "./document-metadata.ts";
+import { type ClientMethod, chooseMethod } from "./document-method.ts";
+import { type ClientDocumentEvent, printableEvents } from "./events.ts";
+import { type ClientPart, changedParts, fingerprintOf } from "./fingerprint.ts";
+import { clientBounds, hostLimits, leastSeconds, timeoutMs } from "./hosted.ts";
+import { areLoopback } from "./redirect-uri.ts";
+
+/** The recommended size. @see draft-ietf-oauth-client-id-metadata-document-02 section 8.7 */
+const maxBytes = 5_120;
+const mediaTypes = ["application/json", "+json"];
+
+/** Reports whether a client may be looked up at this URL, which is its identifier or the `jwks_uri` in its document. */
+export type AllowUrl = (url: string) => boolean | Promise<boolean>;
+
+/** A saved metadata document, as plain data. */
+export interface ClientDocumentState {
+  /** The client's identifier, which is the document's URL. */
+  readonly clientId: string;
+  /** The document as it was received. */
+  readonly body: string;
+}
+
+/** Options of `createClientDocuments`. */
+export interface ClientDocumentsOptions {
+  /** Issuer identifier of the provider. If it is on a loopback host, clients may be too, for development. */
+  readonly issuer: string;
+  /** Fetches documents and keys. Must refuse private addresses: `guardedFetch` from `jwksd/node`. */
+  readonly fetch: Fetch;
+  /**
+   * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides for a URL. The `jwks_uri` of a
+   * document is checked too. Default: none.
+   */
+  readonly allow?: Optional<readonly string[] | AllowUrl>;
+  /** Whether clients without keys are accepted (`none`). Default: `false`. */
+  readonly publicClients?: Optional<boolean>;
+  /** Documents that are used without a request, results of `state()`; their clients need no `allow`. Default: none. */
+  readonly pinned?: Optional<readonly ClientDocumentState[]>;
+  /** Number of cached documents, 5 KiB each on average. Default: 1,000. */
+  readonly maxDocuments?: Optional<number>;
+  /** Clock. Default: the machine's clock. */
+  readonly clock?: Optional<Clock>;
+  /** Receives each fetch and failure. Default: no listener. */
+  readonly onEvent?: Optional<(event: ClientDocumentEvent) => void>;
+}
+
+const rules: Rules<ClientDocumentsOptions> = {
+  issuer: required(nonEmptyString),
+  fetch: required(callback),
+  allow: {
+    must: "an array of hosts, or a function that returns whether a URL is accepted",
+    types: ["array", "function"],
+    holds: (value): value is unknown => callback.holds(value) || strings.holds(value),
+  },
+  publicClients: boolean,
+  pinned: array,
+  maxDocuments: number(1),
+  clock,
+  onEvent: callback,
+};
+
+/** A property of a client that a consent page should point out. */
+export type ClientWarning =
+  /** The identifier has a query. */
+  | "query"
+  /** The identifier is the root of a host. */
+  | "root"
+  /** All redirect URIs are on the user's machine, so any program there can claim to be this client. */
+  | "loopback";
+
+/** A client that is identified by the URL of its metadata document. Everything in it is frozen. */
+export interface DocumentClient extends Client {
+  /** Method of authentication at the token endpoint: the strongest that the client offers and this server accepts. */
+  readonly method: ClientMethod;
+  /** Name to display, with the host of `clientId`. */
+  readonly name: string;
+  /** Redirect URIs, for `isRegisteredRedirectUri`. */
+  readonly redirectUris: readonly string[];
+  /** All members of the document, including unknown ones. */
+  readonly metadata: ClientMetadata;
+  /** Fingerprint of the method, the source of the keys, the redirect URIs and the displayed members; 67 characters. */
+  readonly fingerprint: string;
+  /** Parts that differ from the `since` fingerprint. */
+  readonly changed: readonly ClientPart[];
+  readonly warnings: readonly ClientWarning[];
+}
+
+/** Clients that are identified by the URLs of their metadata documents. */
+export interface ClientDocuments {
+  /**
+   * Returns a client by its identifier. Its document is fetched, checked and cached.
+   *
+   * @param options `since`: the fingerprint that was stored with a consent, code or refresh token; `changed` in the result lists the differences
+   * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`, `ERR_CLIENT_METHOD`,
+   * `ERR_CLIENT_WITHDRAWN`
+   * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet; otherwise see `RemoteKeySet`
+   */
+  resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
+  /** Records that a user has consented to a client, or that it has authenticated. Its document is kept longer than others. */
+  prove(this: void, clientId: string): void;
+  /** Returns the document of a client for the `pinned` option of a later process; `undefined` if it is not stored. */
+  state(this: void, clientId: string): ClientDocumentState | undefined;
+  /** Members for the server's metadata. @see draft-ietf-oauth-client-id-metadata-document-02 section 6; RFC 8414 section 2 */
+  readonly metadata: Readonly<{
+    client_id_metadata_document_supported: true;
+    token_endpoint_auth_methods_supported: readonly ClientMethod[];
+    token_endpoint_auth_signing_alg_values_supported: readonly string[];
+  }>;
+}
+
+type StoredClient = Omit<DocumentClient, "changed">;
+
+/** The fetch of each result of `createClientDocuments`, so that a verifier shares its limits. */
+const fetches = new WeakMap<ClientDocuments, LimitedFetch>();
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+export function fetchOf(documents: ClientDocuments): LimitedFetch {
+  const fetch = fetches.get(documents);
+  if (fetch === undefined) throw invalidOption('"documents" must be a result of createClientDocuments()');
+  return fetch;
+}
+
+/**
+ * Creates a cache of clients' metadata documents (CIMD).
+ *
+ * @example
+ * ```ts
+ * const documents = createClientDocuments({ issuer, fetch: guardedFetch, allow: ["chatgpt.com", "claude.ai"], publicClients: true });
+ * const { name, redirectUris, method, fingerprint } = await documents.resolve(clientId);
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is invalid
+ * @see draft-ietf-oauth-client-id-metadata-document; https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+ */
+export function createClientDocuments(options: ClientDocumentsOptions): ClientDocuments {
+  const given = checkOptions(options, rules);
+  const { issuer, allow = [], publicClients = false, maxDocuments = 1_000, clock = systemClock } = given;
+  checkIssuer(issuer);
+  const allowsLoopback = isLoopback(new URL(checkSecureUrl(issuer, "issuer", false)).hostname);
+  const isAllowed = typeof allow === "function" ? allow : (url: string) => allow.includes(new URL(url).host);
+  const emit = printableEvents(given.onEvent);
+  const fetch = limitRequests({ fetch: given.fetch, clock, perHost: hostLimits });
+  const pool = createPool({
+    fetch,
+    clock,
+    maxEntries: maxDocuments,
+    meanSize: maxBytes,
+    open,
+    sizeOf: ({ keeper }) => JSON.stringify({ ...keeper.current(), value: undefined }).length,
+    newBudget: () => createBudget(1, [leastSeconds * 1000]),
+    retryLater,
+  });
+  const pinned = new Map<string, ClientDocumentState>();
+  for (const { clientId, body } of given.pinned ?? []) {
+    checkClientId(clientId, allowsLoopback);
+    readClientMetadata(body, clientId, allowsLoopback);
+    pinned.set(clientId, Object.freeze({ clientId, body }));
+  }
+
+  function open(clientId: string, { fetch, weigh }: PoolTools): Cached<StoredClient> {
+    const { signal } = new AbortController();
+    const request = { fetch, clock, timeoutMs, maxBytes, mediaTypes, signal };
+    const cached: Cached<StoredClient> = createCached<StoredClient>({
+      clock,
+      signal,
+      timeoutMs,
+      maxWaitMs: 1_000,
+      bounds: clientBounds,
+      failures: createBudget(1, [leastSeconds * 1000]),
+      what: "metadata document",
+      async load(stored, bypassCaches) {
+        try {
+          return await fetchStored(clientId, stored, bypassCaches, {
+            ...request,
+            read: ({ body }) => read(clientId, body),
+          });
+        } catch (error) {
+          if (!isOutage(error)) cached.keeper.drop();
+          throw error instanceof FetchError && error.answered === 410 ? withdrawn(clientId) : error;
+        }
+      },
+      isOutage,
+      retryLater,
+      emit(event) {
+        if (event.type === "refreshed") {
+          weigh();
+          emit({ ...event, clientId });
+        } else if (event.type === "failed") {
+          const { code, message } = event.error;
+          emit({ type: "failed", clientId, code, message });
+        }
+      },
+    });
+    return cached;
+  }
+
+  async function read(clientId: string, body: string): Promise<StoredClient> {
+    const metadata = readClientMetadata(body, clientId, allowsLoopback);
+    const method = chooseMethod(metadata, publicClients);
+    const { client_name: name, redirect_uris: redirectUris } = metadata;
+    const jwks = isGiven(metadata.jwks) ? metadata.jwks : undefined;
+    const jwksUri = isGiven(metadata.jwks_uri) ? metadata.jwks_uri : undefined;
+    const { pathname, search, href } = new URL(clientId);
+    const warnings: ClientWarning[] = [];
+    if (search !== "" || href.endsWith("?")) warnings.push("query");
+    if (pathname === "/") warnings.push("root");
+    if (areLoopback(redirectUris)) warnings.push("loopback");
+    const fingerprint = await fingerprintOf(metadata, method);
+    Object.freeze(warnings);
+    return { clientId, method, name, redirectUris, jwks, jwksUri, metadata, fingerprint, warnings };
+  }
+
+  async function checkAllowed(url: string): Promise<void> {
+    // Only `true` allows a URL: any object is truthy.
+    if (((await isAllowed(url)) as unknown) === true) return;
+    throw new ClientError("ERR_CLIENT_FORBIDDEN", `${shownUrl(url)}: the "allow" option does not accept this URL`);
+  }
+
+  async function fetched(clientId: string): Promise<StoredClient> {
+    await checkAllowed(clientId);
+    const { keeper, fetches, usable } = pool.use(clientId).resource;
+    const { value } = await usable();
+    if (clock.now() >= (keeper.current()?.refreshFrom ?? Infinity)) void fetches.inBackground();
+    if (typeof value.jwksUri === "string") await checkAllowed(value.jwksUri);
+    return value;
+  }
+
+  const documents: ClientDocuments = Object.freeze({
+    async resolve(clientId: string, { since }: { readonly since?: Optional<string> } = {}) {
+      checkClientId(clientId, allowsLoopback);
+      const saved = pinned.get(clientId);
+      const client = await (saved === undefined ? fetched(clientId) : read(clientId, saved.body));
+      const changed = Object.freeze(
+        since === undefined || since === null ? [] : changedParts(since, client.fingerprint),
+      );
+      return Object.freeze({ ...client, changed });
+    },
+
+    prove(clientId: string) {
+      pool.vouch(clientId);
+    },
+
+    state(clientId: string) {
+      const body = pool.peek(clientId)?.resource.keeper.current()?.body;
+      return pinned.get(clientId) ?? (body === undefined ? undefined : { clientId, body });
+    },
+
+    metadata: Object.freeze({
+      client_id_metadata_document_supported: true,
+      token_endpoint_auth_methods_supported: Object.freeze<ClientMethod[]>(
+        publicClients ? ["private_key_jwt", "none"] : ["private_key_jwt"],
+      ),
+      token_endpoint_auth_signing_alg_values_supported: clientAlgorithms,
+    }),
+  });
+  fetches.set(documents, fetch);
+  return documents;
+}
+
+const outageCodes: ReadonlySet<string> = new Set([
+  "ERR_FETCH_FAILED",
+  "ERR_FETCH_TIMEOUT",
+  "ERR_FETCH_BUSY",
+  "ERR_FETCH_OUTDATED",
+]);
+
+/** Reports whether an error says nothing about the document. Any other error ends its use. */
+function isOutage(error: unknown): boolean {
+  if (!(error instanceof FetchError)) return false;
+  const { code, answered } = error;
+  return answered === undefined ? outageCodes.has(code) : answered === 404 || answered === 429 || answered >= 500;
+}
+
+function withdrawn(clientId: string): ClientError {
+  const message = `${shownUrl(clientId)}: the client withdrew its metadata document (status 410)`;
+  return new ClientError("ERR_CLIENT_WITHDRAWN", message);
+}
+
+function retryLater(pauseMs: number, cause?: unknown): FetchError {
+  const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+  const message = `a client's metadata document cannot be fetched yet; try again in ${retryAfterSeconds} s`;
+  return new FetchError("ERR_CLIENT_RETRY_LATER", message, { cause, retryAfterSeconds });
+}

@@ -1,0 +1,28 @@
+// The limits of everything that a client hosts: its metadata document and its keys. See docs/decisions/0041-what-clients-host.md.
+
+import type { FreshnessBounds } from "../http-cache/freshness.ts";
+import type { HostLimits } from "../http-cache/request-limits.ts";
+
+/** Timeout of one request, in milliseconds. */
+export const timeoutMs = 5_000;
+/**
+ * Minimum time between two successful fetches of the same URL for the same reason, in seconds: the response is new or
+ * stale, or lacks a kid.
+ */
+export const leastSeconds = 20;
+/**
+ * Maximum time for which a response is fresh, in seconds. A client may only shorten it, because nothing else makes the
+ * provider forget a stolen key or a wrong document.
+ */
+export const maxFreshSeconds = 300;
+
+export const clientBounds: FreshnessBounds = {
+  minFreshSeconds: leastSeconds,
+  maxFreshSeconds,
+  defaultFreshSeconds: maxFreshSeconds,
+  maxStaleSeconds: 0,
+  outageToleranceSeconds: 3_600,
+};
+
+/** Limits for one host, because many clients can name it. */
+export const hostLimits: HostLimits = { inFlight: 16, perMinute: 600 };

@@ -1,0 +1,288 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isRegisteredRedirectUri } from "../../src/index.ts";
+import { ecKey } from "../support/keys.ts";
+import { type Script, reply } from "../support/simulated.ts";
+import { verdict } from "../token/compact.ts";
+import { entry, jwks } from "./client.ts";
+import { confidentialDocument, documentReply, documentUrl, documented, publicDocument } from "./documented.ts";
+
+// One row for each MUST and MUST NOT of the drafts about an identifier, its document and the response with it. "00" and "02" are the sections of
+// draft-ietf-oauth-client-id-metadata-document-00, which MCP 2026-07-28 requires, and of -02. If they differ, the stricter one applies.
+
+describe("identifiers", () => {
+  const rows: [source: string, clientId: unknown, expect: string][] = [
+    ["00 3, 02 3", documentUrl, "accepted"],
+    ["00 3, 02 3: MUST use https", "http://client.example/client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST use https", "ftp://client.example/client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST contain a path", "https://client.example", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST NOT contain dot segments", "https://client.example/./client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST NOT contain dot segments", "https://client.example/a/../client.json", "ERR_CLIENT_ID"],
+    ["not even an escaped one", "https://client.example/a/%2e%2E/client.json", "ERR_CLIENT_ID"],
+    ["nor one that a server finds after decoding", "https://client.example/a/%2e%2e%2fclient.json", "ERR_CLIENT_ID"],
+    ["nor one that a server finds after decoding", "https://client.example/a/..%5Cclient.json", "ERR_CLIENT_ID"],
+    ["a dot segment is a whole segment", "https://client.example/.client/..json", "accepted"],
+    ["00 3, 02 3: MUST NOT contain a fragment", `${documentUrl}#x`, "ERR_CLIENT_ID"],
+    ["00 3, 02 3: not even an empty one", `${documentUrl}#`, "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST NOT contain user info", "https://user@client.example/client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MUST NOT contain user info", "https://:secret@client.example/client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: not even an empty one", "https://@client.example/client.json", "ERR_CLIENT_ID"],
+    ["00 3, 02 3: MAY contain a port", "https://client.example:8443/client.json", "accepted"],
+    ["00 3, 02 3: SHOULD NOT contain a query", `${documentUrl}?tenant=1`, "accepted"],
+    ["02 3: a path of / is NOT RECOMMENDED", "https://client.example/", "accepted"],
+    ["02 3: one spelling: the default port", "https://client.example:443/client.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: the case of the host", "https://Client.example/client.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: the case of the scheme", "HTTPS://client.example/client.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: spaces", ` ${documentUrl}`, "ERR_CLIENT_ID"],
+    ["02 3: one spelling: spaces", "https://client.example/client .json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: line breaks", "https://client.example/client\n.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: backslashes", "https://client.example\\client.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: Unicode hosts", "https://clïent.example/client.json", "ERR_CLIENT_ID"],
+    ["02 3: one spelling: IPv4 forms", "https://0x7f.1/client.json", "ERR_CLIENT_ID"],
+    ["02 8.6: MUST NOT be on loopback", "https://localhost/client.json", "ERR_CLIENT_ID"],
+    ["02 8.6: MUST NOT be on loopback", "https://[::1]/client.json", "ERR_CLIENT_ID"],
+    ["a length that no honest client needs", `https://client.example/${"a".repeat(2_026)}`, "ERR_CLIENT_ID"],
+    ["no URL", "client-1", "ERR_CLIENT_ID"],
+    ["no string", undefined, "ERR_CLIENT_ID"],
+    ["no string", { toString: () => documentUrl }, "ERR_CLIENT_ID"],
+  ];
+  for (const [source, clientId, expect] of rows) {
+    test(`${source}: ${JSON.stringify(clientId)?.slice(0, 80)}: ${expect}`, async () => {
+      const { resolve, origin } = documented((request, clock) =>
+        documentReply({ ...publicDocument, client_id: request.url })(request, clock),
+      );
+      assert.equal(await verdict(resolve(clientId as string)), expect);
+      assert.equal(origin.requests.length, expect === "accepted" ? 1 : 0);
+    });
+  }
+
+  test("02 8.6: a loopback host is accepted if the issuer is on one, and then with http too", async () => {
+    for (const [issuer, clientId, expect] of [
+      ["http://localhost:3000", "http://localhost:4000/client.json", "accepted"],
+      ["https://127.0.0.1:3000", "https://localhost:4000/client.json", "accepted"],
+      ["http://localhost:3000", "http://client.example/client.json", "ERR_CLIENT_ID"],
+      ["https://op.example", "http://localhost:4000/client.json", "ERR_CLIENT_ID"],
+    ] as const) {
+      const { resolve } = documented(documentReply({ ...publicDocument, client_id: clientId }), { issuer });
+      assert.equal(await verdict(resolve(clientId)), expect, clientId);
+    }
+  });
+
+  test("a query, the root of a host, and redirect URIs that any local program can claim are reported", async () => {
+    const redirect_uris = ["http://localhost/callback", "http://127.0.0.1:9/callback"];
+    const script: Script = (request, clock) =>
+      documentReply({ ...publicDocument, client_id: request.url, redirect_uris })(request, clock);
+    const { resolve } = documented(script);
+    assert.deepEqual((await resolve("https://a.example/?b")).warnings, ["query", "root", "loopback"]);
+    assert.deepEqual((await resolve("https://a.example/c?")).warnings, ["query", "loopback"]);
+    const { resolve: other } = documented(documentReply(publicDocument));
+    assert.deepEqual((await other(documentUrl)).warnings, []);
+  });
+});
+
+describe("documents", () => {
+  const long = "x".repeat(5_120 - JSON.stringify({ ...publicDocument, x: "" }).length);
+  const nested = (depth: number): unknown => (depth === 0 ? 1 : { a: nested(depth - 1) });
+  const secretKey = { kty: "oct", k: "c2VjcmV0", kid: "a" };
+  const keys = { keys: [entry("ES256")] };
+  const { client_name: _, ...nameless } = publicDocument;
+  const { client_id: __, ...anonymous } = publicDocument;
+  const own = { ...confidentialDocument, jwks_uri: undefined };
+  const rows: [source: string, document: unknown, expect: string][] = [
+    ["00 4.1, 02 4: a public client", publicDocument, "accepted"],
+    ["00 6.2, 02 8.2: a client with keys", confidentialDocument, "accepted"],
+    ["00 6.2, 02 8.2: a client with keys by value", { ...own, jwks }, "accepted"],
+    ["00 4.1, 02 4: MAY define other members", { ...publicDocument, "x-y": { z: [null, 1] } }, "accepted"],
+    ["00 4.1, 02 4: MUST contain client_id", anonymous, "ERR_CLIENT_DOCUMENT"],
+    ["00 4.1, 02 4: MUST match", { ...publicDocument, client_id: `${documentUrl}/` }, "ERR_CLIENT_DOCUMENT"],
+    ["02 4: by simple comparison", { ...publicDocument, client_id: documentUrl.toUpperCase() }, "ERR_CLIENT_DOCUMENT"],
+    ["02 4: by simple comparison", { ...publicDocument, client_id: [documentUrl] }, "ERR_CLIENT_DOCUMENT"],
+    ...["client_secret_post", "client_secret_basic", "client_secret_jwt"].flatMap((method): typeof rows => [
+      ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, token_endpoint_auth_method: method }, "ERR_CLIENT_DOCUMENT"],
+      [
+        "00 4.1, 02 4.1: MUST NOT, in a list",
+        { ...publicDocument, token_endpoint_auth_methods_supported: ["none", method] },
+        "ERR_CLIENT_DOCUMENT",
+      ],
+    ]),
+    ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret: "" }, "ERR_CLIENT_DOCUMENT"],
+    ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret_expires_at: 0 }, "ERR_CLIENT_DOCUMENT"],
+    ["02 4.1: MUST NOT contain a private key", { ...own, jwks: { keys: [ecKey("a")] } }, "ERR_CLIENT_DOCUMENT"],
+    ["02 4.1: a symmetric key is one", { ...own, jwks: { keys: [secretKey] } }, "ERR_CLIENT_DOCUMENT"],
+    ["02 4.1: anywhere", { ...publicDocument, x: [ecKey("a")] }, "ERR_CLIENT_DOCUMENT"],
+    ["RFC 7591 2: MUST NOT both be present", { ...confidentialDocument, jwks: keys }, "ERR_CLIENT_DOCUMENT"],
+    ["draft issue 100: private_key_jwt without keys", own, "ERR_CLIENT_KEYS_MISSING"],
+    ["draft issue 100", { ...own, jwks: { keys: [] } }, "ERR_CLIENT_KEYS_MISSING"],
+    [
+      "draft issue 100: even if none is offered too",
+      { ...publicDocument, token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] },
+      "ERR_CLIENT_KEYS_MISSING",
+    ],
+    ["RFC 7517 5: a JWK Set", { ...own, jwks: ["a"] }, "ERR_CLIENT_DOCUMENT"],
+    [
+      "RFC 7517 5: of 64 keys",
+      { ...own, jwks: { keys: Array.from({ length: 65 }, () => ({})) } },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "http://client.example/jwks" }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://localhost/jwks" }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://a@b.example/" }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "file:///etc/jwks" }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: ["https://b.example/"] }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "jwks" }, "ERR_CLIENT_DOCUMENT"],
+    [
+      "02 8.6: jwks_uri of 2,048 characters",
+      { ...confidentialDocument, jwks_uri: `https://client.example/${"a".repeat(2_026)}` },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    ["MCP: MUST include client_name", nameless, "ERR_CLIENT_DOCUMENT"],
+    ["MCP: MUST include client_name", { ...publicDocument, client_name: " " }, "ERR_CLIENT_DOCUMENT"],
+    ["MCP: MUST include redirect_uris", { ...publicDocument, redirect_uris: undefined }, "ERR_CLIENT_DOCUMENT"],
+    ["MCP: MUST include redirect_uris", { ...publicDocument, redirect_uris: [] }, "ERR_CLIENT_DOCUMENT"],
+    [
+      "MCP: MUST include redirect_uris",
+      { ...publicDocument, redirect_uris: "https://a.example/" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    ...["/callback", "https://a.example/#b", "https://a.example/ b", "https://a@b.example/", "http://a.example/"].map(
+      (uri): (typeof rows)[number] => [
+        "RFC 6749 3.1.2, RFC 9700 4.1.3: MUST be an absolute URL without fragment",
+        { ...publicDocument, redirect_uris: ["https://a.example/", uri] },
+        "ERR_CLIENT_DOCUMENT",
+      ],
+    ),
+    ...["javascript:alert(1)", "data:text/html,x", "JavaScript:alert(1)", "file:///etc/passwd"].flatMap(
+      (uri): typeof rows => [
+        ["02 8.6: known schemes only", { ...publicDocument, redirect_uris: [uri] }, "ERR_CLIENT_DOCUMENT"],
+        ["02 8.6: known schemes only", { ...publicDocument, logo_uri: uri }, "ERR_CLIENT_DOCUMENT"],
+        ["02 8.6: known schemes only", { ...publicDocument, client_uri: uri }, "ERR_CLIENT_DOCUMENT"],
+      ],
+    ),
+    ["RFC 8252 7.1: a private-use scheme", { ...publicDocument, redirect_uris: ["com.example:/callback"] }, "accepted"],
+    ["RFC 7591 2: types", { ...publicDocument, scope: ["a"] }, "ERR_CLIENT_DOCUMENT"],
+    ["RFC 7591 2: types", { ...publicDocument, grant_types: "authorization_code" }, "ERR_CLIENT_DOCUMENT"],
+    ["RFC 7591 2: types", { ...publicDocument, token_endpoint_auth_method: 1 }, "ERR_CLIENT_DOCUMENT"],
+    ["RFC 7591 2: null means absent", { ...publicDocument, logo_uri: null, jwks: null, scope: null }, "accepted"],
+    ["no method in common", { ...publicDocument, token_endpoint_auth_method: "tls_client_auth" }, "ERR_CLIENT_METHOD"],
+    [
+      "no algorithm in common",
+      { ...confidentialDocument, token_endpoint_auth_signing_alg: "ES384" },
+      "ERR_CLIENT_METHOD",
+    ],
+    ["MCP: MUST be valid JSON", '{"client_id":', "ERR_CLIENT_DOCUMENT"],
+    ["MCP: MUST be valid JSON", "[]", "ERR_CLIENT_DOCUMENT"],
+    ["MCP: MUST be valid JSON", "null", "ERR_CLIENT_DOCUMENT"],
+    ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: long }, "accepted"],
+    ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: `${long}x` }, "ERR_FETCH_TOO_LARGE"],
+    ["at most 8 levels", { ...publicDocument, x: nested(7) }, "accepted"],
+    ["at most 8 levels", { ...publicDocument, x: nested(8) }, "ERR_CLIENT_DOCUMENT"],
+    ["at most 100 members", { ...publicDocument, x: Array(101).fill(1) }, "ERR_CLIENT_DOCUMENT"],
+  ];
+  for (const [index, [source, document, expect]] of rows.entries()) {
+    test(`${index}: ${source}: ${JSON.stringify(document).slice(0, 60)}: ${expect}`, async () => {
+      const { resolve } = documented(documentReply(document));
+      assert.equal(await verdict(resolve(documentUrl)), expect);
+    });
+  }
+});
+
+describe("responses", () => {
+  const body = JSON.stringify(publicDocument);
+  const type = { "Content-Type": "application/json" };
+  const rows: [source: string, script: Script, expect: string][] = [
+    ["02 5: MUST be 200", reply(200, body, type), "accepted"],
+    ...[201, 203, 206, 400, 401, 403, 404, 429, 500].map((status): (typeof rows)[number] => [
+      "02 5: MUST treat all others as errors",
+      reply(status, body, type),
+      "ERR_FETCH_STATUS",
+    ]),
+    ["02 5: MUST treat all others as errors", reply(304), "ERR_FETCH_STATUS"],
+    ["410: the client is gone", reply(410, body, type), "ERR_CLIENT_WITHDRAWN"],
+    ...[301, 302, 303, 307, 308].map((status): (typeof rows)[number] => [
+      "02 5: MUST NOT follow redirects",
+      (request) =>
+        request.url === documentUrl
+          ? new Response(null, { status, headers: { Location: "https://client.example/other.json" } })
+          : new Response(body, { headers: type }),
+      "ERR_FETCH_REDIRECT",
+    ]),
+    ["00 4.1, 02 4: application/…+json", documentReply(body, { "Content-Type": "application/ld+json" }), "accepted"],
+    ["parameters", documentReply(body, { "Content-Type": "Application/JSON; charset=utf-8" }), "accepted"],
+    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "text/html" }), "ERR_FETCH_BODY"],
+    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "text/x+json" }), "ERR_FETCH_BODY"],
+    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "application/+json" }), "ERR_FETCH_BODY"],
+    ["RFC 8259 8.1: UTF-8", reply(200, new Uint8Array([0x22, 0xff, 0x22]), type), "ERR_FETCH_BODY"],
+  ];
+  for (const [index, [source, script, expect]] of rows.entries()) {
+    test(`${index}: ${source}: ${expect}`, async () => {
+      const { resolve, origin } = documented(script);
+      assert.equal(await verdict(resolve(documentUrl)), expect);
+      assert.equal(origin.requests.length, 1);
+      const [request] = origin.requests;
+      assert.deepEqual([request?.headers["accept"], request?.init.redirect], ["application/json", "manual"]);
+    });
+  }
+
+  for (const [source, first] of [
+    ["00 4.4, 02 5.2: MUST NOT cache error responses", reply(500, null, { "Cache-Control": "max-age=300" })],
+    ["00 4.4, 02 5.2: MUST NOT cache invalid documents", documentReply("{}", { "Cache-Control": "max-age=300" })],
+    ["00 4.4, 02 5.2: MUST NOT cache malformed documents", documentReply("{", { "Cache-Control": "max-age=300" })],
+  ] as const) {
+    test(`${source}: the next request is sent 20 s later, and paced calls have their own error`, async () => {
+      const { resolve, origin, clock } = documented(first);
+      const failure = await verdict(resolve(documentUrl));
+      origin.script = documentReply(publicDocument);
+      await clock.advance(19_999);
+      const paced = await resolve(documentUrl).catch(
+        (error: unknown) => error as Error & { retryAfterSeconds: number },
+      );
+      assert.deepEqual(
+        [(paced as { code?: string }).code, (paced as { retryAfterSeconds?: number }).retryAfterSeconds],
+        ["ERR_CLIENT_RETRY_LATER", 1],
+      );
+      assert.equal((paced as { cause?: { code?: string } }).cause?.code, failure);
+      await clock.advance(1);
+      assert.equal(await verdict(resolve(documentUrl)), "accepted");
+      assert.equal(origin.requests.length, 2);
+    });
+  }
+});
+
+describe("redirect URIs: MUST match exactly (00 4.5, 02 4.2), except for the port on loopback (RFC 8252 section 7.3)", () => {
+  const registered = [
+    "https://client.example/callback",
+    "http://localhost/callback",
+    "http://127.0.0.1/callback",
+    "http://[::1]:80/callback",
+    "com.example:/callback",
+  ];
+  const rows: [requested: string, expect: boolean][] = [
+    ...registered.map((uri): (typeof rows)[number] => [uri, true]),
+    ["http://localhost:58135/callback", true],
+    ["http://127.0.0.1:1/callback", true],
+    ["http://[::1]:65535/callback", true],
+    ["http://[::1]/callback", true],
+    ["https://client.example:8443/callback", false],
+    ["https://client.example:443/callback", false],
+    ["https://client.example/callback/", false],
+    ["https://client.example/callback?a=b", false],
+    ["https://client.example/Callback", false],
+    ["https://CLIENT.example/callback", false],
+    ["https://localhost/callback", false],
+    ["http://localhost:58135/other", false],
+    ["http://localhost:58135/callback?a", false],
+    ["http://localhost:58135/callback#a", false],
+    ["http://localhost:/callback", false],
+    ["http://localhost:123456/callback", false],
+    ["http://localhost:80@evil.example/callback", false],
+    ["http://localhost.evil.example/callback", false],
+    ["http://127.0.0.1.evil.example/callback", false],
+    ["http://127.0.0.2/callback", false],
+    ["http://user@localhost/callback", false],
+    ["http://LOCALHOST/callback", false],
+    ["com.example://callback", false],
+    ["", false],
+  ];
+  for (const [requested, expect] of rows)
+    test(`${requested}: ${expect}`, () => assert.equal(isRegisteredRedirectUri(requested, registered), expect));
+});

@@ -1,0 +1,684 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  type ClientDocumentState,
+  type DocumentClient,
+  createClientDocuments,
+  memoryReplayStore,
+} from "../../src/index.ts";
+import { ecKey } from "../support/keys.ts";
+import {
+  type Script,
+  delayed,
+  entry,
+  hanging,
+  reply,
+  routed,
+  served,
+  settled,
+  simulatedClock,
+  unreachable,
+} from "../support/simulated.ts";
+import { compact, signature, verdict } from "../token/compact.ts";
+import { issuer, verifier } from "./client.ts";
+import { confidentialDocument, documentReply, documentUrl, documented, publicDocument } from "./documented.ts";
+
+const { jwks_uri: jwksUri } = confidentialDocument;
+
+/** Responds to each identifier with its own public document. */
+const anyDocument: Script = (request, clock) =>
+  documentReply({ ...publicDocument, client_id: request.url })(request, clock);
+
+/** Responds with a document and the keys that it names. */
+const hostedClient = (kids: readonly string[], document: object = confidentialDocument): Script =>
+  routed({ [documentUrl]: documentReply(document), [jwksUri]: served(kids) });
+
+let jtis = 0;
+
+/** Returns a client assertion of a client at this time, signed with the key of a kid. */
+function assertionAt(nowMs: number, kid: string, claims: object = {}, clientId = documentUrl): string {
+  const all = { iss: clientId, sub: clientId, aud: issuer, exp: nowMs / 1000 + 60, jti: `d${(jtis += 1)}`, ...claims };
+  return compact({ alg: "ES256", kid }, all, signature("ES256", ecKey(kid)));
+}
+
+const saved = async (): Promise<ClientDocumentState> => {
+  const { documents } = documented(documentReply(confidentialDocument));
+  assert.equal(documents.state(documentUrl), undefined);
+  await documents.resolve(documentUrl);
+  return JSON.parse(JSON.stringify(documents.state(documentUrl))) as ClientDocumentState;
+};
+
+const ids = (count: number, host = (index: number) => `h${index}.example`): string[] =>
+  Array.from({ length: count }, (_, index) => `https://${host(index)}/client.json`);
+
+const path = (index: number): string => `https://client.example/${index}`;
+
+const plain: Sent = () => ({ client_id: documentUrl });
+type Sent = (nowMs: number) => Record<string, unknown>;
+
+describe("resolve", () => {
+  test("returns the checked document, frozen, with unknown members", async () => {
+    const { resolve } = documented(documentReply({ ...publicDocument, "x-y": { z: [1] } }));
+    const client = await resolve(documentUrl);
+    assert.deepEqual(
+      [client.clientId, client.name, client.redirectUris, client.method, client.metadata["x-y"]],
+      [documentUrl, "Example", publicDocument.redirect_uris, "none", { z: [1] }],
+    );
+    const extra = client.metadata["x-y"] as { z: number[] };
+    for (const part of [client, client.metadata, client.redirectUris, client.warnings, client.changed, extra, extra.z])
+      assert.ok(Object.isFrozen(part));
+  });
+
+  const rows: [offered: object, publicClients: boolean, method: string][] = [
+    [{ token_endpoint_auth_method: "private_key_jwt" }, true, "private_key_jwt"],
+    [{ token_endpoint_auth_method: "none" }, true, "none"],
+    [{ token_endpoint_auth_method: "none" }, false, "ERR_CLIENT_METHOD"],
+    [{ token_endpoint_auth_method: undefined }, true, "none"],
+    [{ token_endpoint_auth_method: undefined }, false, "ERR_CLIENT_METHOD"],
+    [{ token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] }, true, "private_key_jwt"],
+    [{ token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] }, false, "private_key_jwt"],
+    [
+      { token_endpoint_auth_method: "none", token_endpoint_auth_methods_supported: ["private_key_jwt"] },
+      true,
+      "private_key_jwt",
+    ],
+    [{ token_endpoint_auth_method: "tls_client_auth", token_endpoint_auth_methods_supported: ["none"] }, true, "none"],
+    [
+      {
+        token_endpoint_auth_method: "private_key_jwt",
+        token_endpoint_auth_methods_supported: ["none"],
+        token_endpoint_auth_signing_alg: "ES384",
+      },
+      true,
+      "none",
+    ],
+  ];
+  for (const [offered, publicClients, expect] of rows) {
+    test(`the method is the strongest in common: ${JSON.stringify(offered)}, ${publicClients}: ${expect}`, async () => {
+      const { resolve } = documented(documentReply({ ...confidentialDocument, ...offered }), { publicClients });
+      assert.equal(
+        await resolve(documentUrl).then(
+          ({ method }) => method,
+          ({ code }: { code: string }) => code,
+        ),
+        expect,
+      );
+    });
+  }
+
+  test("no client is accepted until `allow` is set; a list names hosts with their ports", async () => {
+    for (const [allow, clientId, expect] of [
+      [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
+      [[], documentUrl, "ERR_CLIENT_FORBIDDEN"],
+      [["client.example"], documentUrl, "accepted"],
+      [["example"], documentUrl, "ERR_CLIENT_FORBIDDEN"],
+      [["client.example"], "https://a.client.example/x", "ERR_CLIENT_FORBIDDEN"],
+      [["client.example"], "https://client.example:8443/x", "ERR_CLIENT_FORBIDDEN"],
+      [["client.example:8443"], "https://client.example:8443/x", "accepted"],
+      [async (url: string) => url === documentUrl, documentUrl, "accepted"],
+      [async (url: string) => url !== documentUrl, documentUrl, "ERR_CLIENT_FORBIDDEN"],
+      [(() => "yes") as unknown as () => boolean, documentUrl, "ERR_CLIENT_FORBIDDEN"],
+    ] as const) {
+      const { resolve, origin } = documented(anyDocument, { allow });
+      assert.equal(await verdict(resolve(clientId)), expect);
+      assert.equal(origin.requests.length, expect === "accepted" ? 1 : 0, "no request to a host that is not accepted");
+    }
+  });
+
+  test("`allow` covers the jwks_uri, and neither `none` nor a cached document evades it", async () => {
+    const elsewhere = { ...publicDocument, jwks_uri: "https://internal.example/jwks" };
+    for (const document of [elsewhere, { ...elsewhere, token_endpoint_auth_method: "private_key_jwt" }]) {
+      const { resolve } = documented(documentReply(document), { allow: ["client.example"] });
+      assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
+      assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
+    }
+  });
+});
+
+describe("changes", () => {
+  const base = { ...confidentialDocument, logo_uri: "https://client.example/logo" };
+  const rows: [name: string, next: object, changed: readonly string[]][] = [
+    ["nothing", {}, []],
+    ["an unknown member, the scope, the order of members", { x: 1, scope: "a", client_name: "Example" }, []],
+    ["the order of redirect URIs", { redirect_uris: ["https://b.example/", "https://a.example/"] }, []],
+    ["the method", { token_endpoint_auth_method: "none" }, ["method", "keys"]],
+    ["the URL of the keys", { jwks_uri: "https://client.example/other" }, ["keys"]],
+    ["keys by value", { jwks_uri: undefined, jwks: { keys: [entry("a")] } }, ["keys"]],
+    ["a redirect URI", { redirect_uris: ["https://a.example/"] }, ["redirectUris"]],
+    ["the name", { client_name: "Bank" }, ["display"]],
+    ["the name in a language", { "client_name#fr": "Banque" }, ["display"]],
+    ["the logo", { logo_uri: "https://client.example/bank" }, ["display"]],
+    ["no logo", { logo_uri: null }, ["display"]],
+  ];
+  const first = { ...base, redirect_uris: ["https://a.example/", "https://b.example/"] };
+  for (const [name, next, changed] of rows) {
+    test(`${name}: ${changed.join(", ") || "no change"}`, async () => {
+      const before = await documented(documentReply(first)).resolve(documentUrl);
+      assert.equal(before.fingerprint.length, 67);
+      // Another process, which has never seen the first document.
+      const { resolve } = documented(documentReply({ ...first, ...next }));
+      const after = await resolve(documentUrl, { since: before.fingerprint });
+      assert.deepEqual(after.changed, changed);
+    });
+  }
+
+  test("without a fingerprint nothing has changed; all of it has since a string that is not one", async () => {
+    const { resolve } = documented(documentReply(base));
+    assert.deepEqual((await resolve(documentUrl)).changed, []);
+    const all = ["method", "keys", "redirectUris", "display"];
+    for (const since of ["", "x", "....", "a.b.c.d"])
+      assert.deepEqual((await resolve(documentUrl, { since })).changed, all);
+  });
+});
+
+describe("a document is cached", () => {
+  for (const [cacheControl, seconds] of [
+    [undefined, 300],
+    ["max-age=31536000, stale-while-revalidate=86400, immutable", 300],
+    ["max-age=60", 60],
+    ["no-store", 20],
+    ["max-age=0", 20],
+  ] as const) {
+    test(`for ${seconds} s with ${cacheControl ?? "no Cache-Control"}, then it is requested again`, async () => {
+      const headers = cacheControl === undefined ? {} : { "Cache-Control": cacheControl };
+      const { resolve, origin, clock } = documented(documentReply(publicDocument, headers));
+      await resolve(documentUrl);
+      origin.script = documentReply({ ...publicDocument, client_name: "Next" }, headers);
+      // Up to a fifth of the time before that, a call starts a request in the background.
+      clock.setBy(seconds * 800 - 1);
+      assert.equal((await resolve(documentUrl)).name, "Example");
+      assert.equal(origin.requests.length, 1);
+      clock.setBy(seconds * 200 + 1);
+      assert.equal((await resolve(documentUrl)).name, "Next");
+      assert.equal(origin.requests.length, 2);
+    });
+  }
+
+  test("and refreshed in the background before it gets stale", async () => {
+    const { resolve, origin, clock } = documented(documentReply(publicDocument));
+    await resolve(documentUrl);
+    origin.script = delayed(1_000, documentReply({ ...publicDocument, client_name: "Next" }));
+    clock.setBy(245_000);
+    assert.equal((await resolve(documentUrl)).name, "Example", "without waiting");
+    await clock.advance(1_000);
+    assert.equal((await resolve(documentUrl)).name, "Next");
+    assert.equal(origin.requests.length, 2);
+  });
+
+  test("and requested once for many calls, conditionally if it has an ETag", async () => {
+    const { resolve, origin, clock } = documented(delayed(10, documentReply(publicDocument, { ETag: '"1"' })));
+    const calls = Array.from({ length: 50 }, () => resolve(documentUrl));
+    await clock.advance(10);
+    await Promise.all(calls);
+    assert.equal(origin.requests.length, 1);
+    origin.script = reply(304, null, { ETag: '"1"' });
+    clock.setBy(300_000);
+    assert.equal((await resolve(documentUrl)).name, "Example");
+    assert.equal(origin.requests[1]?.headers["if-none-match"], '"1"');
+  });
+});
+
+describe("after a document was fetched, a response with", () => {
+  const invalid = documentReply({ ...publicDocument, client_id: "https://evil.example/" });
+  const rows: [name: string, script: Script, expect: string][] = [
+    ["404 is an outage", reply(404), "accepted"],
+    ["429 is an outage", reply(429), "accepted"],
+    ["500 is an outage", reply(500), "accepted"],
+    ["503 is an outage", reply(503), "accepted"],
+    ["no connection is an outage", unreachable, "accepted"],
+    ["400 ends its use", reply(400), "ERR_FETCH_STATUS"],
+    ["401 ends its use", reply(401), "ERR_FETCH_STATUS"],
+    ["403 ends its use", reply(403), "ERR_FETCH_STATUS"],
+    ["410 ends its use", reply(410), "ERR_CLIENT_WITHDRAWN"],
+    ["a redirect ends its use", reply(302, null, { Location: documentUrl }), "ERR_FETCH_REDIRECT"],
+    ["an invalid document ends its use", invalid, "ERR_CLIENT_DOCUMENT"],
+    ["HTML ends its use", reply(200, "<p>", { "Content-Type": "text/html" }), "ERR_FETCH_BODY"],
+    ["an endless document ends its use", documentReply(`{"a":"${"x".repeat(6_000)}"}`), "ERR_FETCH_TOO_LARGE"],
+  ];
+  for (const [name, script, expect] of rows) {
+    test(name, async () => {
+      const { resolve, origin, clock } = documented(documentReply(publicDocument));
+      await resolve(documentUrl);
+      origin.script = script;
+      clock.setBy(300_000);
+      assert.equal(await verdict(resolve(documentUrl)), expect);
+      // The failed response has no part in the next one.
+      clock.setBy(20_000);
+      origin.script = documentReply(publicDocument);
+      assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    });
+  }
+
+  test("an error in the background ends its use immediately, even while it is fresh", async () => {
+    for (const status of [403, 410]) {
+      const { resolve, origin, clock } = documented(documentReply(publicDocument));
+      await resolve(documentUrl);
+      origin.script = reply(status);
+      clock.setBy(245_000);
+      assert.equal(await verdict(resolve(documentUrl)), "accepted");
+      await settled();
+      const error = await resolve(documentUrl).catch(
+        (error: unknown) => error as { code: string; cause: { code: string } },
+      );
+      assert.equal((error as { code: string }).code, "ERR_CLIENT_RETRY_LATER");
+    }
+  });
+
+  test("an outage lasts for an hour at most; must-revalidate excludes it", async () => {
+    for (const [cacheControl, expect] of [
+      ["max-age=300", "accepted"],
+      ["max-age=300, must-revalidate", "ERR_FETCH_STATUS"],
+    ] as const) {
+      const { resolve, origin, clock } = documented(documentReply(publicDocument, { "Cache-Control": cacheControl }));
+      await resolve(documentUrl);
+      origin.script = reply(404);
+      clock.setBy(300_000);
+      assert.equal(await verdict(resolve(documentUrl)), expect);
+      clock.setBy(3_599_000);
+      assert.equal(await verdict(resolve(documentUrl)), expect);
+      clock.setBy(1_000);
+      assert.notEqual(await verdict(resolve(documentUrl)), "accepted");
+    }
+  });
+
+  test("a server that does not respond delays a call by at most 1 s while the document may be used, otherwise 5 s", async () => {
+    const { resolve, origin, clock } = documented(documentReply(publicDocument));
+    await resolve(documentUrl);
+    origin.script = hanging;
+    clock.setBy(300_000);
+    const old = verdict(resolve(documentUrl));
+    await clock.advance(1_000);
+    assert.equal(await old, "accepted");
+    const none = verdict(documented(hanging, { clock }).resolve(documentUrl));
+    await clock.advance(5_000);
+    assert.equal(await none, "ERR_FETCH_TIMEOUT");
+  });
+});
+
+describe("a pinned document", () => {
+  test("is used without a request and without `allow`, however its host responds", async () => {
+    const { resolve, origin, clock, documents } = documented(reply(403), { pinned: [await saved()], allow: undefined });
+    clock.setBy(365 * 86_400_000);
+    const client = await resolve(documentUrl);
+    assert.deepEqual([client.method, client.jwksUri, origin.requests.length], ["private_key_jwt", jwksUri, 0]);
+    assert.deepEqual(documents.state(documentUrl), await saved(), "and saved again");
+    assert.equal(await verdict(resolve("https://client.example/other")), "ERR_CLIENT_FORBIDDEN");
+  });
+
+  test("is checked when it is given", async () => {
+    const state = await saved();
+    for (const [pinned, code] of [
+      [{ ...state, clientId: "https://client.example/other" }, "ERR_CLIENT_DOCUMENT"],
+      [{ ...state, clientId: "http://client.example/" }, "ERR_CLIENT_ID"],
+      [{ ...state, body: "{}" }, "ERR_CLIENT_DOCUMENT"],
+    ] as const)
+      assert.throws(() => documented(reply(404), { pinned: [pinned] }), { code });
+  });
+});
+
+describe("bounds", () => {
+  test("10,000 made-up identifiers evict no document in use: consent proves one", async () => {
+    const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
+    await resolve(documentUrl);
+    documents.prove(documentUrl);
+    const results = new Map<string, number>();
+    for (const id of ids(10_000)) {
+      const result = await verdict(resolve(id));
+      results.set(result, (results.get(result) ?? 0) + 1);
+    }
+    assert.deepEqual(
+      [...results],
+      [
+        ["accepted", 100],
+        ["ERR_CLIENT_RETRY_LATER", 9_900],
+      ],
+      "100 trials a minute",
+    );
+    clock.setBy(60_000);
+    const requests = origin.requests.length;
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    assert.equal(origin.requests.length, requests, "without a request");
+  });
+
+  test("consent proves a client whose document was evicted meanwhile", async () => {
+    const { resolve, documents, clock } = documented(anyDocument, { maxDocuments: 10 });
+    await resolve(documentUrl);
+    clock.setBy(60_000);
+    for (const id of ids(10)) await verdict(resolve(id));
+    assert.equal(documents.state(documentUrl), undefined, "evicted");
+    documents.prove(documentUrl);
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+  });
+
+  test("a proven client is looked up even if made-up identifiers used up the minute's trials", async () => {
+    const { resolve, documents } = documented(anyDocument, { maxDocuments: 10 });
+    for (const id of ids(20)) await verdict(resolve(id));
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_RETRY_LATER");
+    documents.prove(documentUrl);
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+  });
+
+  test("documents take at most 5 KiB each on average", async () => {
+    const large = "x".repeat(4_500);
+    const script: Script = (request, clock) =>
+      documentReply({ ...publicDocument, client_id: request.url, large }, { ETag: `"${"e".repeat(4_000)}"` })(
+        request,
+        clock,
+      );
+    const { resolve, documents } = documented(script, { maxDocuments: 20 });
+    const all = ids(20);
+    for (const id of all) await resolve(id);
+    const stored = all.filter((id) => documents.state(id) !== undefined);
+    assert.ok(stored.length <= 11, `${stored.length} documents of 9 KB`);
+  });
+
+  test("one host gets 16 requests at a time and 600 in a minute; clients that were never proven get half", async () => {
+    const { resolve, origin, clock, documents } = documented(hanging);
+    for (let index = 0; index < 40; index += 1) void verdict(resolve(path(index)));
+    await settled();
+    assert.equal(origin.requests.length, 8);
+    for (let index = 100; index < 140; index += 1) {
+      documents.prove(path(index));
+      void verdict(resolve(path(index)));
+    }
+    await settled();
+    assert.equal(origin.requests.length, 16);
+    assert.equal(await verdict(resolve(path(50))), "ERR_FETCH_BUSY");
+    origin.script = anyDocument;
+    void verdict(resolve("https://other.example/client.json"));
+    await settled();
+    assert.equal(origin.requests.length, 17, "other hosts are not affected");
+    await clock.advance(5_000);
+
+    clock.setBy(60_000);
+    const before = origin.requests.length;
+    const verdicts = new Set<string>();
+    for (let index = 1_000; index < 1_400; index += 1) verdicts.add(await verdict(resolve(path(index))));
+    assert.deepEqual([origin.requests.length - before, [...verdicts]], [300, ["accepted", "ERR_FETCH_BUSY"]]);
+    const busy = await resolve(path(1_401)).catch((error: unknown) => error as { retryAfterSeconds: number });
+    assert.equal((busy as { retryAfterSeconds: number }).retryAfterSeconds, 60);
+    documents.prove(path(2_000));
+    assert.equal(await verdict(resolve(path(2_000))), "accepted");
+    clock.setBy(60_000);
+    assert.equal(await verdict(resolve(path(3_000))), "accepted");
+  });
+
+  test("a verifier's requests for keys count for the same host", async () => {
+    const { resolve, origin, clock, clients } = documented(hanging);
+    for (let index = 0; index < 8; index += 1) void verdict(resolve(`https://client.example/${index}`));
+    await settled();
+    assert.equal(origin.requests.length, 8);
+    const registered = { clientId: "registered", jwksUri };
+    const token = assertionAt(clock.now(), "a", {}, "registered");
+    assert.equal(await verdict(clients.clientAssertion(token, registered)), "ERR_FETCH_BUSY");
+  });
+
+  test("key sets of registered clients have the bound too", async () => {
+    const { origin, clock } = documented(hanging);
+    const plain = verifier({ clock, fetch: origin.fetch });
+    for (let index = 0; index < 20; index += 1) {
+      const clientId = `c${index}`;
+      void verdict(
+        plain.clientAssertion(assertionAt(clock.now(), "a", {}, clientId), {
+          clientId,
+          jwksUri: `${jwksUri}/${index}`,
+        }),
+      );
+    }
+    await settled();
+    assert.equal(origin.requests.length, 8);
+  });
+});
+
+describe("a verifier with documents", () => {
+  test("accepts assertions of clients that are not registered, and proves them", async () => {
+    const { clients, clock, origin, resolve } = documented(hostedClient(["a"]), { maxDocuments: 5 });
+    const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
+    assert.equal(claims.sub, documentUrl);
+    assert.equal(origin.requests.length, 2);
+    origin.script = anyDocument;
+    for (let index = 0; index < 50; index += 1) await verdict(resolve(`https://h${index}.example/`));
+    const requests = origin.requests.length;
+    assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"))), "accepted");
+    assert.equal(origin.requests.length, requests);
+  });
+
+  test("accepts keys by value, and request objects", async () => {
+    const document = { ...confidentialDocument, jwks_uri: undefined, jwks: { keys: [entry("a")] } };
+    const { clients, clock } = documented(documentReply(document));
+    assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"))), "accepted");
+    const claims = { iss: documentUrl, client_id: documentUrl, aud: issuer, exp: clock.now() / 1000 + 60 };
+    const object = compact({ alg: "ES256", kid: "a" }, claims, signature("ES256", ecKey("a")));
+    assert.equal(await verdict(clients.requestObject(object)), "accepted");
+  });
+
+  test("follows a rotation of the client's keys", async () => {
+    const { clients, clock, origin } = documented(hostedClient(["a"]));
+    const check = (kid: string): Promise<string> => verdict(clients.clientAssertion(assertionAt(clock.now(), kid)));
+    assert.equal(await check("a"), "accepted");
+    origin.script = hostedClient(["b"]);
+    assert.equal(await check("b"), "accepted", "an unknown kid is looked up");
+    assert.equal(await check("a"), "ERR_TOKEN_KID_UNKNOWN");
+  });
+
+  const refused: [name: string, script: Script, claims: object, kid: string, expect: string][] = [
+    ["of a public client", hostedClient(["a"], publicDocument), {}, "a", "ERR_CLIENT_METHOD"],
+    [
+      "of a client whose document names another algorithm",
+      hostedClient(["a"], { ...confidentialDocument, token_endpoint_auth_signing_alg: "RS256" }),
+      {},
+      "a",
+      "ERR_TOKEN_ALG",
+    ],
+    ["for the token endpoint", hostedClient(["a"]), { aud: `${issuer}/token` }, "a", "ERR_TOKEN_CLAIM"],
+    ["for two audiences", hostedClient(["a"]), { aud: [issuer, "https://other.example"] }, "a", "ERR_TOKEN_CLAIM"],
+    [
+      "of another client than its subject",
+      hostedClient(["a"]),
+      { sub: "https://other.example/" },
+      "a",
+      "ERR_TOKEN_CLAIM",
+    ],
+    ["without an issuer", hostedClient(["a"]), { iss: undefined }, "a", "ERR_TOKEN_CLAIM"],
+    ["whose issuer is not a URL", hostedClient(["a"]), { iss: "client-1" }, "a", "ERR_CLIENT_ID"],
+    [
+      "whose issuer is another spelling",
+      hostedClient(["a"]),
+      { iss: "https://client.example:443/client.json" },
+      "a",
+      "ERR_CLIENT_ID",
+    ],
+    ["by an unknown key", hostedClient(["a"]), {}, "b", "ERR_TOKEN_KID_UNKNOWN"],
+    ["of a client without a document", reply(404), {}, "a", "ERR_FETCH_STATUS"],
+  ];
+  for (const [name, script, claims, kid, expect] of refused) {
+    test(`refuses an assertion ${name}: ${expect}`, async () => {
+      const { clients, clock } = documented(script);
+      assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), kid, claims))), expect);
+    });
+  }
+
+  test("says how to accept clients that send the token endpoint as aud", async () => {
+    const { clients, clock } = documented(hostedClient(["a"]));
+    const token = assertionAt(clock.now(), "a", { aud: `${issuer}/token` });
+    const error = await clients.clientAssertion(token).catch((error: unknown) => error as { hint: string });
+    assert.match((error as { hint: string }).hint, /expected "https:\/\/op\.example"; if .*"audiences"$/);
+    const { clients: lenient, clock: other } = documented(hostedClient(["a"]), {}, { audiences: [`${issuer}/token`] });
+    assert.equal(
+      await verdict(lenient.clientAssertion(assertionAt(other.now(), "a", { aud: `${issuer}/token` }))),
+      "accepted",
+    );
+  });
+
+  test("a registered client is passed and takes precedence: its document is not requested", async () => {
+    const { clients, clock, origin } = documented(reply(500));
+    const client = { clientId: documentUrl, jwks: { keys: [entry("a")] } };
+    assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"), client)), "accepted");
+    assert.equal(origin.requests.length, 0);
+  });
+
+  test("must be given for a token without a client, and be a result of createClientDocuments()", async () => {
+    await assert.rejects(verifier().clientAssertion(assertionAt(0, "a")), { code: "ERR_OPTION_INVALID" });
+    const copy = { ...createClientDocuments({ issuer, fetch: async () => new Response() }) };
+    assert.throws(() => verifier({ documents: copy }), { code: "ERR_OPTION_INVALID" });
+  });
+
+  test("a client cannot use another client's keys, or spend its refetches", async () => {
+    const thief = "https://evil.example/client.json";
+    const stolen = documentReply({ ...confidentialDocument, client_id: thief });
+    const script = (kids: readonly string[]): Script =>
+      routed({ [documentUrl]: documentReply(confidentialDocument), [thief]: stolen, [jwksUri]: served(kids) });
+    const { clients, clock, origin } = documented(script(["a"]));
+    const check = (token: string, client?: { clientId: string }): Promise<string> =>
+      verdict(clients.clientAssertion(token, client));
+    const victims = assertionAt(clock.now(), "a");
+    const thiefDocument = await documented(script(["a"])).resolve(thief);
+    assert.equal(await check(victims, thiefDocument), "ERR_TOKEN_CLAIM", "the victim's token is not the thief's");
+    assert.equal(await check(victims), "accepted");
+    // The thief has no key, but its made-up kids cause requests to the victim's URL.
+    for (let index = 0; index < 5; index += 1)
+      assert.notEqual(await check(assertionAt(clock.now(), `made-up ${index}`, {}, thief)), "accepted");
+    const before = origin.requests.length;
+    origin.script = script(["b"]);
+    assert.equal(await check(assertionAt(clock.now(), "b")), "accepted", "a rotation is found in the same second");
+    assert.equal(origin.requests.length, before + 1);
+  });
+
+  test("an assertion is accepted once, by all processes that share a replay store", async () => {
+    const replay = memoryReplayStore({ clock: simulatedClock() });
+    const one = documented(hostedClient(["a"]), {}, { replay });
+    const two = documented(hostedClient(["a"]), {}, { replay });
+    const token = assertionAt(one.clock.now(), "a");
+    const results = await Promise.all(
+      [one, two, two, one].map(({ clients }) => verdict(clients.clientAssertion(token))),
+    );
+    assert.deepEqual(results.toSorted(), [
+      "ERR_TOKEN_REPLAYED",
+      "ERR_TOKEN_REPLAYED",
+      "ERR_TOKEN_REPLAYED",
+      "accepted",
+    ]);
+  });
+
+  test("reports refusals with the client that the token names", async () => {
+    const events: object[] = [];
+    const { clients, clock } = documented(reply(404), {}, { onEvent: (event) => events.push(event) });
+    for (let call = 0; call < 2; call += 1) await verdict(clients.clientAssertion(assertionAt(clock.now(), "a")));
+    const refusal = { type: "refused", kind: "clientAssertion", clientId: documentUrl };
+    assert.deepEqual(events, [
+      { ...refusal, code: "ERR_FETCH_STATUS" },
+      { ...refusal, code: "ERR_CLIENT_RETRY_LATER" },
+      { type: "exhausted", budget: "documents", kind: "clientAssertion", clientId: documentUrl },
+    ]);
+  });
+});
+
+describe("at the token endpoint, the method of the authorization request is required", () => {
+  const type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+  const signed: Sent = (now) => ({
+    client_id: documentUrl,
+    client_assertion_type: type,
+    client_assertion: assertionAt(now, "a"),
+  });
+  const without =
+    (name: string): Sent =>
+    (now) => {
+      const { [name]: _, ...others } = signed(now);
+      return others;
+    };
+  const both = { ...confidentialDocument, token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] };
+  const rows: [name: string, method: "none" | "private_key_jwt", document: object, sent: Sent, expect: string][] = [
+    ["an assertion", "private_key_jwt", confidentialDocument, signed, "accepted"],
+    ["an assertion without client_id", "private_key_jwt", confidentialDocument, without("client_id"), "accepted"],
+    ["no credential of a public client", "none", publicDocument, plain, "accepted"],
+    ["a missing assertion", "private_key_jwt", confidentialDocument, plain, "ERR_CLIENT_METHOD"],
+    ["a missing assertion of a client that also offers none", "private_key_jwt", both, plain, "ERR_CLIENT_METHOD"],
+    ["a missing type", "private_key_jwt", confidentialDocument, without("client_assertion_type"), "ERR_CLIENT_METHOD"],
+    [
+      "an empty assertion",
+      "private_key_jwt",
+      confidentialDocument,
+      (now) => ({ ...signed(now), client_assertion: "" }),
+      "ERR_TOKEN_MALFORMED",
+    ],
+    [
+      "two assertions",
+      "private_key_jwt",
+      confidentialDocument,
+      (now) => ({ ...signed(now), client_assertion: ["a", "b"] }),
+      "ERR_CLIENT_METHOD",
+    ],
+    ["a downgrade of the document", "private_key_jwt", publicDocument, plain, "ERR_CLIENT_METHOD"],
+    ["an upgrade of the document", "none", confidentialDocument, signed, "ERR_CLIENT_METHOD"],
+    ["an assertion of a public client", "none", publicDocument, signed, "ERR_CLIENT_METHOD"],
+    ["a secret", "none", publicDocument, () => ({ ...plain(0), client_secret: "x" }), "ERR_CLIENT_METHOD"],
+    ["another client_id", "none", publicDocument, () => ({ client_id: "https://evil.example/" }), "ERR_CLIENT_METHOD"],
+    ["no client_id", "none", publicDocument, () => ({}), "ERR_CLIENT_METHOD"],
+    [
+      "another client_id with an assertion",
+      "private_key_jwt",
+      confidentialDocument,
+      (now) => ({ ...signed(now), client_id: "x" }),
+      "ERR_CLIENT_METHOD",
+    ],
+    [
+      "another client's assertion",
+      "private_key_jwt",
+      confidentialDocument,
+      (now) => ({ ...signed(now), client_assertion: assertionAt(now, "a", {}, "https://evil.example/") }),
+      "ERR_TOKEN_CLAIM",
+    ],
+  ];
+  for (const [name, method, document, sent, expect] of rows) {
+    test(`${name}: ${expect}`, async () => {
+      const { clients, clock } = documented(hostedClient(["a"], document));
+      const parameters = sent(clock.now());
+      const granted = { clientId: documentUrl, method };
+      assert.equal(await verdict(clients.authenticate(parameters, granted)), expect);
+      if (expect !== "accepted") return;
+      const form = new URLSearchParams(sent(clock.now()) as Record<string, string>);
+      const { clientId }: DocumentClient = await clients.authenticate(form, granted);
+      assert.equal(clientId, documentUrl);
+    });
+  }
+
+  test("what changed since is returned, for the server to decide", async () => {
+    const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);
+    const { clients } = documented(documentReply({ ...publicDocument, client_name: "Bank" }));
+    const granted = { clientId: documentUrl, method: "none", fingerprint } as const;
+    assert.deepEqual((await clients.authenticate(plain(0), granted)).changed, ["display"]);
+  });
+});
+
+describe("metadata for discovery", () => {
+  test("names the methods, including none only if public clients are accepted, and the algorithms", () => {
+    for (const [publicClients, methods] of [
+      [true, ["private_key_jwt", "none"]],
+      [false, ["private_key_jwt"]],
+      [undefined, ["private_key_jwt"]],
+    ] as const) {
+      const { documents } = documented(anyDocument, { publicClients });
+      assert.deepEqual(documents.metadata, {
+        client_id_metadata_document_supported: true,
+        token_endpoint_auth_methods_supported: methods,
+        token_endpoint_auth_signing_alg_values_supported: ["RS256", "PS256", "ES256", "EdDSA"],
+      });
+    }
+  });
+});
+
+test("events report each request and failure, printable, without the document", async () => {
+  const events: object[] = [];
+  const { resolve, origin, clock } = documented(documentReply(publicDocument), {
+    onEvent: (event) => events.push(event),
+  });
+  await resolve(documentUrl);
+  origin.script = documentReply({ ...publicDocument, client_name: "" });
+  clock.setBy(300_000);
+  await verdict(resolve(documentUrl));
+  const message = `${documentUrl}: the client's metadata document has no "client_name"`;
+  assert.deepEqual(events, [
+    { type: "refreshed", clientId: documentUrl, status: 200, bytes: JSON.stringify(publicDocument).length },
+    { type: "failed", clientId: documentUrl, code: "ERR_CLIENT_DOCUMENT", message },
+  ]);
+});
