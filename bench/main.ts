@@ -11,6 +11,7 @@ import { issuers } from "./issuers.ts";
 import { stopAll } from "./measure.ts";
 import { memory } from "./memory.ts";
 import { metrics } from "./metrics.ts";
+import { proxyGuards } from "./proxies.ts";
 import { publishing } from "./publishing.ts";
 import { replicas } from "./replicas.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
@@ -30,6 +31,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   verification,
   signing,
   guard,
+  proxies: proxyGuards,
   publishing,
   signers,
   "sign-socket": signSocket,
