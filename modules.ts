@@ -184,6 +184,7 @@ export const modules: Readonly<Record<string, Module>> = {
   "service/guard": {
     modules: [
       "publish",
+      "rotation/store/databases",
       "service/admin",
       "service/config",
       "service/listen",

@@ -46,7 +46,7 @@ export const strings: Rule<readonly string[]> = {
 };
 
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
-  must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
+  must: [values.slice(0, -1).join(", "), values.at(-1)].filter(Boolean).join(" or "),
   choices: values,
   types: ["string"],
   holds: (value): value is Value => values.includes(value as Value),

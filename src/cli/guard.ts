@@ -5,7 +5,10 @@ import { addSettings, sourcesOf } from "./settings-options.ts";
 import { handleSignals } from "./signals.ts";
 
 export function commandOf(io: Io): Command {
-  const command = new Command("guard");
+  const command = new Command("guard").option(
+    "--check <file>",
+    "check a --config file, print what each route needs, and exit",
+  );
   return addSettings(command, Object.keys(guardDefinitions), guardDefinitions)
     .notes(`
 A proxy asks the guard about each request: nginx with auth_request, Caddy with
@@ -27,13 +30,23 @@ Examples:
     .action((options: Record<string, unknown>) => guard(io, options));
 }
 
-async function guard(io: Io, options: Record<string, unknown>): Promise<void> {
+async function guard(
+  io: Io,
+  { check, ...options }: { readonly check?: string } & Record<string, unknown>,
+): Promise<void> {
   // Loaded here, because help does not need the guard.
   const [{ createLog }, { readGuardConfig }, { startGuard }] = await Promise.all([
     import("../service/config/log.ts"),
     import("../service/guard/guard-config.ts"),
     import("../service/guard/guard.ts"),
   ]);
+  if (check !== undefined) {
+    const { configReport } = await import("../service/guard/report.ts");
+    return print(
+      io,
+      configReport(await readGuardConfig(sourcesOf(io, { ...options, config: check }, guardDefinitions))),
+    );
+  }
   const read = () => readGuardConfig(sourcesOf(io, options, guardDefinitions));
   const config = await read();
   const { settings, proxy } = config;

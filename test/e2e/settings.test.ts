@@ -92,6 +92,11 @@ const guardSamples: Readonly<Record<keyof typeof guardDefinitions, Sample>> = {
   allowRemoteProxies: switchSample,
   socketGroup: textSample,
   admin: samples.admin,
+  replayStore: {
+    flag: ["redis://a", "redis://a"],
+    variable: ["redis://u:p@b:1", "redis://u:p@b:1"],
+    member: "rediss://c",
+  },
   nonceSecretFile: textSample,
   certificateHeader: { flag: ["a", "a"], variable: ["Client-Cert", "Client-Cert"], member: "x2" },
   logLevel: samples.logLevel,

@@ -1,4 +1,5 @@
 import { type Rule, stringThat } from "../../base/options.ts";
+import { isLoopback } from "../../base/urls.ts";
 
 /** Returns the configured issuer. Default: the service's URL on this machine. */
 export function issuerOf(
@@ -27,6 +28,10 @@ export interface HostAndPort {
   readonly host: string;
   readonly port: number;
 }
+
+/** Reports whether only this machine can reach an address. */
+export const isLoopbackAddress = ({ host }: HostAndPort): boolean =>
+  isLoopback(host.includes(":") ? `[${host}]` : host);
 
 /** Returns the host and port of an address; `undefined` if it is a path or "off". */
 export function hostAndPort(address: string): HostAndPort | undefined {

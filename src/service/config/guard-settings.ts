@@ -1,5 +1,7 @@
 import { nonEmptyString, oneOf, stringThat } from "../../base/options.ts";
+import { escapes } from "../../rotation/store/url.ts";
 import { hostAndPort, socketPath } from "./addresses.ts";
+import { isDatabaseUrl } from "./database-url.ts";
 import {
   type SettingsOf,
   addressOrOff,
@@ -46,6 +48,14 @@ export const guardDefinitions = {
     "127.0.0.1:9911",
     "<host:port>",
     'address of /livez, /readyz and /metrics. "off" turns it off.',
+  ),
+  replayStore: optional(
+    stringThat(
+      `the URL of a Redis server, such as redis://USER@HOST:PORT, ${escapes}`,
+      (value) => /^rediss?:/.test(value) && isDatabaseUrl(value),
+    ),
+    "<url>",
+    "Redis server where several guards remember used proofs. redis:// or rediss://; put a URL with a password into JWKSD_REPLAY_STORE. Default: this process's memory.",
   ),
   nonceSecretFile: optional(
     path,

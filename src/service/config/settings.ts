@@ -159,8 +159,9 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
  */
 export function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
+  const isPostgres = store.startsWith("postgres");
   throw invalidOption(
-    `${flagName(name)} must not contain a password or a token, because every process can read it there; put the URL into ${variableName(name)}, or a PostgreSQL password into PGPASSWORD or ~/.pgpass`,
+    `${flagName(name)} must not contain a password or a token, because every process can read it there; put the URL into ${variableName(name)}${isPostgres ? ", or a PostgreSQL password into PGPASSWORD or ~/.pgpass" : ""}`,
   );
 }
 

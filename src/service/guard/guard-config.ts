@@ -1,10 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
-import { isLoopback } from "../../base/urls.ts";
-import { hostAndPort, urlHost } from "../config/addresses.ts";
+import { hostAndPort, isLoopbackAddress } from "../config/addresses.ts";
 import { type GuardSettings, guardDefinitions } from "../config/guard-settings.ts";
-import { type SettingSources, collectSettings } from "../config/settings.ts";
+import { type SettingSources, collectSettings, refusePassword } from "../config/settings.ts";
 import type { Wanted } from "../listen/http-server.ts";
 
 /** Everything that configures a guard. */
@@ -30,6 +29,7 @@ export async function readGuardConfig(sources: SettingSources): Promise<GuardCon
   const { for: proxy, nonceSecretFile, certificateHeader } = settings;
   if (proxy === undefined)
     throw invalidOption(`--for is missing; name the proxy that asks: ${guardDefinitions.for.rule.must}`);
+  if (typeof sources.flags["replayStore"] === "string") refusePassword(sources.flags["replayStore"], "replayStore");
   if (proxy === "traefik" && certificateHeader !== undefined)
     throw invalidOption(
       "--certificate-header is not for Traefik, which does not set a header without a certificate; remove it",
@@ -52,7 +52,7 @@ function addressOf({ listen, allowRemoteProxies, socketGroup: group }: GuardSett
   if (address === undefined) return { path: listen, mode: group === undefined ? 0o600 : 0o660, group };
   if (group !== undefined)
     throw invalidOption("--socket-group is for a Unix socket; remove it or set --listen to a path");
-  if (!isLoopback(urlHost(address.host)) && !allowRemoteProxies)
+  if (!isLoopbackAddress(address) && !allowRemoteProxies)
     throw invalidOption(
       "--listen is not a loopback address; choose one such as 127.0.0.1:9910, or add --allow-remote-proxies",
     );

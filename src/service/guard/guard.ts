@@ -22,6 +22,7 @@ import type { GuardConfig } from "./guard-config.ts";
 import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
 import { createKeySets } from "./key-sets.ts";
 import { createRefusalLog } from "./refusal-log.ts";
+import { redisReplayStore } from "./replay-store.ts";
 import { createSameRequests } from "./same-requests.ts";
 
 /** Size of the largest request head, in bytes: nginx accepts 32 KiB from a client, and the check has all of that. */
@@ -57,9 +58,10 @@ export async function startGuard(
   const baseline = await fingerprint(file === undefined ? [] : [file]);
   const refusals = createRefusalLog(log, clock);
   const keySets = createKeySets(clock, log);
+  const store = settings.replayStore === undefined ? undefined : redisReplayStore(settings.replayStore);
   const shared: SharedOptions = {
     clock,
-    replay: memoryReplayStore({ clock }),
+    replay: store?.replay ?? memoryReplayStore({ clock }),
     nonceSecret: config.nonceSecret,
     certificate: settings.certificateHeader === undefined ? undefined : (source: Source) => source.certificate,
     requestId: (source: Source) => source.id,
@@ -161,6 +163,10 @@ export async function startGuard(
       return !isRefused;
     });
   const watch = file === undefined ? undefined : watchPaths([file], baseline, reload);
+  if ([...hosts.values()].some(({ usesProofs }) => usesProofs) && !(settings.replayStore && config.nonceSecret))
+    log.warn(
+      "if several guards run, a proof can be used at each; give all of them --replay-store and --nonce-secret-file",
+    );
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   log.info({ listen: settings.listen, port: server.port, proxy, admin: adminUrl, hosts: [...hosts.keys()] }, "started");
   return {
@@ -174,6 +180,7 @@ export async function startGuard(
       await server.stop();
       await admin?.stop();
       keySets.close();
+      store?.close();
       log.info("stopped");
     },
   };

@@ -72,6 +72,8 @@ export interface Host {
   readonly claims: readonly ClaimHeader[];
   /** Whether a route depends on the method. */
   readonly hasMethods: boolean;
+  /** Whether tokens may be bound to a client's key. */
+  readonly usesProofs: boolean;
 }
 
 /** All hosts by name; `*` is for every other host. */
@@ -83,6 +85,8 @@ export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecr
   readonly onEvent: (host: string, event: BearerEvent) => void;
 }
 
+/** Options that only the settings set. */
+const sharedNames = ["replay", "nonceSecret", "certificate", "requestId", "clock", "onEvent"] as const;
 const { check: _, ...tokenRules } = requirementRules;
 const corsRule = oneOf("pass");
 const routeRules: Rules<RouteMembers> = {
@@ -159,13 +163,19 @@ function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared
   const claimed = new Set(headers.map(({ header }) => header));
   if (claimed.size < headers.length || claimed.has("X-Jwksd-Claim"))
     throw invalidOption('"claims" must be names with letters or digits that differ in them; remove one');
-  return { guards, routes, claims: headers, hasMethods: routes.some(({ methods }) => methods !== undefined) };
+  return {
+    guards,
+    routes,
+    claims: headers,
+    hasMethods: routes.some(({ methods }) => methods !== undefined),
+    usesProofs: issuers.some(({ dpop }) => typeof dpop === "string"),
+  };
 }
 
 function guardOf(members: IssuerMembers, keySets: NextKeySets, shared: Partial<BearerOptions>): IssuerGuard {
   const { issuer, jwksUri, keySet, ...tokens } = members;
   if (!nonEmptyString.holds(issuer)) throw invalidOption(`"issuer" must be ${nonEmptyString.must}`);
-  const own = Object.keys(shared).find((name) => Object.hasOwn(tokens, name));
+  const own = sharedNames.find((name) => Object.hasOwn(tokens, name));
   if (own !== undefined) throw invalidOption(`"${own}" is the same for all issuers; remove it here`);
   const keys = keySets.use(issuer, { ...keySet, ...(jwksUri === undefined ? { issuer } : { jwksUri }) });
   return { issuer, guard: createGuard(resolveBearerOptions({ ...tokens, ...shared, issuer: { issuer, keys } })) };

@@ -18,6 +18,15 @@ export const claimHeader = (claim: string): ClaimHeader => ({
   header: ["X-Jwksd-Claim", ...(claim.match(/[a-z\d]+/gi) ?? []).map(title)].join("-"),
 });
 
+/** Returns the names of all identity headers. */
+export const identityHeaderNames = (claims: readonly ClaimHeader[]): readonly string[] => [
+  "X-Jwksd-Issuer",
+  "X-Jwksd-Subject",
+  "X-Jwksd-Client",
+  "X-Jwksd-Scope",
+  ...claims.map(({ header }) => header),
+];
+
 /**
  * Returns the identity headers of a request, as name, value, name, value.
  *
@@ -31,16 +40,10 @@ export function identityHeaders(
   sendsEmpty: boolean,
 ): readonly string[] {
   const { iss, sub } = auth?.claims ?? {};
-  const all: readonly (readonly [name: string, value: unknown])[] = [
-    ["X-Jwksd-Issuer", iss],
-    ["X-Jwksd-Subject", sub],
-    ["X-Jwksd-Client", auth?.clientId],
-    ["X-Jwksd-Scope", auth?.scopes.join(" ")],
-    ...claims.map(({ claim, header }) => [header, auth?.claims[claim]] as const),
-  ];
+  const values = [iss, sub, auth?.clientId, auth?.scopes.join(" "), ...claims.map(({ claim }) => auth?.claims[claim])];
   let bytes = 0;
-  return all.flatMap(([name, value]) => {
-    const text = encoded(value);
+  return identityHeaderNames(claims).flatMap((name, index) => {
+    const text = encoded(values[index]);
     bytes += text.length;
     if (text.length > identityLimits.value || bytes > identityLimits.all)
       throw new RefusedCheck(403, "identity", `the token's ${name} is too long to be passed on`);

@@ -1,7 +1,6 @@
 import { invalidOption } from "../../base/errors.ts";
 import { type Rules, checkOptions, object, oneOf, nonEmptyString, stringThat, strings } from "../../base/options.ts";
-import { isLoopback } from "../../base/urls.ts";
-import { type HostAndPort, hostAndPort, socketPath } from "../config/addresses.ts";
+import { type HostAndPort, hostAndPort, isLoopbackAddress, socketPath } from "../config/addresses.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { type SignPolicy, policyRules } from "./policy.ts";
@@ -99,9 +98,9 @@ function socketOf(
 }
 
 /** Checks that an address is on loopback and has certificates. */
-function checkAddress({ host, port }: HostAndPort, name: string, tls: string | undefined): void {
-  if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
-  if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
+function checkAddress(address: HostAndPort, name: string, tls: string | undefined): void {
+  if (address.port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
+  if (!isLoopbackAddress(address)) {
     throw invalidOption(
       `${name} must be a loopback address, such as 127.0.0.1, because any program that reaches it with a certificate gets tokens; run jwksd next to each program`,
     );

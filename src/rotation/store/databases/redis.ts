@@ -4,41 +4,15 @@
  * @module jwksd/store/redis
  */
 
-import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
 import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
-import { databaseUrl, urlOr } from "../url.ts";
-import {
-  type Call,
-  type DatabaseStoreOptions,
-  type Fault,
-  NoResponse,
-  NotSent,
-  callsTo,
-  databaseRules,
-  networkFault,
-} from "./calls.ts";
+import { urlOr } from "../url.ts";
+import { type Call, type DatabaseStoreOptions, callsTo, databaseRules } from "./calls.ts";
+import { type IoredisClient, type RedisClient, connectionTo, faultOf } from "./redis-connection.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
-
-/** The part of a `redis` client that is used here. */
-interface RedisClient {
-  sendCommand(command: string[]): Promise<unknown>;
-}
-
-/** The part of an `ioredis` client that is used here. */
-interface IoredisClient {
-  call(command: string, ...values: string[]): Promise<unknown>;
-}
-
-/** A connection to the server. */
-interface Connection {
-  readonly name: string;
-  readonly send: (command: string[], signal: AbortSignal) => Promise<unknown>;
-  readonly end: () => void;
-}
 
 // The document is one hash, so that its fields are written together. Braces keep an issuer's keys on one cluster node.
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
@@ -137,90 +111,4 @@ export function redisStore(
       end();
     },
   };
-}
-
-/** @throws ConfigError `ERR_OPTION_INVALID` */
-function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Connection {
-  if (typeof database === "string") return urlConnection(database, timeoutMs);
-  // An ioredis client also has a sendCommand, with other arguments.
-  const send =
-    "call" in database
-      ? ([command = "", ...values]: string[]) => database.call(command, ...values)
-      : (command: string[]) => database.sendCommand(command);
-  return { name: "in Redis", send, end: () => {} };
-}
-
-/** @throws ConfigError `ERR_PACKAGE_MISSING` */
-async function loadDriver() {
-  try {
-    return await import("redis");
-  } catch (error) {
-    throw importFailure("redis", error);
-  }
-}
-
-type Driver = Awaited<ReturnType<typeof loadDriver>>;
-
-/** Creates a connection that the first call opens, and that is opened again after a failure. */
-function urlConnection(url: string, timeoutMs: number): Connection {
-  const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
-  type Client = ReturnType<typeof newClient>;
-  const newClient = ({ createClient }: Driver) =>
-    createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
-  let current: { readonly client: Client; readonly connected: Promise<Client> } | undefined;
-
-  /** Discards a client; the next call then connects again. */
-  const leave = (client: Client): void => {
-    if (current?.client === client) current = undefined;
-    if (client.isOpen) client.destroy();
-  };
-  function connect(driver: Driver): NonNullable<typeof current> {
-    const client = newClient(driver);
-    client.on("error", () => leave(client));
-    const connected = client.connect().catch((cause: unknown) => {
-      leave(client);
-      throw new NotSent("", { cause });
-    });
-    return { client, connected };
-  }
-
-  return {
-    name: `${protocol}//${host}${pathname}`,
-    async send(command, signal) {
-      const driver = await loadDriver();
-      const client = await (current ??= connect(driver)).connected;
-      // Without this, a silent network would go unnoticed.
-      const onAbort = (): void => void (signal.reason instanceof NoResponse && leave(client));
-      signal.addEventListener("abort", onAbort, { once: true });
-      try {
-        return await client.sendCommand(command);
-      } catch (error) {
-        if (isReplaced(error as Error)) leave(client);
-        throw error;
-      } finally {
-        signal.removeEventListener("abort", onAbort);
-      }
-    },
-    end: () => void current?.connected.then(leave, () => {}),
-  };
-}
-
-/**
- * Reports whether a server refuses writes because it was demoted or cut off. In that case, its address may now point to
- * another server.
- */
-const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
-
-/** Errors from a replica or for a user without permission. For scripts in Redis 7.0, the latter have the code `ERR`. */
-const readOnly = /READONLY|NOPERM|The user executing the script can't/;
-
-/**
- * Returns the details of a server's error, which begins with a code in capitals. Nothing was written before the error,
- * because scripts write last.
- */
-function faultOf(error: unknown): Fault {
-  const { message } = (error instanceof NotSent ? error.cause : error) as Error;
-  const [, code] = /^([A-Z]{2,}) /.exec(message) ?? [];
-  if (code === undefined) return networkFault(error);
-  return { code, text: message, isCertain: true, isReadOnly: readOnly.test(message) };
 }

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { cliDone, cliRefused, temporaryFolder } from "../support/service.ts";
+
+const issuer = { issuer: "https://login.example.com", audience: "https://api.example.com" };
+const host = { issuers: [issuer], routes: [{ path: "/*" }] };
+const withHost = (members: object): object => ({ for: "nginx", hosts: { "api.example.com": { ...host, ...members } } });
+const withRoute = (...routes: readonly object[]): object => withHost({ routes });
+const withIssuer = (members: object): object => withHost({ issuers: [{ ...issuer, ...members }] });
+
+/** Invalid configurations, each with a part of the message. */
+const invalid: readonly (readonly [config: object, message: RegExp])[] = [
+  [{ hosts: { "*": host } }, /--for is missing; name the proxy that asks: nginx, caddy or traefik/],
+  [{ for: "envoy", hosts: { "*": host } }, /"for" in the configuration file must be nginx, caddy or traefik/],
+  [{ for: "nginx" }, /--issuer and --audience are missing; give both, or a --config file with "hosts"/],
+  [{ for: "nginx", hosts: {} }, /"hosts" must be an object with a member for each host; add one/],
+  [{ for: "nginx", hosts: [] }, /"hosts" must be an object/],
+  [{ for: "nginx", hosts: { "*": host }, issuer: "https://a.example" }, /remove --issuer, --audience and --scope/],
+  [{ for: "nginx", hosts: { "*": host }, host: {} }, /unknown member .* host \(did you mean hosts\?\)/],
+  [{ ...withHost({}), listen: "0.0.0.0:9910" }, /--listen is not a loopback address.*--allow-remote-proxies/],
+  [{ ...withHost({}), listen: "example.com:9910" }, /--listen is not a loopback address/],
+  [{ ...withHost({}), listen: "9910" }, /"listen" in the configuration file must be HOST:PORT or the path/],
+  [{ ...withHost({}), socketGroup: "www-data" }, /--socket-group is for a Unix socket/],
+  [{ ...withHost({}), for: "traefik", certificateHeader: "Client-Cert" }, /--certificate-header is not for Traefik/],
+  [{ ...withHost({}), certificateHeader: "a b" }, /must be the name of a header/],
+  [{ ...withHost({}), replayStore: "postgres://a" }, /must be the URL of a Redis server/],
+  [{ for: "nginx", hosts: { "API.example.com": host } }, /host "API.example.com" must be a host name in lower case/],
+  [{ for: "nginx", hosts: { "a.example:443": host } }, /must be a host name in lower case, without port/],
+  [{ for: "nginx", hosts: { "*.example.com": host } }, /must be a host name/],
+  [{ for: "nginx", hosts: { "*": null } }, /host "\*": an object is expected, not null/],
+  [withHost({ route: [] }), /host "api.example.com": there is no "route" member; did you mean "routes"\?/],
+  [withHost({ routes: [] }), /"routes" is empty, so every request would be refused; add a route/],
+  [withHost({ issuers: [] }), /"issuers" is missing, but a route is not public/],
+  [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
+  [withHost({ issuers: ["https://a.example"] }), /issuer 1: "issuer" must be a non-empty string/],
+  [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names with letters or digits that differ/],
+  [withHost({ claims: ["é"] }), /"claims" must be names with letters or digits/],
+  [withHost({ cors: "*" }), /the "cors" member must be pass/],
+  [withIssuer({ audience: undefined }), /issuer 1: the "audience" option is missing/],
+  [withIssuer({ typ: "jwt" }), /issuer 1: the "typ" option must be at\+jwt or JWT/],
+  [withIssuer({ tpy: "JWT" }), /issuer 1: there is no "tpy" option; did you mean "typ"\?/],
+  [withIssuer({ scope: "a" }), /issuer 1: there is no "scope" option; pass it to each route/],
+  [withIssuer({ issuer: "http://login.example.com" }), /issuer 1: .*http/],
+  [withIssuer({ nonceSecret: "x".repeat(32) }), /issuer 1: "nonceSecret" is the same for all issuers; remove it here/],
+  [withIssuer({ certificate: "x" }), /"certificate" is the same for all issuers/],
+  [withIssuer({ token: "x" }), /the "token" option must be a function/],
+  [withIssuer({ keySet: { timeout: 1 } }), /there is no "timeout" option/],
+  [{ for: "nginx", hosts: { "*": { ...host, issuers: [{ ...issuer, dpop: "required" }] } } }, /"dpop" needs "baseUrl"/],
+  [withRoute({}), /route 1: the "path" member is missing/],
+  [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
+  [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path as the guard accepts it/],
+  [withRoute({ path: "/a/../b" }), /route 1: "path" must be a path/],
+  [withRoute({ path: "/a", methods: ["get"] }), /route 1: the "methods" member must be .* in upper case/],
+  [withRoute({ path: "/a", methods: [] }), /must be an array, not empty/],
+  [withRoute({ path: "/a", public: true, scope: "a" }), /route 1: "public" lets every request through/],
+  [withRoute({ path: "/a", public: true, optional: false }), /"public" lets every request through/],
+  [withRoute({ path: "/a", public: true, encodedSlashes: true }), /"public" lets every request through/],
+  [withRoute({ path: "/a", check: "a" }), /there is no "check" member/],
+  [withRoute({ path: "/*" }, { path: "/a" }), /route 2 never applies, because route 1 matches first/],
+];
+
+/** Writes a configuration file. */
+async function fileWith(t: Parameters<typeof temporaryFolder>[0], config: object | string): Promise<string> {
+  const file = join(await temporaryFolder(t), "guard.json");
+  await writeFile(file, typeof config === "string" ? config : JSON.stringify(config));
+  return file;
+}
+
+describe("jwksd guard --check", () => {
+  test(`refuses ${invalid.length} invalid configurations and says what to change`, async (t) => {
+    for (const [config, message] of invalid) {
+      const text = await cliRefused(t, ["guard", "--check", await fileWith(t, config)]);
+      assert.match(text, message, JSON.stringify(config));
+    }
+  });
+
+  test("refuses a file that is incomplete, missing or not an object", async (t) => {
+    const text = JSON.stringify(withHost({}));
+    for (const content of [text.slice(0, -1), "", "[]", "null", `${text}${text}`])
+      assert.match(
+        await cliRefused(t, ["guard", "--check", await fileWith(t, content)]),
+        /the configuration file .* is not/,
+      );
+    assert.match(await cliRefused(t, ["guard", "--check", "/missing.json"]), /cannot be read \(ENOENT\)/);
+  });
+
+  test("refuses a password of the replay store on the command line", async (t) => {
+    const file = await fileWith(t, withHost({}));
+    const flags = ["guard", "--check", file, "--replay-store", "redis://user:secret@127.0.0.1"];
+    const text = await cliRefused(t, flags);
+    assert.match(text, /--replay-store must not contain a password.*JWKSD_REPLAY_STORE/);
+    assert.doesNotMatch(text, /secret@|PGPASSWORD/);
+    await cliDone(t, flags.slice(0, 3), { JWKSD_REPLAY_STORE: "redis://user:secret@127.0.0.1" });
+  });
+
+  test("prints what each route needs, and the worst-case sizes", async (t) => {
+    const api = {
+      ...host,
+      claims: ["tenant_id"],
+      cors: "pass",
+      routes: [
+        { path: "/health", public: true },
+        { path: "/orders/*", methods: ["GET", "HEAD"], scope: "orders:read" },
+        { path: "/orders/*", scope: { any: ["orders:write", "admin"] } },
+        { path: "/files/*", encodedSlashes: true, acrValues: ["phr"], maxAgeSeconds: 300 },
+        { path: "/news", optional: true },
+      ],
+    };
+    const config = { for: "nginx", hosts: { "api.example.com": api, "*": { routes: [{ path: "/*", public: true }] } } };
+    const { stdout } = await cliDone(t, ["guard", "--check", await fileWith(t, config)]);
+    assert.equal(
+      stdout,
+      `for nginx, on 127.0.0.1:9910
+
+api.example.com
+  tokens of https://login.example.com
+  /health    every method  public; preflights pass
+  /orders/*  GET HEAD      a token; scope orders:read; preflights pass
+  /orders/*  every method  a token; one of the scopes orders:write admin; preflights pass
+  /files/*   every method  a token; acr phr; signed in within 300 s; preflights pass; %2F is allowed
+  /news      every method  a token is optional; preflights pass
+  everything else is refused
+
+every other host
+  /*  every method  public
+
+sizes
+  response to a check     at most 8547 bytes; set proxy_buffer_size 16k
+  headers for a program   at most 8291 bytes more than the client sends
+  request head of a check at most 131072 bytes; larger ones are refused with 431
+`,
+    );
+  });
+});
