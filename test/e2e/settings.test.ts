@@ -467,7 +467,7 @@ test("rewrap refuses while a running replica lacks the wrapping key, and names b
     assert.match(
       stderr,
       new RegExp(
-        `nothing was changed: .* with the wrapping key ${id}, and these replicas do not have it: "one" \\(last`,
+        `nothing was changed: .* with the wrapping key ${id}, but these replicas do not have it: "one" \\(last`,
       ),
     );
   }

@@ -15,6 +15,8 @@ import { type GuardHere, described, refusalIn, startGuardHere } from "./running.
 
 type Providers = Awaited<ReturnType<typeof startProviders>>;
 
+const origin: HeaderLine = ["Origin", "https://app.example"];
+const wants = (method: string): HeaderLine => ["Access-Control-Request-Method", method];
 const bearer = (token: string): HeaderLine => ["Authorization", `Bearer ${token}`];
 
 /** Starts providers and a guard for one host. @param host members of the host besides its issuers */
@@ -199,7 +201,7 @@ describe("a check", () => {
     }
     for (const target of ["/", "/check/", "/checks", "/metrics", "//check"]) {
       const received = await exchange(guard.port, requestText({ target, headers: head }, ["Connection", "close"]));
-      assert.match(`${received}`, /^HTTP\/1.1 404 /, target);
+      assert.match(received.toString(), /^HTTP\/1.1 404 /, target);
     }
   });
 
@@ -227,8 +229,6 @@ describe("a check", () => {
         },
       },
     });
-    const origin: HeaderLine = ["Origin", "https://app.example"];
-    const wants = (method: string): HeaderLine => ["Access-Control-Request-Method", method];
     const rows: readonly (readonly [
       guard: GuardHere,
       method: string,
@@ -258,7 +258,7 @@ describe("a check", () => {
 });
 
 describe("a second check", () => {
-  test("of the same request may have the same proof for ten seconds, and any other request may not", async (t) => {
+  test("of the same request may have the same proof for ten seconds, and any other request is refused", async (t) => {
     const setup = await startProviders(t);
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => Date.now(), monotonic: () => performance.now() + aheadMs };
@@ -279,7 +279,7 @@ describe("a second check", () => {
     assert.equal(await result(guard, { ...one, id: "2" }), used);
     assert.equal(await result(guard, { ...one, id: "1", target: "/a?b" }), used);
     assert.equal(await result(guard, { ...one, id: "1", host: "b.example" }), used);
-    assert.match(await result(guard, { ...one, id: "1", method: "HEAD" }), /^401 the htm/);
+    assert.match(await result(guard, { ...one, id: "1", method: "HEAD" }), /^401 the proof's htm/);
     assert.equal(await result(guard, { ...one, id: "" }), used);
     aheadMs += 9_000;
     assert.equal(await result(guard, { ...one, id: "1" }), "200");
@@ -290,7 +290,7 @@ describe("a second check", () => {
     const other = request("/b", boundToken(setup, { claims: { sub: "bob" } }));
     assert.equal(await result(guard, { ...other, id: "1" }), "200");
     const stolen = [one.headers[0], other.headers[1]] as HeaderLine[];
-    assert.match(await result(guard, { ...other, headers: stolen, id: "1" }), /^401 the ath/);
+    assert.match(await result(guard, { ...other, headers: stolen, id: "1" }), /^401 the proof's ath/);
 
     // Without an id, for example from Caddy, each check is another request.
     const caddy = await startGuardHere(t, { for: "caddy", hosts: { "*": { issuers, routes: [{ path: "/*" }] } } });
@@ -308,7 +308,7 @@ describe("a second check", () => {
 });
 
 describe("an issuer", () => {
-  test("that is unreachable opens nothing, at the start or later", async (t) => {
+  test("that is unreachable opens nothing, at startup or later", async (t) => {
     const port = await freePort();
     const issuer = `http://127.0.0.1:${port}`;
     const guard = await startGuardHere(t, {
@@ -375,12 +375,12 @@ describe("an issuer", () => {
       [accessToken({ issuer: setup.other }, { ...own, claims: { aud: "orders", scope: "read" } }), /^403/],
       [accessToken({ issuer: setup.other }, { ...own, claims: { roles: ["read"] } }), /^401 claim 'aud'/],
       [accessToken(setup, { claims: { aud: "orders", roles: ["read"] } }), /^401 claim 'aud'/],
-      [accessToken(setup, { header: { typ: "JWT" }, claims: { scope: "read" } }), /^401 the typ/],
+      [accessToken(setup, { header: { typ: "JWT" }, claims: { scope: "read" } }), /^401 the token's typ/],
       [
         accessToken({ issuer: setup.other }, { header: { typ: "JWT" }, claims: { aud: "orders" } }),
         /^401 the signature/,
       ],
-      [accessToken({ issuer: "https://evil.example" }), /^401 the issuer/],
+      [accessToken({ issuer: "https://evil.example" }), /^401 the token's issuer/],
       ["a.b.c", /^401 the token is not/],
       ["", /^400|^401/],
     ];
@@ -453,7 +453,7 @@ describe("the configuration", () => {
     const flags = ["--for", "caddy", "--issuer", setup.issuer, "--audience", audience, "--scope", "read"];
     const { child, exited } = spawnCli(t, ["guard", ...flags, "--listen", `127.0.0.1:${port}`, "--admin", "off"]);
     let errors = "";
-    child.stderr.on("data", (chunk: Buffer) => (errors += `${chunk}`));
+    child.stderr.on("data", (chunk: Buffer) => (errors += chunk.toString()));
     const ask = (scope: string) =>
       fetch(`http://127.0.0.1:${port}/check`, {
         headers: {
