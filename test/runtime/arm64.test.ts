@@ -20,20 +20,20 @@ const skip =
 /** QEMU runs one process, so a test that starts another one is left out. */
 const startsProcesses = "checkRegister detects|over two handles";
 
+async function run(...args: string[]): Promise<string> {
+  const all = ["-L", "/usr/aarch64-linux-gnu", node, ...args];
+  // Otherwise it would report to this test's runner.
+  const { NODE_TEST_CONTEXT: _runner, ...env } = process.env;
+  const { stdout } = await promisify(execFile)(part("qemu-aarch64-static"), all, {
+    cwd: root,
+    env,
+    maxBuffer: 2 ** 26,
+  });
+  return stdout;
+}
+
 if (isSoak)
   describe("on arm64, under QEMU", { skip, concurrency: 2 }, () => {
-    const run = async (...args: string[]): Promise<string> => {
-      const all = ["-L", "/usr/aarch64-linux-gnu", node, ...args];
-      // Otherwise it would report to this test's runner.
-      const { NODE_TEST_CONTEXT: _runner, ...env } = process.env;
-      const { stdout } = await promisify(execFile)(part("qemu-aarch64-static"), all, {
-        cwd: root,
-        env,
-        maxBuffer: 2 ** 26,
-      });
-      return stdout;
-    };
-
     test("the command line starts", async () => {
       assert.match(await run("src/cli/main.ts", "--version"), /linux-arm64\)$/m);
     });
