@@ -17,7 +17,7 @@ const manager = await createKeyManager({
   issuer: ISSUER,
   store: STORE === undefined ? memoryStore() : sqliteStore(STORE),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
-  policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
+  initialPolicy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
   onEvent: (event) => console.log(event.type),
 });
 const provider = await createProvider({ keys: manager });

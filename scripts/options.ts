@@ -20,7 +20,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "jwksd/rotation": {
     createKeyManager: "KeyManagerOptions",
-    "createKeyManager: policy": "RotationPolicyOptions",
+    "createKeyManager: initialPolicy": "RotationPolicyOptions",
     startWithSavedSet: "SavedSetOptions",
     "manager.rotate": "RotateOptions",
     "manager.rollBack": "RollBackOptions",

@@ -18,7 +18,7 @@ export const manager = await createKeyManager({
   issuer: `${baseURL}/api/auth`, // the "issuer" of your discovery document
   store: sqliteStore("./keys.db"),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
-  policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 36_000 }, // better-auth's ID tokens live for ten hours
+  initialPolicy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 36_000 }, // better-auth's ID tokens live for ten hours
 });
 const provider = await createProvider({ keys: manager }, { discovery: false });
 

@@ -9,7 +9,7 @@ export const manager = await createKeyManager({
   issuer: "https://client.example", // the issuer of these keys: the client's origin
   store: sqliteStore("./client-keys.db"), // its own store, never a provider's
   wrappingKeys: JWKSD_WRAPPING_KEYS,
-  policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
+  initialPolicy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });
 const keys = await createProvider({ keys: manager }, { discovery: false });
 

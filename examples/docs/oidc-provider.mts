@@ -11,7 +11,7 @@ const manager = await createKeyManager({
   issuer: ISSUER,
   store: sqliteStore("./keys.db"),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
-  policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
+  initialPolicy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
 // Your configuration, without "jwks".
 const configuration = {

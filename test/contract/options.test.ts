@@ -198,7 +198,7 @@ row<RequestObjectOptions>("createRequestObject", { clientId: "c", audience: issu
 row<ReplayStoreOptions>("memoryReplayStore", {}, async (options) =>
   memoryReplayStore(options)("a".repeat(43), Date.now() + 1000, "c"),
 );
-row<RotationPolicyOptions>("createKeyManager: policy", {}, async (options) => rotationPolicy(options));
+row<RotationPolicyOptions>("createKeyManager: initialPolicy", {}, async (options) => rotationPolicy(options));
 row<IssuersOptions>(
   "createIssuers",
   { issuer: "https://*.example", store: () => memoryStore(), wrappingKeys: newWrappingKey() },

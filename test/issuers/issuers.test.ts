@@ -527,7 +527,7 @@ test("createIssuers refuses wrong options", async () => {
     [{ maxIssuers: 0 }, "ERR_OPTION_INVALID"],
     [{ issuer: "https://op.example" }, "ERR_ISSUER_INVALID"],
     [{ wrappingKeys: "short" }, "ERR_WRAPPING_KEY_INVALID"],
-    [{ policy: { rotateEveryDays: 0.1 } }, "ERR_POLICY_INVALID"],
+    [{ initialPolicy: { rotateEveryDays: 0.1 } }, "ERR_POLICY_INVALID"],
   ];
   for (const [options, code] of rows)
     await assert.rejects(createIssuers({ ...valid, ...options } as IssuersOptions), { code });

@@ -51,7 +51,7 @@ describe("a process signs for maxStaleSeconds minus 1 % after the start of its l
     test(name, async () => {
       const world = new World();
       const connection = world.store.connection();
-      const [replica, other] = [await world.start({ store: connection, policy }), await world.start()];
+      const [replica, other] = [await world.start({ store: connection, initialPolicy: policy }), await world.start()];
       await world.passTo(checkInMs + second);
       cut(connection, true);
       await isStaleAt(world, replica, checkInMs + usableMs);
@@ -68,7 +68,7 @@ describe("a process signs for maxStaleSeconds minus 1 % after the start of its l
   test("took 9 s for the presence record and 9 s for the read: the age is measured from the start of the check-in", async () => {
     const world = new World();
     const connection = world.store.connection();
-    const replica = await world.start({ store: connection, policy });
+    const replica = await world.start({ store: connection, initialPolicy: policy });
     await world.passTo(checkInMs - 1);
     connection.hook = (operation, go) => {
       if (operation !== "checkIn") return go();
@@ -88,7 +88,7 @@ describe("a process signs for maxStaleSeconds minus 1 % after the start of its l
   ] as const) {
     test(`is unavailable, and the wall clock is set ${name}`, async () => {
       const world = new World(() => memoryStore());
-      const replica = await world.start({ policy });
+      const replica = await world.start({ initialPolicy: policy });
       world.store.isGone = true;
       await world.pass(minute);
       world.setBy(setMs);
@@ -140,7 +140,7 @@ describe("no process is ready without a check-in", () => {
 test("between two steps a process only checks in, six times per maxStaleSeconds, with one timer, for six days", async () => {
   const world = new World();
   const policy = { maxStaleSeconds: (12 * hour) / second, rotateEveryDays: 10 };
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   const { calls } = world.store;
   assert.equal(world.timers, 1);
   await world.passTo(6 * day);
@@ -157,7 +157,7 @@ test("a process with read-only access is not listed and stays fresh through conf
   const world = new World();
   const connection = world.store.connection();
   connection.isReadOnly = true;
-  const [writer, reader] = [await world.start({ policy }), await world.start({ store: connection })];
+  const [writer, reader] = [await world.start({ initialPolicy: policy }), await world.start({ store: connection })];
   await world.pass(2 * staleMs);
   await world.until(writer.manager.rotate({ now: true }));
   await world.idle();
@@ -172,7 +172,7 @@ test("a process with read-only access is not listed and stays fresh through conf
 
 test("presence records that no running process wrote are not listed, delay nothing and are removed", async () => {
   const world = new World();
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   const { presence } = world.store.register;
   const [own] = await world.presence();
   const broken = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...own, at: null }), "x".repeat(10_000)];
@@ -207,7 +207,7 @@ const use = ({ kid, sign }: SigningKey): Promise<string> =>
 /** Starts a replica and gets a handle from it. */
 async function start(policy = {}) {
   const world = new World();
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   await world.pass(hour);
   return { world, replica, handle: await replica.provider.signingKey() };
 }
@@ -291,7 +291,7 @@ async function slow() {
     const signer = await choice.openSigner(uri, ...rest);
     return { ...signer, sign: async (input, ...rest) => (await held, signer.sign(input, ...rest)) };
   };
-  const replica = await world.start({ ...choice, openSigner, policy: { maxStaleSeconds: 1_800 } });
+  const replica = await world.start({ ...choice, openSigner, initialPolicy: { maxStaleSeconds: 1_800 } });
   return { world, replica, hold: (until: Promise<void>) => (held = until) };
 }
 

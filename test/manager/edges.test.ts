@@ -76,7 +76,7 @@ describe("wrong options are refused before a key is generated", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
     ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],
     ["an issuer that is not a URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
-    ["a policy that breaks a rule", "ERR_POLICY_INVALID", { policy: { announceForSeconds: 60 } }],
+    ["a policy that breaks a rule", "ERR_POLICY_INVALID", { initialPolicy: { announceForSeconds: 60 } }],
     ["no wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: [] }],
     ["a string without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
     ["an invalid wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
@@ -99,7 +99,7 @@ describe("wrong options are refused before a key is generated", () => {
   });
 
   test("null means that an option is not given", async () => {
-    const { manager } = await start({ policy: null as never });
+    const { manager } = await start({ initialPolicy: null as never });
     assert.equal(manager.policy.rotateEveryDays, 90);
     await manager.close();
   });

@@ -77,7 +77,7 @@ describe("metrics of a manager", () => {
 
   test("count store calls by result, and report an outage while it lasts and both revisions", async () => {
     const world = new World();
-    const replica = await world.start({ policy: { maxStaleSeconds: 3600 } });
+    const replica = await world.start({ initialPolicy: { maxStaleSeconds: 3600 } });
     const read = (name: string): number | undefined => valuesOf(replica.manager, name)[""];
     assert.deepEqual(
       ["published", "stored"]

@@ -15,7 +15,7 @@ const lifetime = ({ provider }: Replica, lifetimeSeconds: number): Promise<strin
 
 test("options set the policy of an empty store; later differences are reported at each start and change nothing", async () => {
   const world = new World();
-  const first = await world.start({ policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 } });
+  const first = await world.start({ initialPolicy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 } });
   const { policy, revision } = await world.document();
   assert.deepEqual(
     [policy.rotateEveryDays, policy.maxTokenLifetimeSeconds, policy.maxStaleSeconds],
@@ -26,7 +26,7 @@ test("options set the policy of an empty store; later differences are reported a
     { rotateEveryDays: 6 },
     { rotateEveryDays: null, clockSkewSeconds: 60 },
   ] satisfies RotationPolicyOptions[]) {
-    const other = await world.start({ policy: given });
+    const other = await world.start({ initialPolicy: given });
     const reported = other.events.filter(({ type }) => type === "policy-differs");
     assert.deepEqual(reported, [
       {
@@ -38,7 +38,7 @@ test("options set the policy of an empty store; later differences are reported a
     assert.deepEqual([other.manager.policy, (await world.document()).revision], [policy, revision]);
     await world.stop(other);
   }
-  const same = await world.start({ policy: { rotateEveryDays: 30 } });
+  const same = await world.start({ initialPolicy: { rotateEveryDays: 30 } });
   assert.deepEqual(same.events, []);
   await world.stop(first, same);
 });

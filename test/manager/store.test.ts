@@ -253,7 +253,7 @@ interface Victim extends WrittenWorld {
 
 async function victim(): Promise<Victim> {
   const { world, store } = writtenWorld();
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   const { manager } = replica;
   const [first = ""] = manager.records.map(({ kid }) => kid);
   await world.until(manager.rotate({ now: true }));
@@ -351,7 +351,7 @@ describe("after a change of the store without the wrapping key, the last read st
         }
         notAuthentic(failures(replica.events.slice(from))[0]);
         await assert.rejects(world.until(replica.manager.revoke(before.kids.at(-1) ?? "")), notAuthentic);
-        await assert.rejects(world.start({ policy }), notAuthentic);
+        await assert.rejects(world.start({ initialPolicy: policy }), notAuthentic);
         assert.equal(store.text, changed, "no process wrote");
 
         store.put(original);
@@ -432,7 +432,7 @@ describe("a public key that an attacker with the wrapping key replaced is detect
         ),
       }));
       await world.stop(replica);
-      const started = await world.start({ policy }).catch((error: JwksdError) => error.code);
+      const started = await world.start({ initialPolicy: policy }).catch((error: JwksdError) => error.code);
       if (typeof started === "string") return assert.equal(started, "ERR_KEY_MISMATCH");
       // A key that is only published, or that decrypts, does not prevent a start.
       assert.equal(Object.values(started.manager.health.activationBlocked)[0]?.code, "ERR_KEY_MISMATCH");

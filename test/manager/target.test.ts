@@ -49,9 +49,9 @@ class Bucket implements Target {
 async function start() {
   const world = new World();
   const bucket = new Bucket(world);
-  const one = await world.start({ policy });
+  const one = await world.start({ initialPolicy: policy });
   const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
-    world.startPublisher(bucket, { policy, ...choice });
+    world.startPublisher(bucket, { initialPolicy: policy, ...choice });
   const entry = async () => (await world.document()).targets.find(({ name }) => name === bucket.name);
   return { world, bucket, one, publish, entry };
 }

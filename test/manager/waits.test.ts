@@ -182,7 +182,7 @@ const announceMs = policy.announceForSeconds * second;
 
 test("sixteen forced rotations in a row make no process stale", async () => {
   const world = new World();
-  const [one, other] = [await world.start({ policy }), await world.start({ policy })];
+  const [one, other] = [await world.start({ initialPolicy: policy }), await world.start({ initialPolicy: policy })];
   for (let round = 0; round < 16; round += 1) await world.until(one.manager.rotate({ now: true }));
   await world.idle();
   const { signs } = await seen(one);
@@ -196,7 +196,7 @@ test("sixteen forced rotations in a row make no process stale", async () => {
 
 test("a failing subscriber makes only its own process stale, after maxStaleSeconds", async () => {
   const world = new World();
-  const [one, other] = [await world.start({ policy }), await world.start({ policy })];
+  const [one, other] = [await world.start({ initialPolicy: policy }), await world.start({ initialPolicy: policy })];
   let isBroken = false;
   const update = async (): Promise<void> => {
     if (isBroken) throw new Error("broken");
@@ -227,7 +227,7 @@ test("a failing subscriber makes only its own process stale, after maxStaleSecon
 
 test("a restored older backup is refused and reported; a restarted process continues with it", async () => {
   const { world, store } = writtenWorld();
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   await world.until(replica.manager.rotate());
   const older = store.text;
   await world.until(replica.manager.rotate({ now: true }));
@@ -243,7 +243,7 @@ test("a restored older backup is refused and reported; a restarted process conti
   assert.ok(record !== undefined);
   assert.equal(revisionsBehind(record, await world.document()), undefined);
   // Other processes may commit to the backup until it is past the revision that this process has seen.
-  const restarted = await world.start({ policy });
+  const restarted = await world.start({ initialPolicy: policy });
   assert.equal((await seen(restarted)).signs, before.kids[1]);
   for (let round = 0; round < 4; round += 1) await world.until(restarted.manager.rotate({ now: true }));
   await world.pass(minute);
@@ -262,10 +262,10 @@ describe("a first key", () => {
     const { world, store } = writtenWorld();
     const running: Replica[] = [];
     for (let index = 0; index < 7; index += 1)
-      running.push(await world.start({ policy, replicaName: `login-${index}\u{1b}[2J` }));
+      running.push(await world.start({ initialPolicy: policy, replicaName: `login-${index}\u{1b}[2J` }));
     await world.pass(minute);
     store.put("");
-    const replica = await world.start({ policy });
+    const replica = await world.start({ initialPolicy: policy });
     const [message = "", ...more] = emptied(replica.events);
     assert.match(
       message,
@@ -286,10 +286,10 @@ describe("a first key", () => {
     connection.hook = async (operation, go) => {
       const found = await go();
       // The first process starts after the second has read that there are no keys and before it lists the presence records.
-      if (operation === "checkIn" && found !== undefined) first ??= await world.start({ policy });
+      if (operation === "checkIn" && found !== undefined) first ??= await world.start({ initialPolicy: policy });
       return found;
     };
-    const second = await world.start({ policy, store: connection });
+    const second = await world.start({ initialPolicy: policy, store: connection });
     assert.ok(first !== undefined);
     assert.deepEqual(
       [first, second].map(({ events }) => typesOf(events)),
@@ -301,7 +301,7 @@ describe("a first key", () => {
 
 test("a process reports a failover that lost its own commit", async () => {
   const { world, store } = writtenWorld();
-  const replica = await world.start({ policy });
+  const replica = await world.start({ initialPolicy: policy });
   const lost = store.text;
   // The store is put back before this process reads it again.
   world.store.hook = async (operation, go) => {
@@ -320,7 +320,10 @@ test("a process that cannot open the active key keeps publishing, drops revoked 
   const world = new World();
   const module = new Module();
   const broken = new Set<"open" | "sign">();
-  const [one, two] = [await world.start({ ...module.choice(), policy }), await world.start(module.choice(broken))];
+  const [one, two] = [
+    await world.start({ ...module.choice(), initialPolicy: policy }),
+    await world.start(module.choice(broken)),
+  ];
   const [a = ""] = (await seen(one)).kids;
   broken.add("open");
   await world.until(one.manager.rotate({ now: true }));

@@ -31,7 +31,11 @@ export const usableMs = staleMs * 0.99;
 export const retireMs = staleMs + (3600 + 2 * 300) * second;
 
 /** Returns a policy that rotates often. */
-const policyOf = ({ policy }: ManagerChoice) => ({ rotateEveryDays: 4, maxStaleSeconds: staleMs / second, ...policy });
+const policyOf = ({ initialPolicy: policy }: ManagerChoice) => ({
+  rotateEveryDays: 4,
+  maxStaleSeconds: staleMs / second,
+  ...policy,
+});
 
 /** Options of a manager under test, in addition to the required ones. */
 export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
@@ -137,7 +141,7 @@ export class World {
       onEvent: (event: ManagerEvent) => void events.push(event),
     };
     const policy = policyOf(choice);
-    const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
+    const manager = await this.until(createServiceManager({ ...options, ...choice, initialPolicy: policy }));
     this.#managers.set(manager, hungOf(choice.store ?? this.store));
     const provider = await this.until(createProvider({ keys: manager }, { clock: options.clock }));
     await this.idle();
@@ -149,7 +153,9 @@ export class World {
     const store = choice.store ?? this.store;
     const custody = await custodyOf(store, [this.wrappingKey], { issuer: choice.issuer ?? issuer, isChosen: true });
     const policy = policyOf(choice);
-    const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, target }));
+    const manager = await this.until(
+      manageKeys(custody, { clock: this.clock, ...choice, initialPolicy: policy, target }),
+    );
     this.#managers.set(manager, hungOf(store));
     await this.idle();
     return manager;

@@ -139,7 +139,7 @@ async function manage(): Promise<void> {
             wrappingKeys,
             replicaName: name,
             requireStore: false,
-            policy,
+            initialPolicy: policy,
             clock,
             onEvent: ({ type }) => type === "changed" && hasChanged?.(),
           }),

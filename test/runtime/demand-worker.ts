@@ -29,7 +29,7 @@ let aheadMs = 0;
 const common = {
   wrappingKeys: bindings.WRAPPING_KEYS,
   waitUntil: settings.waits ? waitUntil : undefined,
-  policy: { rotateEveryDays: 1, announceForSeconds: 18_300 },
+  initialPolicy: { rotateEveryDays: 1, announceForSeconds: 18_300 },
   clock: {
     now: () => Date.now() + aheadMs,
     setTimer: (callback: () => void, delayMs: number) => systemClock.setTimer(callback, delayMs),

@@ -59,7 +59,7 @@ async function outage(more: Partial<SavedSetOptions> = {}) {
     async start(options) {
       given.push([world.elapsedMs / 1000, options]);
       if (isDown) throw new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
-      const { manager } = await world.start({ policy, ...options });
+      const { manager } = await world.start({ initialPolicy: policy, ...options });
       return Object.create(manager, {
         close: { value: async () => world.stop({ manager }).then(() => void closed.push(manager)) },
       }) as KeyManager;

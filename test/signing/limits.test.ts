@@ -67,7 +67,7 @@ const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
 test("a stale process refuses to sign, reports when to retry, and signs again when the store is back", async (t) => {
   const world = new World();
   const connection = world.store.connection();
-  const replica = await world.start({ store: connection, policy: { maxStaleSeconds: 3600 } });
+  const replica = await world.start({ store: connection, initialPolicy: { maxStaleSeconds: 3600 } });
   const { path, kubernetes } = await serveTokens(t, world, replica);
   const session = openSession(t, kubernetes);
   const signForKubernetes = async (): Promise<unknown> => {

@@ -36,7 +36,7 @@ const rules: Rules<IssuersOptions> = {
   issuer: required(string),
   store: required(callback),
   wrappingKeys: required(wrappingKeysRule),
-  policy: object,
+  initialPolicy: object,
   metadata: callback,
   refreshSeconds: number(1),
   maxIssuers: number(1),
@@ -65,7 +65,7 @@ const ownBytes = 40_000;
 const bytesPerCharacter = 8;
 
 /** Options of a manager that may generate an issuer's first key. */
-type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "policy">;
+type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "initialPolicy">;
 
 /** Origin of a name. The application knows its tenants, whereas a request may contain any name. */
 type Caller = "application" | "request";
@@ -83,11 +83,20 @@ interface Unusable {
  */
 export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const given = checkOptions(options, rules);
-  const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
+  const {
+    issuer: template,
+    store,
+    wrappingKeys,
+    initialPolicy,
+    metadata,
+    waitUntil,
+    onEvent,
+    clock = systemClock,
+  } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
   // Checked here, so invalid options fail now and not at the first request.
-  rotationPolicy(policy);
+  rotationPolicy(initialPolicy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
@@ -241,7 +250,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     runDueSteps,
 
     async create(issuer) {
-      const firstKey = { requireStore: false, policy: await spreadPolicy(issuer, policy) };
+      const firstKey = { requireStore: false, initialPolicy: await spreadPolicy(issuer, initialPolicy) };
       await tracked(runDueStepsOnce(issuer, firstKey));
       const created = await tracked(load(issuer));
       if (created === undefined) throw lacksKeys(issuer);

@@ -27,7 +27,7 @@ export interface IssuersOptions {
   /** Wrapping keys of all issuers. See `createKeyManager`. */
   readonly wrappingKeys: string | readonly string[];
   /** Rotation policy of new issuers. Each period is up to a tenth shorter. Default: the defaults of {@link RotationPolicyOptions}. */
-  readonly policy?: Optional<RotationPolicyOptions>;
+  readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
   /** Age of a read, in seconds, at which the store is read again. See `createKeyManager`. Default: 30. */

@@ -39,7 +39,7 @@ export interface Target extends KeySubscriber {
 
 export interface ContextOptions extends Pick<
   Given<KeyManagerOptions>,
-  "clock" | "onEvent" | "policy" | "replicaName" | "signs"
+  "clock" | "onEvent" | "initialPolicy" | "replicaName" | "signs"
 > {
   /** A target to publish. A manager with a target does not sign. */
   readonly target?: Target | undefined;
@@ -52,7 +52,7 @@ export function createContext(custody: Custody, options: ContextOptions, signal:
   const { clock = systemClock, onEvent, target, signs = target === undefined, version } = options;
   const name = target?.name ?? options.replicaName ?? "jwksd";
   const health = createHealth({ clock, signal, onEvent });
-  const policy = rotationPolicy(options.policy);
+  const policy = rotationPolicy(options.initialPolicy);
   const access = createStoreAccess(custody, { policy, clock, signal, observer: health });
   let id: string | undefined;
   const process: ProcessName = {

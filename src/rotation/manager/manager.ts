@@ -183,7 +183,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       throw error;
     });
     const stored = documentInUse().policy;
-    const given = options.policy ?? {};
+    const given = options.initialPolicy ?? {};
     if (differs(given, stored)) report({ type: "policy-differs", given, stored });
   }
 

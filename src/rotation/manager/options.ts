@@ -28,7 +28,7 @@ export const registerRule = withMethods("read", "write");
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
   store: required(registerRule),
-  policy: object,
+  initialPolicy: object,
   wrappingKeys: required(wrappingKeysRule),
   createSigner: callback,
   openSigner: callback,

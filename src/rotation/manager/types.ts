@@ -45,7 +45,7 @@ export type ManagerEvent =
   | { readonly type: "stale"; readonly error: JwksdError }
   /** This process may sign again. */
   | { readonly type: "fresh" }
-  /** The `policy` option differs from the store's policy, which applies. `jwksd policy` changes the latter. */
+  /** The `initialPolicy` option differs from the store's policy, which applies. `jwksd policy` changes the latter. */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
   /** The stored document takes 70 % or more of the bytes that its register can hold. Reported once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
@@ -80,7 +80,7 @@ export interface KeyManagerOptions {
    * Rotation policy of an empty store. After that, the store holds the policy for all processes, and `jwksd policy` changes it. Default: the
    * defaults of {@link RotationPolicyOptions}.
    */
-  readonly policy?: Optional<RotationPolicyOptions>;
+  readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /**
    * Wrapping keys, each of 32 random bytes in base64url, separated by white space if they are in one string. The first one wraps the private
    * keys and makes the MAC of a new store; all of them unwrap and verify. `jwksd keys rewrap` moves a store to the first one.

@@ -49,7 +49,7 @@ export async function openManager(
       ...options,
       ...signers,
       signs,
-      policy: settings.policy,
+      initialPolicy: settings.policy,
       replicaName: settings.replicaName,
       version: packageJson.version,
       onEvent(event) {
