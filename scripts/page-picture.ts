@@ -8,8 +8,8 @@ import type { StoredEvent } from "../src/rotation/custody/document.ts";
 import type { PresenceRecord } from "../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";
-import type { ServiceSnapshot } from "../src/service/admin/state.ts";
 import { page } from "../src/service/admin/page/page.ts";
+import type { ServiceSnapshot } from "../src/service/admin/state.ts";
 import { statusOf } from "../src/service/admin/status.ts";
 
 const [file = "page.png"] = process.argv.slice(2);

@@ -42,10 +42,10 @@ export {
   StoreError,
   TokenError,
 } from "./base/errors.ts";
-export type { Jwk, PublicJwk } from "./keys/jwk/public.ts";
-export type { KeyInput } from "./keys/jwk/read.ts";
-export type { NodeRequest, NodeResponse } from "./publish/node.ts";
-export type { FetchHandler } from "./publish/fetch.ts";
+export type { Jwk, PublicJwk } from "./keys/jwk/public-members.ts";
+export type { KeyInput } from "./keys/jwk/read-key.ts";
+export type { NodeRequest, NodeResponse } from "./publish/node-response.ts";
+export type { FetchHandler } from "./publish/fetch-response.ts";
 export type { Handlers } from "./publish/handlers.ts";
 export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset.ts";
 export {
@@ -60,8 +60,8 @@ export {
 export { createProvider } from "./provider/provider.ts";
 export type { KeysetUpdate, Provider } from "./provider/types.ts";
 export type { SigningKey } from "./sign/token/token-signer.ts";
-export type { SignerLimits } from "./keys/signer/bounded.ts";
-export { localSigner } from "./keys/signer/local.ts";
+export type { SignerLimits } from "./keys/signer/bounded-signer.ts";
+export { localSigner } from "./keys/signer/local-signer.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";
 export type { Metric } from "./base/metrics.ts";
 export { clientAlgorithms } from "./verify/client/client-algorithms.ts";

@@ -7,7 +7,7 @@ import { getMigrations } from "better-auth/db/migration";
 import { toNodeHandler } from "better-auth/node";
 import { jwt } from "better-auth/plugins";
 import { createProvider } from "jwksd";
-import { checkLifetimes, jwtOptions } from "jwksd/better-auth";
+import { checkTokenLifetimes, jwtOptions } from "jwksd/better-auth";
 import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
@@ -32,7 +32,7 @@ export const auth = betterAuth({
     oauthProvider({ loginPage: "/login", consentPage: "/consent" }),
   ],
 });
-checkLifetimes(manager, auth.options);
+checkTokenLifetimes(manager, auth.options);
 await (await getMigrations(auth.options)).runMigrations();
 
 const others = toNodeHandler(auth);

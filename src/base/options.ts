@@ -1,5 +1,5 @@
+import { nearest } from "./closest-name.ts";
 import { ConfigError, invalidOption } from "./errors.ts";
-import { nearest } from "./nearest.ts";
 import { checkRuntime } from "./runtime.ts";
 
 /** Type of a value, as named in messages. An array is not an object here. */

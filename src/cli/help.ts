@@ -1,5 +1,5 @@
 import type { Option } from "commander";
-import { nearest } from "../base/nearest.ts";
+import { nearest } from "../base/closest-name.ts";
 import { variableName } from "../service/config/setting-definitions.ts";
 import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import { ServiceError } from "../base/errors.ts";
-import { generateKey, writeNewFile } from "../node/generate.ts";
+import { generateKey, writeNewFile } from "../node/generate-key.ts";
 import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
 

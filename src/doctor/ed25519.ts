@@ -1,4 +1,4 @@
-import { powerOf } from "./integers.ts";
+import { powerOf } from "./number-theory.ts";
 
 // The curve of RFC 8032 section 5.1: -x² + y² = 1 + d·x²·y², over the field of p = 2^255 - 19.
 

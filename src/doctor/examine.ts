@@ -1,10 +1,10 @@
-import { duplicateMembers } from "../base/member-names.ts";
+import { duplicateMembers } from "../base/json-member-names.ts";
 import { checkDiscovery } from "./checks/discovery.ts";
 import { checkEc, checkOkp } from "./checks/ec.ts";
 import { checkHttp } from "./checks/http.ts";
 import { checkMembers } from "./checks/jwk-members.ts";
-import { checkKnown } from "./checks/known.ts";
-import { checkPrivate } from "./checks/private.ts";
+import { checkKnown } from "./checks/known-private-keys.ts";
+import { checkPrivate } from "./checks/published-secrets.ts";
 import { checkSharedPrimes } from "./checks/rsa-shared.ts";
 import { checkRsaKeys } from "./checks/rsa.ts";
 import { checkPurpose, checkSet } from "./checks/set.ts";
@@ -12,13 +12,13 @@ import { checkTls } from "./checks/tls.ts";
 import { checkValidity } from "./checks/validity.ts";
 import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
-import { isObject, readJson } from "./document.ts";
-import { setResponse } from "./exchange.ts";
+import { type Key, decodeKey, maxKeys } from "./decode-key.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
 import { bodyText, quotedName, typeText } from "./format.ts";
-import { type Key, decodeKey, maxKeys } from "./key.ts";
+import { setResponse } from "./http-exchange.ts";
+import { isObject, readJson } from "./lenient-json.ts";
 import type { Observations } from "./observations.ts";
-import { sequence } from "./sequence.ts";
+import { statesOf } from "./set-states.ts";
 
 /**
  * Finds problems in an issuer's discovery document and JWK Set, and the verifiers that fail because of them. Works only
@@ -54,7 +54,7 @@ export async function examine(observations: Observations): Promise<readonly Find
     );
   }
   notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
-  notes.push(...checkWatch(await sequence(observations), tokens));
+  notes.push(...checkWatch(await statesOf(observations), tokens));
   return findings(notes);
 }
 

@@ -1,6 +1,6 @@
 import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
-import { breaksOf, triedOf } from "./verifiers/breaks.ts";
-import type { Break } from "./verifiers/cited.ts";
+import type { FailingVerifier } from "./verifiers/cited-failures.ts";
+import { breaksOf, triedOf } from "./verifiers/failing-verifiers.ts";
 
 /** URL of the page that has a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
@@ -24,7 +24,7 @@ export interface Finding {
   /** URL of the rule, if it is public. */
   readonly ruleUrl: string | undefined;
   /** Verifiers that fail, as shown by a run, a public issue or a line of source. Others may fail too. */
-  readonly breaks: readonly Break[];
+  readonly breaks: readonly FailingVerifier[];
   /** Number of verifiers that were run against this finding; 0 if a run could not show anything. */
   readonly tried: number;
   /** The remedy, in one or two sentences. */

@@ -1,5 +1,5 @@
 import { shownUrl } from "../base/urls.ts";
-import { isPrivateText } from "./secrets.ts";
+import { isPrivateText } from "./private-key-search.ts";
 
 const maxQuoted = 60;
 /** Maximum length of a quoted name. Names of algorithms, for example, are shorter; private keys are longer. */

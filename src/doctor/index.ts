@@ -4,7 +4,7 @@
  * @module jwksd/doctor
  */
 
-export type { Break } from "./verifiers/cited.ts";
+export type { FailingVerifier } from "./verifiers/cited-failures.ts";
 export { type Code, type Severity, codes } from "./codes.ts";
 export { examine } from "./examine.ts";
 export { type Finding } from "./finding.ts";
@@ -12,7 +12,7 @@ export {
   type CertificateFacts,
   type Exchange,
   type Failure,
-  type Look,
+  type SetFetch,
   type Observations,
   type Probes,
   type SeenToken,

@@ -86,7 +86,7 @@ export interface CertificateFacts {
 }
 
 /** One of several fetches of a JWK Set. */
-export interface Look {
+export interface SetFetch {
   /** Time of the fetch, in epoch milliseconds. */
   readonly at: number;
   /** The request for the set. */
@@ -127,7 +127,7 @@ export interface Observations {
    */
   readonly blocklist?: ReadonlySet<string>;
   /** Later fetches, oldest first. */
-  readonly looks?: readonly Look[];
+  readonly laterFetches?: readonly SetFetch[];
   /** Received tokens, which are compared with the fetches. */
   readonly tokens?: readonly SeenToken[];
 }

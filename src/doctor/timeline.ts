@@ -1,8 +1,8 @@
 import { counted, quoted } from "./format.ts";
-import type { State } from "./sequence.ts";
+import type { State } from "./set-states.ts";
 
 /** An event on a timeline. */
-export interface Happening {
+export interface TimelineEvent {
   /** Time of the event, in epoch milliseconds. */
   readonly at: number;
   /** Description of the event. It may quote the issuer, so escape it before you print it. */

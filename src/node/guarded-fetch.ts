@@ -5,9 +5,9 @@ import { FetchError, invalidOption } from "../base/errors.ts";
 import { type Optional, type Rules, callback, checkOptions, nonEmptyString } from "../base/options.ts";
 import { shownUrl } from "../base/urls.ts";
 import type { Fetch } from "../verify/http-cache/fetch-json.ts";
-import { isPublicAddress } from "./addresses.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
-import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
+import { addressesOf, limitInformational, lookupOf } from "./outgoing-requests.ts";
+import { isPublicAddress } from "./public-addresses.ts";
 
 /** Maximum number of lookups in flight. It is needed because the `resolve` option may ignore its signal. */
 const maxLookups = 500;

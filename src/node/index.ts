@@ -4,8 +4,8 @@
  * @module jwksd/node
  */
 
-export { isPublicAddress } from "./addresses.ts";
+export { isPublicAddress } from "./public-addresses.ts";
 export type { Address } from "./host-addresses.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "./guarded-fetch.ts";
-export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";
+export { type LoadedKeys, readEncryptionKeyset, readKeyset } from "./key-files.ts";
 export { type TextFile, textFile } from "./text-file.ts";

@@ -4,13 +4,13 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { KeyMaterialError, ServiceError, keyError } from "../base/errors.ts";
 import { reading } from "../base/file-errors.ts";
 import { jsonOf } from "../base/json.ts";
-import { keyIdentity } from "../keys/jwk/public.ts";
-import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/read.ts";
-import { signerFrom } from "../keys/signer/local.ts";
+import { keyIdentity } from "../keys/jwk/public-members.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/read-key.ts";
+import { signerFrom } from "../keys/signer/local-signer.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
 
 /** Keys that were read from files. */
-export interface Loaded<Entry> {
+export interface LoadedKeys<Entry> {
   /** Entries in keyset order. */
   readonly entries: readonly Entry[];
   /** Warnings for the operator, for example about file permissions. */
@@ -43,7 +43,7 @@ export function isKeyFileName(name: string): boolean {
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
-export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & { readonly entries: Keyset }> {
+export async function readKeyset(path: string): Promise<LoadedKeys<SigningEntry> & { readonly entries: Keyset }> {
   const { keys, warnings } = await readKeys(path);
   const entries = await Promise.all(
     keys.map(async ({ kid, name, material }) => ({ kid, signer: await signerFrom(material, name) })),
@@ -58,7 +58,7 @@ export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & {
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
  */
-export async function readEncryptionKeyset(path: string): Promise<Loaded<EncryptionEntry>> {
+export async function readEncryptionKeyset(path: string): Promise<LoadedKeys<EncryptionEntry>> {
   const { keys, warnings } = await readKeys(path);
   const entries = keys.map(({ kid, name, material }) => {
     const { publicJwk, alg, use, exp } = material;

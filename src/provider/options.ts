@@ -13,7 +13,7 @@ import {
   string,
   withMethods,
 } from "../base/options.ts";
-import type { SignerLimits } from "../keys/signer/bounded.ts";
+import type { SignerLimits } from "../keys/signer/bounded-signer.ts";
 import type { Metadata } from "../publish/discovery.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
 import type { KeyEnd, ManagedKeys } from "./managed-keys.ts";

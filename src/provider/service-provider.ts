@@ -4,7 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { type ConfigError, JwksdError, TokenError, invalidOption } from "../base/errors.ts";
 import type { Metric } from "../base/metrics.ts";
 import { type Rules, array, checkOptions, nonEmptyString } from "../base/options.ts";
-import type { SignerLimits } from "../keys/signer/bounded.ts";
+import type { SignerLimits } from "../keys/signer/bounded-signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "../publish/jwk-set.ts";
 import {
   type CheckedSigning,

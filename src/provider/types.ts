@@ -1,6 +1,6 @@
 import type { Metric } from "../base/metrics.ts";
 import type { Optional } from "../base/options.ts";
-import type { Jwk } from "../keys/jwk/public.ts";
+import type { Jwk } from "../keys/jwk/public-members.ts";
 import type { Handlers } from "../publish/handlers.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
 import type { Claims, SignOptions } from "../sign/token/sign-options.ts";

@@ -1,6 +1,6 @@
 import { invalidOption } from "../base/errors.ts";
-import { folded } from "../base/member-names.ts";
-import { type Place, locate } from "./paths.ts";
+import { folded } from "../base/json-member-names.ts";
+import { type Place, locate } from "./document-paths.ts";
 
 /** Additional members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
 export type Metadata = Readonly<Record<string, unknown>>;

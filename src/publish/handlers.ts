@@ -1,8 +1,8 @@
 import type { Metric } from "../base/metrics.ts";
 import { targetPath } from "../base/urls.ts";
-import { type FetchHandler, fetchHandler, toResponse } from "./fetch.ts";
-import { type NodeRequest, type NodeResponse, writeReply } from "./node.ts";
-import type { DocumentName } from "./paths.ts";
+import type { DocumentName } from "./document-paths.ts";
+import { type FetchHandler, fetchHandler, toResponse } from "./fetch-response.ts";
+import { type NodeRequest, type NodeResponse, writeReply } from "./node-response.ts";
 import {
   type Reply,
   type Representation,
@@ -12,7 +12,7 @@ import {
   unavailable,
   withoutBodyOnHead,
 } from "./respond.ts";
-import { createResponses, documents } from "./responses.ts";
+import { createResponses, documents } from "./response-counts.ts";
 
 /** Request handlers for an issuer's documents. */
 export interface Handlers {

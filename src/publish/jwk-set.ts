@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
 import type { Clock } from "../base/clock.ts";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
-import { type Jwk, keyIdentity } from "../keys/jwk/public.ts";
+import { type Jwk, keyIdentity } from "../keys/jwk/public-members.ts";
 import { type Document, makeDocument } from "./document.ts";
 
 /** A key in a checked set. It has no private members and cannot sign. */

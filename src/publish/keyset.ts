@@ -2,8 +2,8 @@ import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Optional, isPromise } from "../base/options.ts";
-import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public.ts";
-import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read.ts";
+import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public-members.ts";
+import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read-key.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 

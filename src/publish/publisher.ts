@@ -1,11 +1,11 @@
 import { type CacheMode, cacheControl } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Jwk } from "../keys/jwk/public.ts";
+import type { Jwk } from "../keys/jwk/public-members.ts";
 import { type Metadata, discoveryDocument } from "./discovery.ts";
+import { type Place, locate } from "./document-paths.ts";
 import { makeDocument } from "./document.ts";
 import { type Handlers, createHandlers } from "./handlers.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
-import { type Place, locate } from "./paths.ts";
 import { type Representation, contentTypes, discoveryCacheControl, represent } from "./respond.ts";
 
 /** An issuer's documents, apart from the keys: their location, their content, and how they are sent. */

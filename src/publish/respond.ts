@@ -1,5 +1,5 @@
 import { escapedUnit } from "../base/printable.ts";
-import { notModified } from "./conditional.ts";
+import { notModified } from "./conditional-requests.ts";
 import type { Document } from "./document.ts";
 
 /** A complete response, created once per change. */

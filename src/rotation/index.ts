@@ -21,5 +21,5 @@ export type {
 export type { Change } from "./rules/advance.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "./rules/policy.ts";
 export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/records.ts";
-export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys.ts";
-export { type SavedSetOptions, startWithSavedSet } from "./saved-set/start.ts";
+export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys-with-saved-set.ts";
+export { type SavedSetOptions, startWithSavedSet } from "./saved-set/start-with-saved-set.ts";

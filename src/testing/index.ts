@@ -4,7 +4,7 @@
  * @module jwksd/testing
  */
 export { type ErrorCode, ConfigError } from "../base/errors.ts";
-export { type TestClient, createTestClient } from "./client.ts";
-export { type Claims, type TokenChanges, type TokenFault, tokenFaults } from "./faults.ts";
-export { type TestIssuer, type TestIssuerOptions, createTestIssuer } from "./issuer.ts";
-export type { Listening } from "./listen.ts";
+export { type TestClient, createTestClient } from "./test-client.ts";
+export { type Claims, type TokenChanges, type TokenFault, tokenFaults } from "./token-faults.ts";
+export { type TestIssuer, type TestIssuerOptions, createTestIssuer } from "./test-issuer.ts";
+export type { Listening } from "./test-server.ts";

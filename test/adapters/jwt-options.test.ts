@@ -5,8 +5,8 @@ import { betterAuth } from "better-auth/minimal";
 import { jwt } from "better-auth/plugins/jwt";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
-import { checkLifetimes, jwtOptions } from "../../src/provider/adapters/better-auth.ts";
-import type { AuthConfig } from "../../src/provider/adapters/lifetimes.ts";
+import { checkTokenLifetimes, jwtOptions } from "../../src/provider/adapters/better-auth.ts";
+import type { AuthConfig } from "../../src/provider/adapters/token-lifetimes.ts";
 import { named } from "../support/keys.ts";
 
 const issuer = "https://login.example.com/api/auth";
@@ -109,7 +109,7 @@ describe("token lifetimes are compared with the policy at startup", () => {
         baseURL: "https://login.example.com",
         plugins: (plugin.id === "jwt" ? [plugin] : [jwt(keys), plugin]) as never,
       });
-      const check = (): void => checkLifetimes({ maxTokenLifetimeSeconds: 3600 }, auth.options);
+      const check = (): void => checkTokenLifetimes({ maxTokenLifetimeSeconds: 3600 }, auth.options);
       if (message === undefined) check();
       else assert.throws(check, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
     });

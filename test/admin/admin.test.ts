@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { refusalOf } from "../../src/base/local-requests.ts";
+import { refusalOf } from "../../src/base/local-request-check.ts";
 import { startAdmin } from "../../src/service/admin/admin.ts";
 import { loggerOf } from "../../src/service/config/log.ts";
 import { adminArgs, scrape } from "../support/scrape.ts";

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { html, lines } from "../../src/base/html.ts";
 import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.ts";
 import { script } from "../../src/service/admin/page/script.ts";
-import type { ServedSet } from "../../src/service/admin/page/served.ts";
+import type { ServedSet } from "../../src/service/admin/page/served-set.ts";
 import { style } from "../../src/service/admin/page/style.ts";
 import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
 import { statusOf } from "../../src/service/admin/status.ts";

@@ -31,7 +31,7 @@ import { awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
-import { type BackendOptions, openSigner } from "../../src/keys/open.ts";
+import { type BackendOptions, openSigner } from "../../src/keys/open-signer.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
 import {

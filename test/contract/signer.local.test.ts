@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createPrivateKey, webcrypto } from "node:crypto";
 import { test } from "node:test";
 import { type KeyInput, type Signer, localSigner } from "../../src/index.ts";
-import { checkSigner } from "../../src/testing/signer.ts";
+import { checkSigner } from "../../src/testing/check-signer.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
 import { soak } from "../support/soak.ts";
 

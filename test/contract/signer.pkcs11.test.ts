@@ -1,7 +1,7 @@
 import { describe } from "node:test";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
-import { type SignerUnderTest, checkSigner } from "../../src/testing/signer.ts";
+import { type SignerUnderTest, checkSigner } from "../../src/testing/check-signer.ts";
 import { soak } from "../support/soak.ts";
 import { type Shim, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { createTpmToken } from "./swtpm.ts";

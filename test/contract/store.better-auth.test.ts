@@ -14,8 +14,12 @@ import { decodeProtectedHeader } from "jose";
 import { createConnection, createPool } from "mysql2/promise";
 import pg from "pg";
 import type * as Program from "../../examples/docs/better-auth-store.mts";
-import { type AuthAdapter, betterAuthStore, storePlugin } from "../../src/rotation/store/databases/better-auth.ts";
-import { type Faults, checkRegister } from "../../src/testing/register.ts";
+import {
+  type BetterAuthAdapter,
+  betterAuthStore,
+  storePlugin,
+} from "../../src/rotation/store/databases/better-auth.ts";
+import { type Faults, checkRegister } from "../../src/testing/check-register.ts";
 import { type Networked, type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { startMariadb } from "../support/mariadb.ts";
@@ -105,7 +109,7 @@ if (isSoak) {
 }
 
 /** Creates a better-auth adapter over SQLite. */
-async function sqliteAdapter(): Promise<AuthAdapter> {
+async function sqliteAdapter(): Promise<BetterAuthAdapter> {
   const database = new DatabaseSync(":memory:");
   await migrate(database);
   return getAdapter(optionsOf(database));
@@ -116,7 +120,7 @@ const broken = async (): Promise<never> => {
 };
 /** Adapters whose results are wrong: the result of a write through each, and the document that is read afterwards. */
 const wrongAdapters: Readonly<
-  Record<string, [change: (adapter: AuthAdapter) => Partial<AuthAdapter>, result: unknown, text: string]>
+  Record<string, [change: (adapter: BetterAuthAdapter) => Partial<BetterAuthAdapter>, result: unknown, text: string]>
 > = {
   "its count is 0": [(adapter) => ({ updateMany: async (query) => (await adapter.updateMany(query), 0) }), true, "new"],
   "its count is 1": [() => ({ updateMany: async () => 1 }), "Error", "old"],

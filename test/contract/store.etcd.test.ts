@@ -4,7 +4,7 @@ import { type ServerResponse, createServer } from "node:http";
 import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
-import { checkRegister } from "../../src/testing/register.ts";
+import { checkRegister } from "../../src/testing/check-register.ts";
 import { endless } from "../support/endless.ts";
 import { startEtcd } from "../support/etcd.ts";
 import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";

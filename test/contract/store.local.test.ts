@@ -10,7 +10,7 @@ import { after, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
 import { checkTooLarge } from "../support/faults.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
@@ -55,7 +55,7 @@ test("checkRegister detects a wrong time and a list that ignores its limit", asy
   await writeFile(
     file,
     `import { memoryStore } from ${module("rotation/store/memory.ts")};
-    import { checkRegister } from ${module("testing/register.ts")};
+    import { checkRegister } from ${module("testing/check-register.ts")};
     const wrong = (change) => async () => {
       const store = memoryStore();
       return { handle: () => ({ ...store, ...change(store) }) };

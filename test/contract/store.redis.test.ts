@@ -6,7 +6,7 @@ import { createClient } from "redis";
 import { createProvider } from "../../src/provider/provider.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
+import type { ClosableRegister } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
 import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
@@ -120,7 +120,7 @@ if (skipWithout("redis-server") === false) {
   });
 
   /** Opens a store as a user with these permissions. */
-  async function limited(t: TestContext, issuer: string, permissions: string): Promise<OpenRegister> {
+  async function limited(t: TestContext, issuer: string, permissions: string): Promise<ClosableRegister> {
     const root = await createClient({ url: url(server.port) }).connect();
     t.after(() => root.destroy());
     await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...permissions.split(" ")]);

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../src/base/errors.ts";
-import type { DueIssuer, ListedIssuer, Reading, Register } from "../../src/rotation/store/register.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import type { DueIssuer, ListedIssuer, ReadResult, Register } from "../../src/rotation/store/register.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
 import { bundledText } from "../support/bundle.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { startDaemon } from "../support/daemon.ts";
@@ -47,7 +47,8 @@ function remote(kind: string, issuer: string, port: number): Register {
   return {
     name: kind,
     maxBytes: 1_900_000,
-    read: async (known, { confirmed, signal } = {}) => (await ask({ read: { known, confirmed } }, signal)) as Reading,
+    read: async (known, { confirmed, signal } = {}) =>
+      (await ask({ read: { known, confirmed } }, signal)) as ReadResult,
     write: async (text, ifVersion, { signal, due } = {}) =>
       (await ask({ write: { text, ifVersion, due } }, signal)) as boolean,
     // An object stores the keys of one issuer.

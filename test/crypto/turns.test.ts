@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { inTurn, wholeTurn } from "../../src/keys/crypto/turns.ts";
+import { inTurn, wholeTurn } from "../../src/keys/crypto/event-loop-turns.ts";
 
 test("four operations run immediately, and four more in each later turn of the event loop, in order", async () => {
   await nextTurn();

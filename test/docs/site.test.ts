@@ -76,7 +76,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     leaked: /#a-leaked-key$/,
     install: guide,
     createProvider: /functions\/jwksd\.createProvider\.html$/,
-    OpenRegister: /interfaces\/jwksd_store\.OpenRegister\.html$/,
+    ClosableRegister: /interfaces\/jwksd_store\.ClosableRegister\.html$/,
     JwksdClockSkew: /alerts\.html#jwksdclockskew$/,
   };
 

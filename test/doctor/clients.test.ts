@@ -4,10 +4,10 @@ import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { type Code, codes, examine } from "../../src/doctor/index.ts";
-import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { cited } from "../../src/doctor/verifiers/cited.ts";
-import type { Row } from "../../src/doctor/verifiers/row.ts";
-import { rows, versions } from "../../src/doctor/verifiers/verified.ts";
+import { cited } from "../../src/doctor/verifiers/cited-failures.ts";
+import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
+import type { Row } from "../../src/doctor/verifiers/outcome-row.ts";
+import { rows, versions } from "../../src/doctor/verifiers/test-outcomes.ts";
 import { binary } from "../support/bundle.ts";
 import { skipped } from "../support/parts.ts";
 import { isSoak, soak } from "../support/soak.ts";
@@ -34,7 +34,7 @@ const rowsAbout = (names: readonly string[], all: readonly Row[], columns: reado
 
 const rerun = "run: node test/doctor/table.ts";
 
-describe("src/doctor/verifiers/verified.ts", () => {
+describe("src/doctor/verifiers/test-outcomes.ts", () => {
   let servers: Awaited<ReturnType<typeof startServers>>;
   before(async () => void (servers = await startServers()));
   after(() => servers.stop());

@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import fc from "fast-check";
 import { quoted, quotedName } from "../../src/doctor/format.ts";
-import { type Code, codes, examine, type Exchange, type Observations, type Look } from "../../src/doctor/index.ts";
+import { type Code, codes, examine, type Exchange, type Observations, type SetFetch } from "../../src/doctor/index.ts";
 import {
   bitLength,
   gcd,
@@ -16,9 +16,9 @@ import {
   sharedFactors,
   smallFactor,
   squareRoot,
-} from "../../src/doctor/integers.ts";
-import { practice } from "../../src/doctor/practice.ts";
-import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+} from "../../src/doctor/number-theory.ts";
+import { describeRotation } from "../../src/doctor/rotation-practice.ts";
+import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
 import { keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
@@ -99,16 +99,16 @@ const setOf = (kids: readonly string[], control?: string): Exchange =>
     bytes({ keys: kids.map((kid) => published(kid)) }),
     control === undefined ? {} : { "cache-control": control },
   );
-const look = (hours: number, ...kids: readonly string[]): Look => ({ at: at + hours * hour, set: setOf(kids) });
-const oneLook = (kids: readonly string[], control?: string): Observations => ({ at, set: setOf(kids, control) });
+const fetched = (hours: number, ...kids: readonly string[]): SetFetch => ({ at: at + hours * hour, set: setOf(kids) });
+const oneFetch = (kids: readonly string[], control?: string): Observations => ({ at, set: setOf(kids, control) });
 
 const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
-  ["one key", oneLook(["a"]), /^Only one signing key is published, so the next key is not announced\./m],
-  ["two keys", oneLook(["a", "b"]), /^2 signing keys are published: one signs/m],
-  ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
-  ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 h /m],
-  ["no-store", oneLook(["a"], "no-store"), /^Caches must not keep the set/m],
-  ["no lifetime", oneLook(["a"], "public"), /^No lifetime is stated/m],
+  ["one key", oneFetch(["a"]), /^Only one signing key is published, so the next key is not announced\./m],
+  ["two keys", oneFetch(["a", "b"]), /^2 signing keys are published: one signs/m],
+  ["a lifetime of weeks", oneFetch(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
+  ["a lifetime of hours", oneFetch(["a"]), /^Caches may keep the set for 2 h /m],
+  ["no-store", oneFetch(["a"], "no-store"), /^Caches must not keep the set/m],
+  ["no lifetime", oneFetch(["a"], "public"), /^No lifetime is stated/m],
   [
     "servers that disagree",
     {
@@ -120,14 +120,14 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   ["servers that agree", observed(), /^5 responses at the same time had the same keys\./m],
   [
     "a watch",
-    { ...oneLook(["a"]), looks: [look(1, "a", "b"), look(6, "b")] },
+    { ...oneFetch(["a"]), laterFetches: [fetched(1, "a", "b"), fetched(6, "b")] },
     /^In 6 h, one key came and one key went\./m,
   ],
   [
     "a key that is announced, and one that outlives its tokens",
     {
-      ...oneLook(["a"]),
-      looks: [look(1, "a", "b"), look(9, "b")],
+      ...oneFetch(["a"]),
+      laterFetches: [fetched(1, "a", "b"), fetched(9, "b")],
       tokens: [
         { at: at + 2 * hour, kid: "a", issuedAt: at + 2 * hour, expiresAt: at + 3 * hour },
         { at: at + 5 * hour, kid: "b", issuedAt: at + 4 * hour, expiresAt: at + 5 * hour },
@@ -138,8 +138,8 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   [
     "a key that is withdrawn early, and one that signs early",
     {
-      ...oneLook(["a"]),
-      looks: [look(1, "a", "b"), look(2, "b")],
+      ...oneFetch(["a"]),
+      laterFetches: [fetched(1, "a", "b"), fetched(2, "b")],
       tokens: [
         { at, kid: "a", issuedAt: at, expiresAt: at + 4 * hour },
         { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
@@ -149,19 +149,19 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   ],
   [
     "a key that is not published",
-    { ...oneLook(["a"]), tokens: [{ at, kid: "z" }] },
+    { ...oneFetch(["a"]), tokens: [{ at, kid: "z" }] },
     /^kid "z" signs and is not published/m,
   ],
 ];
 
-describe("practice describes", () => {
+describe("describeRotation returns", () => {
   for (const [about, observations, says] of rows) {
-    test(about, async () => assert.match((await practice(observations)).join("\n"), says));
+    test(about, async () => assert.match((await describeRotation(observations)).join("\n"), says));
   }
 
   test("nothing for a file, or if there is no set", async () => {
-    assert.deepEqual(await practice({ at, set: { body: bytes({ keys: [published("a")] }) } }), []);
-    assert.deepEqual(await practice({ at, set: { url: "https://a.example", status: 500, headers: [] } }), []);
+    assert.deepEqual(await describeRotation({ at, set: { body: bytes({ keys: [published("a")] }) } }), []);
+    assert.deepEqual(await describeRotation({ at, set: { url: "https://a.example", status: 500, headers: [] } }), []);
   });
 });
 

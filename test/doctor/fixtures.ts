@@ -1,7 +1,7 @@
 import { createPrivateKey, getDiffieHellman } from "node:crypto";
 import { readFileSync } from "node:fs";
-import type { Code, Exchange, Failure, Look, Observations } from "../../src/doctor/index.ts";
-import { smallFactor } from "../../src/doctor/integers.ts";
+import type { Code, Exchange, Failure, SetFetch, Observations } from "../../src/doctor/index.ts";
+import { smallFactor } from "../../src/doctor/number-theory.ts";
 import { type PrivateJwk, ecKey, rfc7515Key, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
 import { type Changes, at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
@@ -518,39 +518,44 @@ const documents: readonly Fixture[] = [
 
 const second = 1000;
 const hour = 3600 * second;
-const look = (offset: number, ...kids: readonly string[]): Look => ({
+const fetched = (offset: number, ...kids: readonly string[]): SetFetch => ({
   at: at + offset,
   set: response(bytes({ keys: kids.map((kid) => published(kid)) })),
 });
-const watched = (code: Code, looks: readonly Look[], rest: Partial<Observations> = {}, about?: string): Fixture => {
+const watched = (
+  code: Code,
+  laterFetches: readonly SetFetch[],
+  rest: Partial<Observations> = {},
+  about?: string,
+): Fixture => {
   const { probes: _, ...once } = observed({ keys: [sound] });
-  return { code, observations: { ...once, looks, ...rest }, ...(about !== undefined && { about }) };
+  return { code, observations: { ...once, laterFetches, ...rest }, ...(about !== undefined && { about }) };
 };
 
-const seen = (set: Exchange): Look => ({ at: at + 5 * second, set });
+const seen = (set: Exchange): SetFetch => ({ at: at + 5 * second, set });
 const tokenOfNext = (hours: number) => ({ at: at + (hours + 0.1) * hour, kid: "next", issuedAt: at + hours * hour });
 
 const watches: readonly Fixture[] = [
   watched("WATCH_NODES_DISAGREE", [
-    look(5 * second, "sound", "next"),
-    look(10 * second, "sound"),
-    look(15 * second, "sound", "next"),
+    fetched(5 * second, "sound", "next"),
+    fetched(10 * second, "sound"),
+    fetched(15 * second, "sound", "next"),
   ]),
   watched("WATCH_KID_REUSED", [seen(response(bytes({ keys: [published("sound", ecKey("another"))] })))]),
-  watched("WATCH_KEY_WITHDRAWN", [look(9 * hour, "sound", "next"), look(18 * hour, "next")], {
+  watched("WATCH_KEY_WITHDRAWN", [fetched(9 * hour, "sound", "next"), fetched(18 * hour, "next")], {
     tokens: [{ at: at + 17 * hour, kid: "sound", issuedAt: at + 17 * hour, expiresAt: at + 20 * hour }],
   }),
-  watched("WATCH_SIGNS_UNANNOUNCED", [look(hour, "sound", "next")], { tokens: [tokenOfNext(1.4)] }, "too early"),
-  watched("WATCH_SIGNS_UNANNOUNCED", [look(hour, "sound")], { tokens: [tokenOfNext(0.4)] }, "never published"),
-  watched("WATCH_LIFETIME_TOO_LONG", [look(0.5 * hour, "sound", "next"), look(1.5 * hour, "next")]),
+  watched("WATCH_SIGNS_UNANNOUNCED", [fetched(hour, "sound", "next")], { tokens: [tokenOfNext(1.4)] }, "too early"),
+  watched("WATCH_SIGNS_UNANNOUNCED", [fetched(hour, "sound")], { tokens: [tokenOfNext(0.4)] }, "never published"),
+  watched("WATCH_LIFETIME_TOO_LONG", [fetched(0.5 * hour, "sound", "next"), fetched(1.5 * hour, "next")]),
   watched("WATCH_ONLY_GROWS", [
-    look(9 * hour, "sound", "b"),
-    look(18 * hour, "sound", "b", "c"),
-    look(27 * hour, "sound", "b", "c", "d"),
+    fetched(9 * hour, "sound", "b"),
+    fetched(18 * hour, "sound", "b", "c"),
+    fetched(27 * hour, "sound", "b", "c", "d"),
   ]),
-  watched("WATCH_UNREACHABLE", [seen({ url: jwksUri, status: 502, headers: [] }), look(10 * second, "sound")]),
+  watched("WATCH_UNREACHABLE", [seen({ url: jwksUri, status: 502, headers: [] }), fetched(10 * second, "sound")]),
   watched("HTTP_ETAG_CHANGES", [seen(response(bytes({ keys: [sound] }), { etag: '"2"' }))], {}, "in time"),
-  watched("JWKS_ONE_OLD_KEY", [look(366 * 24 * hour, "sound")], {}, "watched"),
+  watched("JWKS_ONE_OLD_KEY", [fetched(366 * 24 * hour, "sound")], {}, "watched"),
 ];
 
 export const fixtures: readonly Fixture[] = [...keys, ...sets, ...endpoint, ...documents, ...watches];

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { gzipSync } from "node:zlib";
-import type { Row } from "../../src/doctor/verifiers/row.ts";
+import type { Row } from "../../src/doctor/verifiers/outcome-row.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";

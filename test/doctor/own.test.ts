@@ -42,7 +42,7 @@ async function found(
   const replica = await world.start();
   const { provider } = replica;
   await world.pass(hour);
-  const happenings: string[] = [];
+  const events: string[] = [];
   const { clock, waiting } = waitedFor(world.clock);
   let isOver = false;
   const watching = watch(await askFor(provider, world.clock.now()), {
@@ -51,7 +51,7 @@ async function found(
     clock,
     ask: () => ask(provider, jwksUri),
     tokens: async () => [await provider.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 3600 })],
-    onHappening: ({ text }) => void happenings.push(text),
+    onEvent: ({ text }) => void events.push(text),
   }).finally(() => (isOver = true));
   for (let fetches = 0; ; fetches += 1) {
     await waiting(() => isOver);
@@ -62,17 +62,17 @@ async function found(
   const again = await askFor(provider, world.clock.now());
   const codes = [...(await examine(await watching)), ...(await examine(again))].map(({ code }) => code);
   await world.stop(replica);
-  return { codes: [...new Set(codes)], happenings };
+  return { codes: [...new Set(codes)], events };
 }
 
 /** Whatever the doctor finds here is a bug in the provider or in the doctor. */
 describe("our own provider, in simulated time", () => {
   test("nothing is found during a whole rotation", async () => {
-    const { codes, happenings } = await found(60 * hour, async (world, { manager }) => {
+    const { codes, events } = await found(60 * hour, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
     });
     assert.deepEqual(codes, []);
-    const kinds = happenings.map((text) => text.replaceAll(/"[\w-]+"/g, "K").replaceAll(/\d+/g, "N"));
+    const kinds = events.map((text) => text.replaceAll(/"[\w-]+"/g, "K").replaceAll(/\d+/g, "N"));
     assert.deepEqual(kinds, [
       "one key: K",
       "caches may serve this set for N s",

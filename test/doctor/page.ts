@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { ruleUrl } from "../../src/doctor/codes.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
-import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import type { Break } from "../../src/doctor/verifiers/cited.ts";
+import type { FailingVerifier } from "../../src/doctor/verifiers/cited-failures.ts";
+import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
 
 const file = new URL("../../docs/doctor.md", import.meta.url);
 const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;
@@ -36,7 +36,7 @@ function paragraph(code: Code): string {
   return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
 }
 
-function fails(label: string, breaks: readonly Break[], which: Break["fails"]): string {
+function fails(label: string, breaks: readonly FailingVerifier[], which: FailingVerifier["fails"]): string {
   const named = breaks
     .filter((each) => each.fails === which)
     .map(({ client, version, source, inSomeForms }) => {

@@ -1,12 +1,12 @@
 import { writeFileSync } from "node:fs";
-import type { Row } from "../../src/doctor/verifiers/row.ts";
+import type { Row } from "../../src/doctor/verifiers/outcome-row.ts";
 import { clients } from "./clients.ts";
 import { installedVersion, libraries, startDebian } from "./debian.ts";
 import { refusesGood, startServers, tryAll } from "./matrix.ts";
 
-// `node test/doctor/table.ts` runs every verifier against every finding, and writes src/doctor/verifiers/verified.ts.
+// `node test/doctor/table.ts` runs every verifier against every finding, and writes src/doctor/verifiers/test-outcomes.ts.
 
-const file = new URL("../../src/doctor/verifiers/verified.ts", import.meta.url);
+const file = new URL("../../src/doctor/verifiers/test-outcomes.ts", import.meta.url);
 
 const missing = libraries.filter((library) => installedVersion(library.package) === undefined);
 if (missing.length > 0) throw new Error(`not installed: ${missing.map((library) => library.package).join(", ")}`);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Exchange, type Finding, type Observations, examine } from "../../src/doctor/index.ts";
-import { type Happening, type WatchOptions, watch } from "../../src/doctor/node/index.ts";
+import { type TimelineEvent, type WatchOptions, watch } from "../../src/doctor/node/index.ts";
 import { intervalFor } from "../../src/doctor/node/watch.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -40,7 +40,7 @@ async function watched(
       asked += 1;
       return answer(clock.now() - startMs);
     },
-    onHappening: ({ at, text }: Happening) => void timeline.push(`${(at - startMs) / second} ${text}`),
+    onEvent: ({ at, text }: TimelineEvent) => void timeline.push(`${(at - startMs) / second} ${text}`),
     ...choice,
   };
   const watching = watch({ at: startMs, issuer, discovery, set: answer(0) } as Observations, options).finally(
@@ -59,7 +59,7 @@ async function watched(
 describe("a watch", () => {
   test("fetches every five seconds and keeps the first and the last of equal responses", async () => {
     const { codes, timeline, asked, observations } = await watched(() => setOf("a"), { durationMs: 60 * second });
-    assert.deepEqual([codes, asked, observations.looks?.length], [[], 12, 2]);
+    assert.deepEqual([codes, asked, observations.laterFetches?.length], [[], 12, 2]);
     assert.deepEqual(timeline, ['0 one key: "a"', "0 caches may serve this set for 7200 s"]);
   });
 

@@ -9,7 +9,7 @@ import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import type { Issuers } from "../../src/rotation/issuers/types.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
-import { issuerKey } from "../../src/rotation/store/issuer.ts";
+import { issuerKey } from "../../src/rotation/store/issuer-key.ts";
 import { startLibsql } from "../support/libsql.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { type Scope, cliDone, cliRefused, runCli } from "../support/service.ts";

@@ -21,7 +21,7 @@ import type { Issuers, IssuersOptions } from "../../src/rotation/issuers/types.t
 import { createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
-import { issuerKey } from "../../src/rotation/store/issuer.ts";
+import { issuerKey } from "../../src/rotation/store/issuer-key.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { type CountedStore, countedStore } from "../manager/counted-store.ts";

@@ -3,7 +3,7 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import * as jose from "jose";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { createKeyring } from "../../src/rotation/manager/keyring.ts";
 import { externalKey } from "../../src/rotation/manager/private-keys.ts";

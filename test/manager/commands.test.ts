@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type ErrorCode, SignerError } from "../../src/base/errors.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";

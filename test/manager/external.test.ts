@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type * as jose from "jose";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import { probeSigner } from "../../src/rotation/manager/private-keys.ts";
 import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";

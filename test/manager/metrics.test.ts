@@ -10,7 +10,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { SignInput } from "../../src/keys/signer/signer.ts";
 import { createProvider } from "../../src/provider/provider.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";

@@ -1,6 +1,6 @@
 import * as jose from "jose";
 import { SignerError } from "../../src/base/errors.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { ManagerChoice } from "./world.ts";
 

@@ -14,8 +14,8 @@ import {
   verify,
 } from "../../src/index.ts";
 import { missingMembers } from "../../src/publish/discovery.ts";
-import type { NodeResponse } from "../../src/publish/node.ts";
-import { type Place, locate } from "../../src/publish/paths.ts";
+import { type Place, locate } from "../../src/publish/document-paths.ts";
+import type { NodeResponse } from "../../src/publish/node-response.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";

@@ -41,7 +41,7 @@ describe("each runtime uses its best crypto implementation", () => {
   ];
   for (const [name, [program, ...args], isSynchronous] of runtimes) {
     test(`${name}: ${isSynchronous ? "synchronous node:crypto" : "Web Crypto"}, from the sources and from the build`, async () => {
-      const modules = [join(root, "src/keys/signer/local.ts"), join(clone, "dist/keys/signer/local.js")];
+      const modules = [join(root, "src/keys/signer/local-signer.ts"), join(clone, "dist/keys/signer/local-signer.js")];
       const script = `
         for (const module of ${JSON.stringify(modules.map((module) => pathToFileURL(module)))}) {
           const { localSign, localSigner } = await import(module);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import * as jose from "jose";
 import { SignerError } from "../../src/index.ts";
-import { boundSigner } from "../../src/keys/signer/bounded.ts";
+import { boundSigner } from "../../src/keys/signer/bounded-signer.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";

@@ -12,7 +12,7 @@ import {
   SignerError,
   localSigner,
 } from "../../src/index.ts";
-import { type BoundedSign, boundSigner } from "../../src/keys/signer/bounded.ts";
+import { type BoundedSign, boundSigner } from "../../src/keys/signer/bounded-signer.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { unhandledRejections } from "../support/unhandled.ts";

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
-import type { DatabaseStoreOptions } from "../../src/rotation/store/databases/calls.ts";
+import type { DatabaseStoreOptions } from "../../src/rotation/store/databases/database-calls.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
 import { isPostgresUrl } from "../../src/rotation/store/postgres/url.ts";

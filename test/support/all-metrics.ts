@@ -1,6 +1,6 @@
 import { SignerError, StoreError } from "../../src/base/errors.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
+import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import { createProvider } from "../../src/provider/provider.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";

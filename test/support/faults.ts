@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
 import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
 import type { Daemon } from "./daemon.ts";
 import { sample } from "./samples.ts";

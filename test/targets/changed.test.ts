@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
 import { createLog } from "../../src/service/config/log.ts";
-import { type TargetFile, whyKept } from "../../src/service/targets/changed.ts";
+import { type TargetFile, whyKept } from "../../src/service/targets/changed-files.ts";
 import type { DocumentSet } from "../../src/service/targets/documents.ts";
 import { startPublishing } from "../../src/service/targets/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";

@@ -10,7 +10,7 @@ import type { TLSSocket } from "node:tls";
 import { decodeJwt } from "jose";
 import { examine } from "../../src/doctor/index.ts";
 import { verify } from "../../src/index.ts";
-import { hostileNames } from "../../src/testing/hostile.ts";
+import { hostileNames } from "../../src/testing/faulty-sets.ts";
 import { type TestIssuer, createTestClient, createTestIssuer, tokenFaults } from "../../src/testing/index.ts";
 import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { decodeProtectedHeader } from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { createProvider } from "../../src/index.ts";
-import type { Jwk } from "../../src/keys/jwk/public.ts";
+import type { Jwk } from "../../src/keys/jwk/public-members.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
 import { WrittenStore } from "../support/written-store.ts";
 

@@ -5,16 +5,16 @@ import { writing } from "../../base/file-errors.ts";
 import { allCodes } from "../../doctor/codes.ts";
 import { atLeast, severities } from "../../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
+import { type TimelineEvent, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
-import { practice } from "../../doctor/practice.ts";
-import { collect } from "../arguments.ts";
+import { describeRotation } from "../../doctor/rotation-practice.ts";
+import { collect } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { terminalOf } from "../terminal.ts";
-import { findingsPage } from "./page.ts";
-import { explanationText, happeningLine, report, rotationText, scope } from "./report.ts";
-import { explainToken } from "./token.ts";
+import { explainToken } from "./explain-token.ts";
+import { findingsPage } from "./findings-page.ts";
+import { explanationText, timelineLine, report, rotationText, scope } from "./findings-text.ts";
 import { readToken } from "./verify.ts";
 import { durationMs, watchOn } from "./watch.ts";
 
@@ -92,25 +92,24 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
   const options = { allowInsecure: flags.allowInsecure === true };
   const first = { ...(await observeTarget(io, target, options)), blocklist };
-  const timeline: Happening[] = [];
-  const onHappening = (happening: Happening): void => {
-    timeline.push(happening);
-    if (flags.json !== true) print(io, happeningLine(happening));
+  const timeline: TimelineEvent[] = [];
+  const onEvent = (event: TimelineEvent): void => {
+    timeline.push(event);
+    if (flags.json !== true) print(io, timelineLine(event));
   };
-  const observations =
-    watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, onHappening);
+  const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, onEvent);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
   const explanation =
     token === undefined
       ? undefined
       : await explainToken(token, observations, { target, allowInsecure: flags.allowInsecure });
-  const rotation = await practice(withToken(observations, token));
+  const rotation = await describeRotation(withToken(observations, token));
   const { html } = flags;
   if (html !== undefined)
     await writing(html, () => writeFile(html, findingsPage(target, observations, { findings, rotation, explanation })));
   if (flags.json === true) {
-    const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
-    const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
+    const events = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
+    const result = { target, ...scope(observations), findings, rotation, timeline: events, token: explanation };
     printJson(io, result);
   } else {
     const terminal = terminalOf(io);

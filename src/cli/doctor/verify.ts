@@ -1,11 +1,11 @@
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
-import { collect } from "../arguments.ts";
+import { collect } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printJson, readInput } from "../io.ts";
 import { terminalOf } from "../terminal.ts";
-import { adviceFor, doctorCommandFor } from "./advice.ts";
-import { explainVerification } from "./explain.ts";
-import { explanationText } from "./report.ts";
+import { explainVerification } from "./explain-verification.ts";
+import { explanationText } from "./findings-text.ts";
+import { adviceFor, doctorCommandFor } from "./verification-advice.ts";
 
 /** Maximum size of the input: the longest token with whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;

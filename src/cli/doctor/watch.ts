@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { InvalidArgumentError } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { Observations } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, watch } from "../../doctor/node/index.ts";
+import { type TimelineEvent, type ObserveOptions, watch } from "../../doctor/node/index.ts";
 import { asking } from "../../doctor/node/observe.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { type Io, printNotice } from "../io.ts";
@@ -39,7 +39,7 @@ export async function watchOn(
   observations: Observations,
   flags: WatchFlags,
   options: ObserveOptions,
-  onHappening: (happening: Happening) => void,
+  onEvent: (event: TimelineEvent) => void,
 ): Promise<Observations> {
   const url = observations.set?.url;
   if (url === undefined) return observations;
@@ -52,7 +52,7 @@ export async function watchOn(
       clock: systemClock,
       ask: asking(url, options),
       tokens: tokenSource(io, flags),
-      onHappening,
+      onEvent,
       signal: controller.signal,
     });
   } finally {

@@ -1,9 +1,9 @@
 import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
-import { publishedJwk } from "../../keys/jwk/public.ts";
-import { writeNewFile } from "../../node/generate.ts";
+import { publishedJwk } from "../../keys/jwk/public-members.ts";
+import { writeNewFile } from "../../node/generate-key.ts";
 import { makeDocument } from "../../publish/document.ts";
-import { privateJwkOf } from "../../rotation/custody/private-half.ts";
+import { privateJwkOf } from "../../rotation/custody/private-key.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -16,8 +16,8 @@ import {
 } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
-import { resolveKid } from "../keys/kid.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "../keys/open-keys.ts";
+import { resolveKid } from "../keys/resolve-kid.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 

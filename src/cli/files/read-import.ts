@@ -4,9 +4,9 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { keyError, invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
-import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
-import { signerFrom } from "../../keys/signer/local.ts";
+import { checkDecrypts } from "../../keys/jwk/decryption-check.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read-key.ts";
+import { signerFrom } from "../../keys/signer/local-signer.ts";
 import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
 

@@ -1,6 +1,6 @@
 import { timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import { count } from "../arguments.ts";
+import { count } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";

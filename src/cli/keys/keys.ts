@@ -9,12 +9,12 @@ import { errorText } from "../error-text.ts";
 import { exportCommand } from "../files/export-keys.ts";
 import { type Io, printNotice } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
-import { destroyCommand } from "./destroy.ts";
+import { destroyCommand } from "./destroy-keys.ts";
 import { addNewKeyFlags } from "./generate-keys.ts";
 import { importCommand } from "./import-keys.ts";
-import { resolveKid } from "./kid.ts";
 import { listCommand } from "./list-keys.ts";
 import { takesKid, withKeys } from "./open-keys.ts";
+import { resolveKid } from "./resolve-kid.ts";
 import { rewrapCommand } from "./rewrap.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };

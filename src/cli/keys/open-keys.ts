@@ -1,13 +1,13 @@
 import { Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
+import { nearest } from "../../base/closest-name.ts";
 import { type StoreError, asJwksdError, invalidOption } from "../../base/errors.ts";
-import { nearest } from "../../base/nearest.ts";
+import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
-import { readRegister } from "../../rotation/custody/reading.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";

@@ -4,7 +4,7 @@ import { unlessMissing, writing } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
 import type { Interval } from "../../rotation/rules/mode-intervals.ts";
-import { count } from "../arguments.ts";
+import { count } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson, printNotice } from "../io.ts";
 import { printParagraphs, terminalOf } from "../terminal.ts";

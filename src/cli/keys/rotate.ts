@@ -4,8 +4,8 @@ import { Command } from "../command.ts";
 import type { Io } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { addNewKeyFlags } from "./generate-keys.ts";
-import { resolveKid } from "./kid.ts";
 import { type CommandKeys, withKeys } from "./open-keys.ts";
+import { resolveKid } from "./resolve-kid.ts";
 
 interface RotateFlags extends ChangeFlags {
   readonly use: KeyUse;

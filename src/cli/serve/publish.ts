@@ -6,7 +6,7 @@ import { createCommandLog } from "../../service/config/log.ts";
 import { settingsWith } from "../../service/config/setting-definitions.ts";
 import type { Published } from "../../service/targets/publish.ts";
 import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
-import { waitSeconds } from "../arguments.ts";
+import { waitSeconds } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printNotice } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";

@@ -4,9 +4,9 @@ import { systemClock } from "../../base/clock.ts";
 import { ConfigError, asJwksdError } from "../../base/errors.ts";
 import { someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
+import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { createCustody } from "../../rotation/custody/custody.ts";
 import { ownedBy } from "../../rotation/custody/issuer-check.ts";
-import { readRegister } from "../../rotation/custody/reading.ts";
 import { checkName } from "../../rotation/explain/issuer-status.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import {

@@ -1,11 +1,11 @@
 import { systemClock } from "../../base/clock.ts";
 import { StateError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
+import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
-import { readRegister } from "../../rotation/custody/reading.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { lastCheckInText } from "../../rotation/explain/replicas.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";

@@ -1,9 +1,9 @@
 import { ageSeconds, parseCacheControl } from "../../base/cache-control.ts";
 import { durationText } from "../../base/format.ts";
-import { lifetimeOf } from "../cache-control.ts";
-import { field, sameBytes } from "../exchange.ts";
+import { lifetimeOf } from "../cache-lifetime.ts";
 import { type Note, note } from "../finding.ts";
 import { counted, quoted } from "../format.ts";
+import { field, sameBytes } from "../http-exchange.ts";
 import type { Exchange, Probes } from "../observations.ts";
 
 const daySeconds = 24 * 3600;

@@ -1,13 +1,13 @@
 import { metadataPart, wellKnownPath } from "../../base/urls.ts";
 import { isForSignatures, verifiesUnder } from "../algorithms.ts";
-import { isObject, readJson } from "../document.ts";
-import { isPrivate, statusText } from "../exchange.ts";
+import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { bodyText, quoted, quotedName, typeText, urlText } from "../format.ts";
-import type { Key } from "../key.ts";
+import { isPrivate, statusText } from "../http-exchange.ts";
+import { isObject, readJson } from "../lenient-json.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
 import { checkMediaType } from "./http.ts";
-import { checkPrivate } from "./private.ts";
+import { checkPrivate } from "./published-secrets.ts";
 
 /** Kinds of failure in which a server responded, but incompletely. */
 const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);

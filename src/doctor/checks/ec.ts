@@ -1,8 +1,8 @@
 import { integer } from "../base64url.ts";
+import type { Key } from "../decode-key.ts";
 import { pointProblem } from "../ed25519.ts";
 import { type Note, note } from "../finding.ts";
 import { counted, quotedName } from "../format.ts";
-import type { Key } from "../key.ts";
 
 interface Curve {
   readonly bytes: number;

@@ -1,7 +1,7 @@
-import { entriesIn, readJson } from "../document.ts";
-import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import { counted, quoted, urlText } from "../format.ts";
+import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../http-exchange.ts";
+import { entriesIn, readJson } from "../lenient-json.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { checkCaching } from "./caching.ts";
 

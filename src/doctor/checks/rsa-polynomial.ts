@@ -1,5 +1,5 @@
 import { type Note, note } from "../finding.ts";
-import { bitLength } from "../integers.ts";
+import { bitLength } from "../number-theory.ts";
 
 /** Known generators: the width of a piece in bits, and which bits of each piece are zero. */
 const generators = [

@@ -1,5 +1,5 @@
 import { type Note, note } from "../finding.ts";
-import { bitLength, squareRoot } from "../integers.ts";
+import { bitLength, squareRoot } from "../number-theory.ts";
 
 /**
  * Finds a private exponent below a third of the fourth root of the modulus, using the convergents of e/n. A short

@@ -1,7 +1,7 @@
 import { integer } from "../base64url.ts";
+import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { gcd, sharedFactors } from "../integers.ts";
-import type { Key } from "../key.ts";
+import { gcd, sharedFactors } from "../number-theory.ts";
 import { affordable, mostBits } from "./rsa.ts";
 
 const leastSharedPrime = 2n ** 64n;

@@ -1,7 +1,7 @@
 import { integer } from "../base64url.ts";
+import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { bitLength, hasCloseFactors, hasRocaFingerprint, powerOf, smallFactor } from "../integers.ts";
-import type { Key } from "../key.ts";
+import { bitLength, hasCloseFactors, hasRocaFingerprint, powerOf, smallFactor } from "../number-theory.ts";
 import { checkPolynomial } from "./rsa-polynomial.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 

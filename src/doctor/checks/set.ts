@@ -1,7 +1,7 @@
 import { isForEncryption, isForSignatures } from "../algorithms.ts";
+import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { counted } from "../format.ts";
-import type { Key } from "../key.ts";
 
 /** Number of keys above which a set is considered large. No issuer needs more. */
 const manyKeys = 100;

@@ -1,6 +1,6 @@
 import { isDate, timeText } from "../../base/format.ts";
+import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import type { Key } from "../key.ts";
 
 /**
  * Checks that a key is valid at a certain time, using the members that OpenID Federation defines. @see OpenID

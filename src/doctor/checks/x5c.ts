@@ -1,7 +1,7 @@
 import { decode } from "../base64url.ts";
+import { type Key, decodeKey } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { urlText } from "../format.ts";
-import { type Key, decodeKey } from "../key.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
 /** Checks the certificates in `x5c`, their digests and `x5u`. */

@@ -1,5 +1,5 @@
 import { X509Certificate, createHash } from "node:crypto";
-import { entriesIn, isObject } from "../document.ts";
+import { entriesIn, isObject } from "../lenient-json.ts";
 import type { CertificateFacts } from "../observations.ts";
 
 const maxCertificates = 1000;

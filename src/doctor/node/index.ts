@@ -4,7 +4,7 @@
  * @module jwksd/doctor/node
  */
 
-export { type Happening } from "../timeline.ts";
+export { type TimelineEvent } from "../timeline.ts";
 export { observe, observeBody } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
 export { type WatchOptions, watch } from "./watch.ts";

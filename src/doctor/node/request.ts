@@ -7,9 +7,9 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { Optional, Given } from "../../base/options.ts";
-import { isOwnNetworkAddress, isPublicAddress } from "../../node/addresses.ts";
 import type { Address } from "../../node/host-addresses.ts";
-import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing-requests.ts";
+import { isOwnNetworkAddress, isPublicAddress } from "../../node/public-addresses.ts";
 import { counted } from "../format.ts";
 import type { Exchange, Failure } from "../observations.ts";
 

@@ -12,11 +12,11 @@ import {
   number,
   required,
 } from "../../base/options.ts";
-import { field, sameBytes } from "../exchange.ts";
 import { quoted } from "../format.ts";
-import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
-import { type ParsedSets, type State, stateOf } from "../sequence.ts";
-import { type Happening, changes } from "../timeline.ts";
+import { field, sameBytes } from "../http-exchange.ts";
+import type { Exchange, SetFetch, Observations, SeenToken } from "../observations.ts";
+import { type ParsedSets, type State, stateOf } from "../set-states.ts";
+import { type TimelineEvent, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
 
 /** Options of {@link watch}. */
@@ -35,7 +35,7 @@ export interface WatchOptions {
   /** Returns compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Receives each event of the timeline. Default: none. */
-  readonly onHappening?: Optional<(happening: Happening) => void>;
+  readonly onEvent?: Optional<(event: TimelineEvent) => void>;
   /** Signal that ends the watch early, with the results so far. Default: none. */
   readonly signal?: Optional<AbortSignal>;
 }
@@ -46,7 +46,7 @@ const rules: Rules<WatchOptions> = {
   clock: clockRule,
   ask: callback,
   tokens: callback,
-  onHappening: callback,
+  onEvent: callback,
   signal: anything,
 };
 
@@ -62,9 +62,9 @@ export const intervalFor = (durationMs: number): number =>
 /** Fetches a JWK Set repeatedly. Returns the observations with all fetches and tokens. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
   const given = checkOptions(options, rules);
-  const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onHappening, signal } = given;
+  const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onEvent, signal } = given;
   const { ask = asking(observations.set?.url ?? "") } = given;
-  const looks: Look[] = [];
+  const laterFetches: SetFetch[] = [];
   const tokens: SeenToken[] = [...(observations.tokens ?? [])];
   const parsed: ParsedSets = new Map();
   const signers = new Set<string>();
@@ -72,9 +72,9 @@ export async function watch(observations: Observations, options: WatchOptions): 
   let bytes = 0;
 
   const tell = (at: number, lines: readonly string[]): void => {
-    for (const text of lines) onHappening?.({ at, text });
+    for (const text of lines) onEvent?.({ at, text });
   };
-  const notice = async ({ at, set }: Look): Promise<void> => {
+  const notice = async ({ at, set }: SetFetch): Promise<void> => {
     const state = await stateOf(set, at, parsed);
     tell(at, changes(last, state));
     last = state;
@@ -92,22 +92,22 @@ export async function watch(observations: Observations, options: WatchOptions): 
     }
     await sleep(Math.min(intervalMs, endsAt - clock.now()), clock, signal).catch(() => {});
     if (signal?.aborted === true) break;
-    const look = { at: clock.now(), set: await ask() };
-    if (!isSame(looks.at(-1), look)) bytes += look.set.body?.length ?? 0;
-    await notice(look);
-    keep(looks, look);
+    const fetched = { at: clock.now(), set: await ask() };
+    if (!isSame(laterFetches.at(-1), fetched)) bytes += fetched.set.body?.length ?? 0;
+    await notice(fetched);
+    keep(laterFetches, fetched);
   }
   if (bytes >= maxBytes) tell(clock.now(), ["the watch ended early, because it received too many different sets"]);
-  return { ...observations, looks, tokens };
+  return { ...observations, laterFetches, tokens };
 }
 
 /** Adds a fetch. Of consecutive fetches with the same result, only the first and the last are kept. */
-function keep(looks: Look[], look: Look): void {
-  if (isSame(looks.at(-1), look) && isSame(looks.at(-2), look)) looks.pop();
-  looks.push(look);
+function keep(laterFetches: SetFetch[], fetched: SetFetch): void {
+  if (isSame(laterFetches.at(-1), fetched) && isSame(laterFetches.at(-2), fetched)) laterFetches.pop();
+  laterFetches.push(fetched);
 }
 
-function isSame(one: Look | undefined, other: Look): boolean {
+function isSame(one: SetFetch | undefined, other: SetFetch): boolean {
   if (one === undefined) return false;
   const [a, b] = [one.set, other.set];
   if (a.status !== b.status || a.failure?.detail !== b.failure?.detail) return false;

@@ -1,7 +1,7 @@
 // Sentences about what verifiers were measured to do.
 
 import { durationText } from "../../base/format.ts";
-import { type Behavior, type MaxAge, behaviors, measuredOn } from "./behavior.ts";
+import { type Behavior, type MaxAge, behaviors, measuredOn } from "./measured-behavior.ts";
 
 /** Selects a measured time, in seconds; `null` if the time has no end. */
 type Time = (behavior: Behavior) => number | null;

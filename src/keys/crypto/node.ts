@@ -4,8 +4,8 @@ import type { CryptoKey } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 import { algorithmFor } from "./algorithms.ts";
 import { derFromRaw, es256FromDer } from "./der.ts";
+import { inTurn, wholeTurn } from "./event-loop-turns.ts";
 import type { Primitives } from "./primitives.ts";
-import { inTurn, wholeTurn } from "./turns.ts";
 import * as web from "./web.ts";
 
 // For Node and Bun. ECDSA signatures are passed to OpenSSL as DER, which takes half the time of r and s.

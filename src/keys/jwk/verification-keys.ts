@@ -2,7 +2,14 @@ import type { CryptoKey } from "jose";
 import { importPublicKey } from "#crypto";
 import { KeyMaterialError, TokenError } from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
-import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
+import {
+  type OkpPublicJwk,
+  type PublicJwk,
+  ed25519Members,
+  keyIdentity,
+  publicMembers,
+  rsaBits,
+} from "./public-members.ts";
 
 /** An unusable entry of a JWK Set. The other entries are used. */
 export interface SkippedKey {

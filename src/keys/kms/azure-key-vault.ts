@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { type Optional, type Rules, oneOf, stringThat, withMethods } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
-import { notP256, wrongPurpose } from "../signer/external.ts";
+import { notP256, wrongPurpose } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {
   type FailureCode,

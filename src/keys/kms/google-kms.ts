@@ -5,7 +5,7 @@ import { type SignerError, invalidOption } from "../../base/errors.ts";
 import { type Optional, type Rules, oneOf, stringThat } from "../../base/options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
-import { notP256 } from "../signer/external.ts";
+import { notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import { crc32c } from "./google-crc32c.ts";
 import { clientFor, codeOf, classifyError, settingsFor, status } from "./google-kms-client.ts";

@@ -7,10 +7,10 @@ import type { Bytes } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
 import { type Optional, type Given, stringThat } from "../../base/options.ts";
-import type { EcPublicJwk } from "../jwk/public.ts";
-import { type KeyInput, readKey } from "../jwk/read.ts";
+import type { EcPublicJwk } from "../jwk/public-members.ts";
+import { type KeyInput, readKey } from "../jwk/read-key.ts";
 import { slowTimeoutMs } from "../signer/backend-options.ts";
-import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
+import { abortedBy, externalSigner, notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 
 /** Options of all key services. */

@@ -5,7 +5,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Optional, type Rules, callback, nonEmptyString, stringThat } from "../../base/options.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
-import { notP256 } from "../signer/external.ts";
+import { notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {
   type KeyCall,

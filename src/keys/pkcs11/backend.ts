@@ -6,7 +6,7 @@ import { abortable } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, SignerError } from "../../base/errors.ts";
 import { checkBackendOptions, needsOption } from "../signer/backend-options.ts";
-import { abortedBy } from "../signer/external.ts";
+import { abortedBy } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import { Connection, type ConnectionTarget } from "./connection.ts";
 import { errorFor } from "./failure.ts";

@@ -1,8 +1,8 @@
 import { verify } from "node:crypto";
 import { abortable } from "../../base/async.ts";
 import { SignerError, keyError } from "../../base/errors.ts";
-import { type EcPublicJwk, keyIdentity } from "../jwk/public.ts";
-import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
+import { type EcPublicJwk, keyIdentity } from "../jwk/public-members.ts";
+import { abortedBy, externalSigner, notP256 } from "../signer/external-signer.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { Connection } from "./connection.ts";
 import { p256Params } from "./constants.ts";

@@ -1,5 +1,5 @@
 import type { Bytes } from "../../base/bytes.ts";
-import type { JwkObject } from "../jwk/read.ts";
+import type { JwkObject } from "../jwk/read-key.ts";
 
 /** Input of a signature. A backend uses the digest or the message, whichever it can sign. */
 export interface SignInput {

@@ -1,5 +1,5 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
-import type { Jwk } from "../../keys/jwk/public.ts";
+import type { Jwk } from "../../keys/jwk/public-members.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
 import type { Provider } from "../types.ts";
 

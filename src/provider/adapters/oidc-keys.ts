@@ -1,6 +1,6 @@
 import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
-import type { PublicJwk } from "../../keys/jwk/public.ts";
+import type { PublicJwk } from "../../keys/jwk/public-members.ts";
 import type { SigningKey } from "../../sign/token/token-signer.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 

@@ -9,7 +9,7 @@ import { serial } from "../../base/async.ts";
 import { invalidOption } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { wellKnownPath } from "../../base/urls.ts";
-import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
+import type { NodeRequest, NodeResponse } from "../../publish/node-response.ts";
 import { setupOf } from "../provider.ts";
 import { provide } from "../service-provider.ts";
 import type { Provider } from "../types.ts";

@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError, asJwksdError } from "../../base/errors.ts";
+import { readRegister } from "../custody/checked-read.ts";
 import { createCustody } from "../custody/custody.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
-import { readRegister } from "../custody/reading.ts";
 import type { WrappingKeys } from "../custody/wrapping.ts";
 import { type DueStep, dueSteps } from "../rules/due.ts";
 import { type KeyUse, type LiveState, liveRecords } from "../rules/records.ts";
-import { issuerKey } from "../store/issuer.ts";
+import { issuerKey } from "../store/issuer-key.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
 /** Time after which a due step is overdue: `runAllDueSteps` is called once an hour. */

@@ -19,7 +19,7 @@ import {
 } from "../rules/records.ts";
 import { recordBounds } from "../rules/waits.ts";
 import { goneFromCachesAt } from "./impact.ts";
-import { type Why, whyOf } from "./why.ts";
+import { type Why, whyOf } from "./step-reasons.ts";
 
 /** A key of a plan. */
 export interface PlanKey {

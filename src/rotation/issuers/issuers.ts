@@ -16,10 +16,10 @@ import {
 } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { createProvider } from "../../provider/provider.ts";
-import { fetchHandler, toResponse } from "../../publish/fetch.ts";
-import { headerLines, writeReply } from "../../publish/node.ts";
+import { fetchHandler, toResponse } from "../../publish/fetch-response.ts";
+import { headerLines, writeReply } from "../../publish/node-response.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
-import { readRegister } from "../custody/reading.ts";
+import { readRegister } from "../custody/checked-read.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 import { issuerStatus } from "../explain/issuer-status.ts";
 import { managerWith } from "../manager/manager.ts";

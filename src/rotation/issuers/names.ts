@@ -1,6 +1,6 @@
 import { ConfigError } from "../../base/errors.ts";
 import { targetPath } from "../../base/urls.ts";
-import { locate } from "../../publish/paths.ts";
+import { locate } from "../../publish/document-paths.ts";
 
 /** Issuers that differ in one part of their host or path. */
 export interface Names {

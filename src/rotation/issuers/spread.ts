@@ -1,5 +1,5 @@
 import { type RotationPolicyOptions, leastPeriodDays, rotationPolicy } from "../rules/policy.ts";
-import { issuerKey } from "../store/issuer.ts";
+import { issuerKey } from "../store/issuer-key.ts";
 
 /** Maximum fraction of a period by which an issuer rotates earlier. */
 const share = 0.1;

@@ -13,7 +13,7 @@ import { type Custody, createCustody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
 import type { Processes } from "../custody/presence.ts";
-import { privateJwkOf } from "../custody/private-half.ts";
+import { privateJwkOf } from "../custody/private-key.ts";
 import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";

@@ -14,7 +14,7 @@ import {
   string,
   withMethods,
 } from "../../base/options.ts";
-import { locate } from "../../publish/paths.ts";
+import { locate } from "../../publish/document-paths.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
 export const wrappingKeysRule: Rule<string | readonly unknown[]> = {

@@ -6,11 +6,11 @@ import { importJWK } from "jose/key/import";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
-import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
-import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
-import { readKey } from "../../keys/jwk/read.ts";
-import { boundSigner } from "../../keys/signer/bounded.ts";
-import { localSigner, signerFrom } from "../../keys/signer/local.ts";
+import { checkDecrypts } from "../../keys/jwk/decryption-check.ts";
+import { type PublicJwk, publicMembers } from "../../keys/jwk/public-members.ts";
+import { readKey } from "../../keys/jwk/read-key.ts";
+import { boundSigner } from "../../keys/signer/bounded-signer.ts";
+import { localSigner, signerFrom } from "../../keys/signer/local-signer.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import {
   type EncryptionEntry,
@@ -19,7 +19,7 @@ import {
   checkSigning,
   encryptionAlgs,
 } from "../../publish/keyset.ts";
-import { mismatch, privateJwkOf } from "../custody/private-half.ts";
+import { mismatch, privateJwkOf } from "../custody/private-key.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 import type { NewKey } from "../rules/commands.ts";
 import {

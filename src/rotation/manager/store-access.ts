@@ -1,7 +1,8 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, epochMs, instantNow } from "../../base/clock.ts";
 import { type JwksdError, StoreError } from "../../base/errors.ts";
-import { traced } from "../../base/trace.ts";
+import { traced } from "../../base/tracing.ts";
+import { readRegister, storeFailure } from "../custody/checked-read.ts";
 import type { Custody } from "../custody/custody.ts";
 import {
   type DocumentChange,
@@ -12,12 +13,11 @@ import {
   textBytes,
 } from "../custody/document.ts";
 import { listPresence } from "../custody/presence.ts";
-import { readRegister, storeFailure } from "../custody/reading.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
-import type { PresenceList, Reading } from "../store/register.ts";
+import type { PresenceList, ReadResult } from "../store/register.ts";
 import { type Seen, storeNow } from "./clocks.ts";
 import type { Filling } from "./types.ts";
 
@@ -164,7 +164,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     return seen;
   }
 
-  async function documentOf({ text }: Reading): Promise<StoreDocument> {
+  async function documentOf({ text }: ReadResult): Promise<StoreDocument> {
     if (text === undefined) return emptyDocument(custody.owner, policy);
     const bytes = textBytes(text);
     if (bytes >= maxBytes * warnedShare) observer?.onFilling({ bytes, maxBytes });

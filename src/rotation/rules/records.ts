@@ -1,7 +1,7 @@
 import { StateError, StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import type { PublicJwk } from "../../keys/jwk/public.ts";
+import type { PublicJwk } from "../../keys/jwk/public-members.ts";
 
 export type KeyUse = "sig" | "enc";
 

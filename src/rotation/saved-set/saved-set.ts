@@ -4,7 +4,7 @@ import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
 import { durationText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Jwk } from "../../keys/jwk/public.ts";
+import type { Jwk } from "../../keys/jwk/public-members.ts";
 import { makeDocument } from "../../publish/document.ts";
 import { type Keysets, publishedKeysets } from "../../publish/keyset.ts";
 import { type Owner, servedBy } from "../custody/issuer-check.ts";

@@ -5,4 +5,12 @@
  */
 
 export { memoryStore } from "./memory.ts";
-export type { OpenRegister, Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";
+export type {
+  ClosableRegister,
+  Presence,
+  ReadResult,
+  ReadOptions,
+  Register,
+  StoreCall,
+  WriteOptions,
+} from "./register.ts";

@@ -1,8 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { type Optional, checkOptions, clock as clockRule } from "../../base/options.ts";
-import { maxBytesOf } from "./bounds.ts";
-import type { OpenRegister } from "./register.ts";
+import { maxBytesOf } from "./read-limits.ts";
+import type { ClosableRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
   /** Clock of the store. Default: none, as for all stores that are used on one machine. */
@@ -10,7 +10,7 @@ export interface MemoryStoreOptions {
 }
 
 /** Creates a store in memory, for tests and for keys that need not outlive the process. Runs on every runtime. */
-export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
+export function memoryStore(options: MemoryStoreOptions = {}): ClosableRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const present = new Map<string, string>();
   const watchers = new Set<() => void>();

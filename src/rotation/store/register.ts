@@ -34,7 +34,7 @@ export interface DueIssuer extends ListedIssuer {
 }
 
 /** Result of reading a register. */
-export interface Reading {
+export interface ReadResult {
   /** Version of the stored document, which changes with every write. Missing if nothing was ever written. */
   readonly version?: string | undefined;
   /** The stored document. Missing if the caller knows this version, or if nothing was ever written. */
@@ -85,7 +85,7 @@ export interface Register {
    *
    * @param known version that the caller has: its document is left out of the result
    */
-  read(known?: string, options?: ReadOptions): Promise<Reading>;
+  read(known?: string, options?: ReadOptions): Promise<ReadResult>;
   /**
    * Replaces the document if its version is still `ifVersion` (`undefined`: nothing was written yet). The new version
    * is random and was never used before; a counter would repeat after a backup is restored.
@@ -126,6 +126,6 @@ export interface Register {
 }
 
 /** A register that must be closed. */
-export interface OpenRegister extends Register {
+export interface ClosableRegister extends Register {
   close(): Promise<void>;
 }

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from "node:http";
 import { ConfigError, codeOf } from "../../base/errors.ts";
-import { refusalOf } from "../../base/local-requests.ts";
+import { refusalOf } from "../../base/local-request-check.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { writeReply } from "../../publish/node.ts";
+import { writeReply } from "../../publish/node-response.ts";
 import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
 import type { Logger } from "../config/log.ts";
-import type { Handler } from "../listen/gate.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
-import { expose } from "./exposition.ts";
+import type { Handler } from "../listen/request-gate.ts";
+import { expose } from "./prometheus-text.ts";
 
 /** A reply from the admin address. It is never cached. */
 export interface AdminReply {

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { type Rule, boolean, oneOf, nonEmptyString, stringThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
-import { signerTypes } from "../../keys/backends.ts";
+import { signerTypes } from "../../keys/signer-backends.ts";
 import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
 import { escapes } from "../../rotation/store/url.ts";
 import { socketPath } from "./addresses.ts";

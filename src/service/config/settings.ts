@@ -1,7 +1,7 @@
+import { nearest } from "../../base/closest-name.ts";
 import { ConfigError, invalidOption } from "../../base/errors.ts";
-import { nearest } from "../../base/nearest.ts";
 import { type Rule, boolean } from "../../base/options.ts";
-import { locate } from "../../publish/paths.ts";
+import { locate } from "../../publish/document-paths.ts";
 import { hasPassword } from "./database-url.ts";
 import { guardDefinitions } from "./guard-settings.ts";
 import { readJsonObject } from "./json-file.ts";

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
-import { type BackendOptions, signerBackend, typesOf } from "../../keys/backends.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
+import { type BackendOptions, signerBackend, typesOf } from "../../keys/signer-backends.ts";
 import type { ExternalSigner, SignerBackend } from "../../keys/signer/signer.ts";
 import { permissionWarnings } from "../../node/key-files.ts";
 import { readJsonObject } from "./json-file.ts";

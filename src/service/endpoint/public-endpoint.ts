@@ -1,7 +1,7 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
 import type { ServiceProvider } from "../../provider/service-provider.ts";
 import { issuerOf, urlHost } from "../config/addresses.ts";
-import type { LogOverload } from "../listen/connections.ts";
+import type { LogOverload } from "../listen/connection-limit.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 
 /** Options of the public endpoint. */

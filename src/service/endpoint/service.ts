@@ -12,10 +12,10 @@ import type { Settings } from "../config/setting-definitions.ts";
 import { openFileKeys } from "../keys/file-keys.ts";
 import { type Substitutes, startServiceKeys } from "../keys/service-keys.ts";
 import { startSignSockets } from "../signing/sign-sockets.ts";
-import { partsOf } from "./parts.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
 import { recentEvents } from "./recent-events.ts";
-import { createReport } from "./report.ts";
+import { partsOf } from "./service-parts.ts";
+import { createReport } from "./status-report.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {

@@ -1,4 +1,4 @@
-import { headerLines } from "../../publish/node.ts";
+import { headerLines } from "../../publish/node-response.ts";
 import type { Reply } from "../../publish/respond.ts";
 import { readClaims } from "../../verify/token/compact-jws.ts";
 import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";

@@ -1,4 +1,4 @@
-import { headerLines } from "../../publish/node.ts";
+import { headerLines } from "../../publish/node-response.ts";
 import { type Reply, fieldsOf, problem } from "../../publish/respond.ts";
 import { titles } from "../../verify/bearer/refusal.ts";
 import type { GuardSettings } from "../config/guard-settings.ts";

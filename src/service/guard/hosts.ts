@@ -12,7 +12,7 @@ import {
   stringThat,
   strings,
 } from "../../base/options.ts";
-import { type Guard, createGuard } from "../../verify/bearer/decide.ts";
+import { type Guard, createGuard } from "../../verify/bearer/access-decision.ts";
 import type { BearerEvent, BearerOptions } from "../../verify/bearer/options.ts";
 import {
   type CheckedRequirements,

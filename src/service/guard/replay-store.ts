@@ -1,4 +1,4 @@
-import { callsTo } from "../../rotation/store/databases/calls.ts";
+import { callsTo } from "../../rotation/store/databases/database-calls.ts";
 import { connectionTo, faultOf } from "../../rotation/store/databases/redis-connection.ts";
 import type { SetIfAbsent } from "../../verify/bearer/index.ts";
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
-import type { GuardedRequest } from "../../verify/bearer/authorization.ts";
+import type { GuardedRequest } from "../../verify/bearer/authorization-header.ts";
 import type { Described } from "./conventions.ts";
 
 /** How long a second check of a request is the same request, in milliseconds. */

@@ -8,7 +8,7 @@ import { knownError } from "../../rotation/manager/health.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import { fingerprint, watchPaths } from "../config/watch.ts";
+import { fingerprint, watchPaths } from "../config/watch-files.ts";
 
 /** Keys of a service that come from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {

@@ -8,7 +8,12 @@ import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 import { type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
-import { type KeysWithSavedSet, type SavedSetEvent, showsKeys, startKeys } from "../../rotation/saved-set/keys.ts";
+import {
+  type KeysWithSavedSet,
+  type SavedSetEvent,
+  showsKeys,
+  startKeys,
+} from "../../rotation/saved-set/keys-with-saved-set.ts";
 import type { Logger } from "../config/log.ts";
 import { withFlags } from "../config/setting-names.ts";
 import type { StoreSettings } from "../config/store-settings.ts";

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 import { Server as NetServer } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Connections } from "./connections.ts";
-import type { Gate, Handler } from "./gate.ts";
+import type { Connections } from "./connection-limit.ts";
+import type { Gate, Handler } from "./request-gate.ts";
 
 /** Times in milliseconds. */
 const limits = {

@@ -5,13 +5,13 @@ import { type AddressInfo, type Server as NetServer, type Socket, createServer a
 import type { TlsOptions } from "node:tls";
 import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { type NodeResponse, writeReply } from "../../publish/node.ts";
+import { type NodeResponse, writeReply } from "../../publish/node-response.ts";
 import { type Reply, methodNotAllowed, problem, rawHttp, withoutBodyOnHead } from "../../publish/respond.ts";
-import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connections.ts";
+import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connection-limit.ts";
 import { drain } from "./drain.ts";
-import { type Handler, closedGate } from "./gate.ts";
-import { boundHandshakes } from "./handshakes.ts";
-import { isHost } from "./host.ts";
+import { boundHandshakes } from "./handshake-limit.ts";
+import { isHost } from "./host-header.ts";
+import { type Handler, closedGate } from "./request-gate.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // Importing node:http reads all of its exports, including WebSocket, which loads undici: a third of the startup time.

@@ -1,7 +1,7 @@
 import { type ServerHttp2Stream, constants, createServer } from "node:http2";
 import type { Socket } from "node:net";
-import { readBody } from "./body.ts";
-import { boundSessions } from "./sessions.ts";
+import { readBody } from "./request-body.ts";
+import { boundSessions } from "./session-limit.ts";
 
 /** @see https://grpc.io/docs/guides/status-codes/ */
 export const status = {

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ConfigError, JwksdError, TokenError, codeOf } from "../../base/errors.ts";
 import { escapedUnit } from "../../base/printable.ts";
-import { publishedJwk } from "../../keys/jwk/public.ts";
-import { writeReply } from "../../publish/node.ts";
+import { publishedJwk } from "../../keys/jwk/public-members.ts";
+import { writeReply } from "../../publish/node-response.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
 import type { TokenSigner } from "../../sign/token/token-signer.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
-import type { Audit } from "./audit.ts";
-import { maxBodyBytes, readBody } from "./body.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
+import { maxBodyBytes, readBody } from "./request-body.ts";
 import { readSignRequest } from "./request.ts";
+import type { Audit } from "./signature-counts.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 

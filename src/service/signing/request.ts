@@ -1,7 +1,7 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { isTooLarge } from "../../base/json.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
-import { checkMembersOnce } from "../../sign/token/names.ts";
+import { checkMembersOnce } from "../../sign/token/reserved-names.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
 /** The body of `POST /sign`: the claims and the options of `provider.sign`. */

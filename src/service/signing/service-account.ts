@@ -1,6 +1,6 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { checkAudience } from "../../sign/token/claims.ts";
-import { checkClaimNames } from "../../sign/token/names.ts";
+import { checkClaimNames } from "../../sign/token/reserved-names.ts";
 import { type SignPolicy, checkAllowedAudience, forbidden } from "./policy.ts";
 import { readJson } from "./request.ts";
 

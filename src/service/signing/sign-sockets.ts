@@ -1,15 +1,15 @@
 import { systemClock } from "../../base/clock.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
-import { fingerprint, watchPaths } from "../config/watch.ts";
+import { fingerprint, watchPaths } from "../config/watch-files.ts";
 import { type RunningServer, type TcpAddress, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
 import { type SocketAddress, listenOnSocket } from "../listen/unix-socket.ts";
-import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
 import { type Signing, type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
-import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
+import { type SignSocket, checkSocketLifetimes } from "./sign-socket-settings.ts";
+import { createAudit } from "./signature-counts.ts";
 
 /** Maximum number of connections. Each needs a file descriptor, and a process often has only 1,024. */
 const maxConnections = 512;

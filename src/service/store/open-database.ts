@@ -4,11 +4,11 @@ import { libsqlStore } from "../../rotation/store/databases/libsql.ts";
 import { mysqlStore } from "../../rotation/store/databases/mysql.ts";
 import { redisStore } from "../../rotation/store/databases/redis.ts";
 import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
-import type { OpenRegister } from "../../rotation/store/register.ts";
+import type { ClosableRegister } from "../../rotation/store/register.ts";
 import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-url.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 
-type Open = (url: string, options: { readonly issuer: string }) => OpenRegister;
+type Open = (url: string, options: { readonly issuer: string }) => ClosableRegister;
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
@@ -24,7 +24,7 @@ const openers: Readonly<Record<DatabaseScheme, Open>> = {
 };
 
 /** Opens the store of an issuer in a database. @throws ConfigError `ERR_OPTION_INVALID` if there is no issuer */
-export function openDatabase(url: string, issuer: string | undefined): OpenRegister {
+export function openDatabase(url: string, issuer: string | undefined): ClosableRegister {
   if (issuer === undefined) {
     throw invalidOption(
       "--issuer (JWKSD_ISSUER) must be set, because a database may contain the keys of several issuers",
@@ -35,9 +35,9 @@ export function openDatabase(url: string, issuer: string | undefined): OpenRegis
 }
 
 /** A database that can list its issuers. */
-export type IssuersDatabase = OpenRegister & Required<Pick<OpenRegister, "list" | "forIssuer">>;
+export type IssuersDatabase = ClosableRegister & Required<Pick<ClosableRegister, "list" | "forIssuer">>;
 
-const listsIssuers = (register: OpenRegister | undefined): register is IssuersDatabase =>
+const listsIssuers = (register: ClosableRegister | undefined): register is IssuersDatabase =>
   register?.list !== undefined && register.forIssuer !== undefined;
 
 /** Opens a database with all of its issuers. @throws ConfigError `ERR_OPTION_INVALID` if it cannot list them */

@@ -2,11 +2,11 @@ import { dirname } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
 import { makeFolder } from "../../node/folders.ts";
+import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { type CustodyOptions, type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { readRegister } from "../../rotation/custody/reading.ts";
 import { type WrappingKeys, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
@@ -16,7 +16,7 @@ import type { Logger } from "../config/log.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { openDatabase } from "./open-database.ts";
 import { defaultKeyPath, exists, firstWrappingKey, isUnreadable, neededKeys, wrappingKeysOf } from "./wrapping-keys.ts";
-import { writableByOthers } from "./writable.ts";
+import { writableByOthers } from "./writable-by-others.ts";
 
 type Log = Pick<Logger, "warn">;
 

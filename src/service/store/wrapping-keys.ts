@@ -4,7 +4,7 @@ import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import { writeNewFile } from "../../node/generate.ts";
+import { writeNewFile } from "../../node/generate-key.ts";
 import { permissionWarnings } from "../../node/key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";

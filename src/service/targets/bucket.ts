@@ -2,7 +2,7 @@ import type * as Sdk from "@aws-sdk/client-s3";
 import { bytesWithin } from "../../base/bytes.ts";
 import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
-import type { ChangedFile, TargetFile } from "./changed.ts";
+import type { ChangedFile, TargetFile } from "./changed-files.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 

@@ -1,9 +1,9 @@
 import { cacheControl } from "../../base/cache-control.ts";
 import { systemClock } from "../../base/clock.ts";
 import { discoveryDocument } from "../../publish/discovery.ts";
+import { locate } from "../../publish/document-paths.ts";
 import { type Document, makeDocument } from "../../publish/document.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "../../publish/jwk-set.ts";
-import { locate } from "../../publish/paths.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { contentTypes, discoveryCacheControl } from "../../publish/respond.ts";
 

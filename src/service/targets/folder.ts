@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { nodeSqlite } from "../../rotation/store/sqlite/node-sqlite.ts";
-import type { ChangedFile } from "./changed.ts";
+import type { ChangedFile } from "./changed-files.ts";
 import type { DocumentSet } from "./documents.ts";
 import {
   checkFile,

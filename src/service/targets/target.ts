@@ -1,4 +1,4 @@
-import type { ChangedFile } from "./changed.ts";
+import type { ChangedFile } from "./changed-files.ts";
 import type { DocumentSet } from "./documents.ts";
 
 /** A folder or bucket whose content a web server or CDN serves. */

@@ -1,6 +1,6 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { type Rule, string, nonEmptyString } from "../../base/options.ts";
-import { checkClaimNames } from "./names.ts";
+import { checkClaimNames } from "./reserved-names.ts";
 
 const audience: Rule = {
   must: "a string or a list of strings, none of them empty",

@@ -1,12 +1,12 @@
 import { toBase64url } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
 import { invalidClaims, invalidOption } from "../../base/errors.ts";
-import type { BoundedSign } from "../../keys/signer/bounded.ts";
+import type { BoundedSign } from "../../keys/signer/bounded-signer.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { checkClaims } from "./claims.ts";
-import { checkHeaderNames } from "./names.ts";
+import { checkHeaderNames } from "./reserved-names.ts";
 import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
-import { timesOf } from "./times.ts";
+import { timesOf } from "./token-times.ts";
 
 /** The signing key. Kid and signer are in one object, so a rotation cannot mix them up. */
 export interface ActiveKey {

@@ -3,9 +3,9 @@ import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Optional, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import { checkClaims } from "./claims.ts";
-import { checkHeaderNames, checkMembersOnce } from "./names.ts";
+import { checkHeaderNames, checkMembersOnce } from "./reserved-names.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
-import { checkLifetime, timesOf } from "./times.ts";
+import { checkLifetime, timesOf } from "./token-times.ts";
 
 /** Options of `SigningKey.sign`. */
 export interface SignInputOptions {

@@ -1,13 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { type JwksdError, SignerError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import type { Jwk } from "../../keys/jwk/public.ts";
-import { type SignerLimits, boundSigner } from "../../keys/signer/bounded.ts";
+import type { Jwk } from "../../keys/jwk/public-members.ts";
+import { type SignerLimits, boundSigner } from "../../keys/signer/bounded-signer.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
 import type { CheckedSigning } from "../../publish/keyset.ts";
 import type { Claims, SignOptions } from "./sign-options.ts";
 import { type ActiveKey, type SignedPayload, signPayload, signToken } from "./sign.ts";
-import { createSignatures } from "./signatures.ts";
+import { createSignatures } from "./signature-metrics.ts";
 import { type SignInputOptions, signInput } from "./signing-input.ts";
 
 /** The active key, for a library that creates a token's header itself. */

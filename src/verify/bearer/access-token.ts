@@ -1,7 +1,7 @@
 import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 import { readClaims, readHeader } from "../token/compact-jws.ts";
-import { type TypRule, checkTyp } from "../token/typ.ts";
+import { type TypRule, checkTyp } from "../token/typ-header.ts";
 import { type VerifiedToken, verifyRead } from "../token/verify.ts";
 import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";

@@ -1,4 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
+import { type Challenge, type Decide, createGuard } from "./access-decision.ts";
 import { type ExpressMiddleware, expressAdapter } from "./adapters/express.ts";
 import { type FastifyHook, fastifyAdapter } from "./adapters/fastify.ts";
 import { checkRequest } from "./adapters/fetch.ts";
@@ -7,7 +8,6 @@ import { type KoaMiddleware, koaAdapter } from "./adapters/koa.ts";
 import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
-import { type Challenge, type Decide, createGuard } from "./decide.ts";
 import { type ResourceMetadata, createMetadata } from "./metadata.ts";
 import type { BearerOptions } from "./options.ts";
 import type { Denial } from "./refusal.ts";

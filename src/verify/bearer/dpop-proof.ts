@@ -6,7 +6,7 @@ import { textHash } from "../../keys/crypto/text-hash.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { memoryReplayStore } from "../client/replay.ts";
 import { readClaims, readHeader } from "../token/compact-jws.ts";
-import { checkTyp } from "../token/typ.ts";
+import { checkTyp } from "../token/typ-header.ts";
 import { checkSignature } from "../token/verify.ts";
 import { createNonces } from "./dpop-nonces.ts";
 import { RefusedRequest, invalidProof } from "./refusal.ts";

@@ -12,7 +12,7 @@ export type { KeySetState } from "../relying-party/stored.ts";
 export { type Bearer, createBearer } from "./create-bearer.ts";
 export type { ExpressMiddleware } from "./adapters/express.ts";
 export type { FastifyHook } from "./adapters/fastify.ts";
-export type { Challenge } from "./decide.ts";
+export type { Challenge } from "./access-decision.ts";
 export type { HonoMiddleware } from "./adapters/hono.ts";
 export type { KoaMiddleware } from "./adapters/koa.ts";
 export type { TokenVerifier } from "./adapters/mcp.ts";

@@ -1,8 +1,8 @@
 import { targetPath, wellKnownPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type Document, makeDocument } from "../../publish/document.ts";
-import { toResponse } from "../../publish/fetch.ts";
-import { type NodeRequest, type NodeResponse, writeReply } from "../../publish/node.ts";
+import { toResponse } from "../../publish/fetch-response.ts";
+import { type NodeRequest, type NodeResponse, writeReply } from "../../publish/node-response.ts";
 import {
   type Reply,
   methodNotAllowed,

@@ -20,7 +20,7 @@ import type { Fetch } from "../http-cache/fetch-json.ts";
 import { limitRequests } from "../http-cache/request-limits.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
 import { readClaims, readHeader } from "../token/compact-jws.ts";
-import { checkTyp } from "../token/typ.ts";
+import { checkTyp } from "../token/typ-header.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
 import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./claims.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";

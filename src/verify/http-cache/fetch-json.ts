@@ -3,7 +3,7 @@ import { deltaSeconds, httpDate } from "../../base/cache-control.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
-import { traced } from "../../base/trace.ts";
+import { traced } from "../../base/tracing.ts";
 import { shownUrl } from "../../base/urls.ts";
 import type { CachingHeaders } from "./freshness.ts";
 import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./runtime.ts";

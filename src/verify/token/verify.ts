@@ -18,9 +18,9 @@ import {
   strings,
 } from "../../base/options.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
-import { isCryptoKey } from "../../keys/jwk/read.ts";
+import { isCryptoKey } from "../../keys/jwk/read-key.ts";
 import { readClaims, readHeader } from "./compact-jws.ts";
-import { checkTyp } from "./typ.ts";
+import { checkTyp } from "./typ-header.ts";
 
 /**
  * Finds the public key for a token's header, as `createRemoteKeySet` does. Throws or returns `undefined` for an unknown kid, and never

@@ -1,6 +1,6 @@
 // A store as described in docs/stores.md, with every method that a store can have.
 import { createKeyManager } from "jwksd/rotation";
-import type { OpenRegister, Presence, Register } from "jwksd/store";
+import type { ClosableRegister, Presence, Register } from "jwksd/store";
 import { checkRegister } from "jwksd/testing/adapters";
 import { httpStore } from "../../../examples/docs/store-own.mjs";
 
@@ -16,7 +16,7 @@ const presence: Presence = {
   },
 };
 
-export const store: OpenRegister = {
+export const store: ClosableRegister = {
   ...httpStore("https://store.example/keys"),
   presence,
   watch(onChange, { signal }) {

@@ -7,14 +7,14 @@
 import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
-import { issuerKey } from "../issuer.ts";
-import type { OpenRegister } from "../register.ts";
-import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from "./calls.ts";
+import { issuerKey } from "../issuer-key.ts";
+import type { ClosableRegister } from "../register.ts";
+import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from "./database-calls.ts";
 
-export type { DatabaseStoreOptions } from "./calls.ts";
+export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of a better-auth database adapter that is used here. */
-export interface AuthAdapter {
+export interface BetterAuthAdapter {
   create(query: { model: string; data: Record<string, string> }): Promise<unknown>;
   findMany(query: {
     model: string;
@@ -62,7 +62,7 @@ const maxPauseMs = 500;
  *   {@link storePlugin}; not a transaction's adapter
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOptions): OpenRegister {
+export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseStoreOptions): ClosableRegister {
   checkArgument("the adapter", adapter, adapterRule);
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const name = "in better-auth";

@@ -6,13 +6,13 @@
 
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
-import { issuerKey } from "../issuer.ts";
-import type { Reading, Register } from "../register.ts";
-import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./calls.ts";
-import { type SqlDatabase, sqlRegister } from "./sql.ts";
+import { issuerKey } from "../issuer-key.ts";
+import type { ReadResult, Register } from "../register.ts";
+import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./database-calls.ts";
+import { type SqlDatabase, sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
-export type { DatabaseStoreOptions } from "./calls.ts";
+export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of a Durable Object namespace that is used here. */
 export interface DurableObjectNamespace {
@@ -127,7 +127,7 @@ export function durableObjectStore(namespace: DurableObjectNamespace, options: D
     name,
     maxBytes,
     async read(known, { signal, confirmed } = {}) {
-      return (await send({ issuer, read: { known, confirmed } }, { signal, writes: false })) as Reading;
+      return (await send({ issuer, read: { known, confirmed } }, { signal, writes: false })) as ReadResult;
     },
     async write(text, ifVersion, { signal, due } = {}) {
       return (await send({ issuer, write: { text, ifVersion, due } }, { signal, writes: true })) as boolean;

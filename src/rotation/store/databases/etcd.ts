@@ -16,9 +16,9 @@ import {
   nonEmptyString,
   strings,
 } from "../../../base/options.ts";
-import { maxBytesOf } from "../bounds.ts";
-import { issuerKey } from "../issuer.ts";
-import type { OpenRegister } from "../register.ts";
+import { issuerKey } from "../issuer-key.ts";
+import { maxBytesOf } from "../read-limits.ts";
+import type { ClosableRegister } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import {
   type Call,
@@ -28,7 +28,7 @@ import {
   callsTo,
   databaseRules,
   networkFault,
-} from "./calls.ts";
+} from "./database-calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
   /** Function for calling the members, for example with a client certificate. Default: the global `fetch`. */
@@ -79,7 +79,7 @@ class Refused extends Error {
  *   does not respond, the next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
+export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): ClosableRegister {
   checkArgument("the database", urls, membersRule);
   const {
     issuer,

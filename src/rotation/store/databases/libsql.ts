@@ -7,13 +7,13 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
-import type { OpenRegister } from "../register.ts";
+import type { ClosableRegister } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
-import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
-import { sqlRegister } from "./sql.ts";
+import { type DatabaseStoreOptions, databaseRules } from "./database-calls.ts";
+import { sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
-export type { DatabaseStoreOptions } from "./calls.ts";
+export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of an `@libsql/client` client that is used here. */
 interface LibsqlClient {
@@ -33,7 +33,7 @@ interface LibsqlClient {
  *   its clients, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): OpenRegister {
+export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("a client of @libsql/client", "batch"));
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const { client, name, close } = clientOf(database);

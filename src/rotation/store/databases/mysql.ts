@@ -7,13 +7,13 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
-import type { OpenRegister } from "../register.ts";
+import type { ClosableRegister } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
-import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
-import { questionMarks } from "./question-marks.ts";
-import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister } from "./sql.ts";
+import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./database-calls.ts";
+import { questionMarks } from "./question-mark-statements.ts";
+import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister } from "./sql-register.ts";
 
-export type { DatabaseStoreOptions } from "./calls.ts";
+export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of a `mysql2/promise` pool that is used here. */
 interface MysqlPool {
@@ -57,7 +57,7 @@ const statements = questionMarks({
 export function mysqlStore(
   database: string | MysqlPool | MysqlCallbackPool,
   options: DatabaseStoreOptions,
-): OpenRegister {
+): ClosableRegister {
   checkArgument("the database", database, urlOr("a pool of mysql2", "getConnection"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, pool, end } = poolOf(database, timeoutMs);

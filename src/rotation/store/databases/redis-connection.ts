@@ -1,6 +1,6 @@
 import { importFailure } from "../../../base/optional-package.ts";
 import { databaseUrl } from "../url.ts";
-import { type Fault, NoResponse, NotSent, networkFault } from "./calls.ts";
+import { type Fault, NoResponse, NotSent, networkFault } from "./database-calls.ts";
 
 /** The part of a `redis` client that is used here. */
 export interface RedisClient {

@@ -5,14 +5,14 @@
  */
 
 import { checkArgument, checkOptions } from "../../../base/options.ts";
-import { maxBytesOf } from "../bounds.ts";
-import { issuerKey } from "../issuer.ts";
-import type { OpenRegister } from "../register.ts";
+import { issuerKey } from "../issuer-key.ts";
+import { maxBytesOf } from "../read-limits.ts";
+import type { ClosableRegister } from "../register.ts";
 import { urlOr } from "../url.ts";
-import { type Call, type DatabaseStoreOptions, callsTo, databaseRules } from "./calls.ts";
+import { type Call, type DatabaseStoreOptions, callsTo, databaseRules } from "./database-calls.ts";
 import { type IoredisClient, type RedisClient, connectionTo, faultOf } from "./redis-connection.ts";
 
-export type { DatabaseStoreOptions } from "./calls.ts";
+export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 // The document is one hash, so that its fields are written together. Braces keep an issuer's keys on one cluster node.
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
@@ -59,7 +59,7 @@ const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
 export function redisStore(
   database: string | RedisClient | IoredisClient,
   options: DatabaseStoreOptions,
-): OpenRegister {
+): ClosableRegister {
   checkArgument("the database", database, urlOr("a client of redis or ioredis", "sendCommand", "call"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, send, end } = connectionTo(database, timeoutMs);

@@ -1,6 +1,6 @@
-import { networkFault } from "./calls.ts";
-import { questionMarks } from "./question-marks.ts";
-import type { SqlFault, Statements } from "./sql.ts";
+import { networkFault } from "./database-calls.ts";
+import { questionMarks } from "./question-mark-statements.ts";
+import type { SqlFault, Statements } from "./sql-register.ts";
 
 const schema = [
   "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",

@@ -1,5 +1,5 @@
-import { NotSent, networkFault } from "../databases/calls.ts";
-import type { SqlFault } from "../databases/sql.ts";
+import { NotSent, networkFault } from "../databases/database-calls.ts";
+import type { SqlFault } from "../databases/sql-register.ts";
 
 /** Advice by SQLSTATE, or by class of SQLSTATEs. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([

@@ -1,6 +1,6 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { NotSent, noResponse } from "../databases/calls.ts";
+import { NotSent, noResponse } from "../databases/database-calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
 import { isRefusal } from "./faults.ts";
 

@@ -5,11 +5,11 @@
  */
 
 import { type Rule, callback, checkArgument, checkOptions, string, withMethods } from "../../../base/options.ts";
-import { type DatabaseStoreOptions, databaseRules } from "../databases/calls.ts";
-import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
-import { issuerKey } from "../issuer.ts";
+import { type DatabaseStoreOptions, databaseRules } from "../databases/database-calls.ts";
+import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql-register.ts";
+import { issuerKey } from "../issuer-key.ts";
 import { poll } from "../poll.ts";
-import type { OpenRegister } from "../register.ts";
+import type { ClosableRegister } from "../register.ts";
 import type { Driver } from "./driver.ts";
 import { postgresFault } from "./faults.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
@@ -17,7 +17,7 @@ import { urlDriver } from "./pool.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { postgresStatements, versionQuery } from "./queries.ts";
 
-export type { DatabaseStoreOptions } from "../databases/calls.ts";
+export type { DatabaseStoreOptions } from "../databases/database-calls.ts";
 
 const pollMs = 1_000;
 
@@ -34,7 +34,7 @@ const pollMs = 1_000;
 export function postgresStore(
   database: string | PostgresPool | PostgresSql,
   options: DatabaseStoreOptions,
-): OpenRegister {
+): ClosableRegister {
   checkArgument("the database", database, databaseRule);
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const driver = driverOf(database, timeoutMs);

@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 import { isIoError } from "./errors.ts";
-import { checkJournal } from "./journal.ts";
+import { checkJournal } from "./journal-check.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
 /** SQLite application id that distinguishes jwksd's files from other SQLite files: "jwks" in ASCII. */

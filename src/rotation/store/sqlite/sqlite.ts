@@ -11,9 +11,9 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { checkArgument, nonEmptyString } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
-import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import { poll } from "../poll.ts";
-import type { OpenRegister, StoreCall } from "../register.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../read-limits.ts";
+import type { ClosableRegister, StoreCall } from "../register.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
@@ -38,7 +38,7 @@ const maxLockRetries = 250;
  * @throws StoreError `ERR_STORE_UNAVAILABLE` if the file cannot be created
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
-export function sqliteStore(path: string): OpenRegister {
+export function sqliteStore(path: string): ClosableRegister {
   checkArgument("the path", path, nonEmptyString);
   // Made absolute, so a later change of directory has no effect and SQLite's special names are ordinary files.
   const file = resolve(path);

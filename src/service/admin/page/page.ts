@@ -1,11 +1,11 @@
 import { timeText } from "../../../base/format.ts";
 import { Html, html } from "../../../base/html.ts";
 import type { Status } from "../status.ts";
-import { glancePart } from "./glance.ts";
 import { headlinePart, healthPart } from "./health.ts";
 import { script } from "./script.ts";
-import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
+import { type ServedSet, servedPart, faultOfServed } from "./served-set.ts";
 import { style } from "./style.ts";
+import { glancePart } from "./summary.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { AdminPage } from "../admin.ts";
 import type { Status } from "../status.ts";
 import { page, pagePolicy } from "./page.ts";
-import type { ServedSet } from "./served.ts";
+import type { ServedSet } from "./served-set.ts";
 
 /** Timeout for fetching the service's own JWK Set. */
 const timeoutMs = 1_000;

@@ -1,5 +1,5 @@
-import { type NodeResponse, writeReply } from "../../../publish/node.ts";
-import type { Decide } from "../decide.ts";
+import { type NodeResponse, writeReply } from "../../../publish/node-response.ts";
+import type { Decide } from "../access-decision.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
 /** Middleware for Express 4 and 5 and for connect. */

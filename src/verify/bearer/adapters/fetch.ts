@@ -1,6 +1,6 @@
-import { toResponse } from "../../../publish/fetch.ts";
-import type { GuardedRequest } from "../authorization.ts";
-import type { Decide } from "../decide.ts";
+import { toResponse } from "../../../publish/fetch-response.ts";
+import type { Decide } from "../access-decision.ts";
+import type { GuardedRequest } from "../authorization-header.ts";
 import type { Auth } from "../requirements.ts";
 
 /** Returns the auth of a `Request`, or the `Response` to it. */

@@ -1,5 +1,5 @@
-import { toResponse } from "../../../publish/fetch.ts";
-import type { Decide } from "../decide.ts";
+import { toResponse } from "../../../publish/fetch-response.ts";
+import type { Decide } from "../access-decision.ts";
 import { fetchRequest } from "./fetch.ts";
 
 /** The part of a Hono context that a guard uses. */

@@ -1,5 +1,5 @@
 import { fieldsOf } from "../../../publish/respond.ts";
-import type { Decide } from "../decide.ts";
+import type { Decide } from "../access-decision.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
 /** The part of a Koa context that a guard uses. */

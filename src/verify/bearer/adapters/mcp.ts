@@ -1,6 +1,6 @@
 import { TokenError, invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
-import type { Guard } from "../decide.ts";
+import type { Guard } from "../access-decision.ts";
 import type { Auth } from "../requirements.ts";
 import type { BearerSettings } from "../settings.ts";
 

@@ -1,7 +1,7 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { type Reply, fieldsOf } from "../../../publish/respond.ts";
-import type { Decide } from "../decide.ts";
+import type { Decide } from "../access-decision.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
 /** A request from Express, or from Fastify, which has the Node request in `raw`. */

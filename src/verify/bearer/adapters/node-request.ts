@@ -1,5 +1,5 @@
-import { headerLines } from "../../../publish/node.ts";
-import type { GuardedRequest } from "../authorization.ts";
+import { headerLines } from "../../../publish/node-response.ts";
+import type { GuardedRequest } from "../authorization-header.ts";
 
 /** The part of a request that a guard uses, in `node:http`, Express and connect. */
 export interface NodeGuardedRequest {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import { rawHttp } from "../../../publish/respond.ts";
-import type { Decide } from "../decide.ts";
+import type { Decide } from "../access-decision.ts";
 import { titles } from "../refusal.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 

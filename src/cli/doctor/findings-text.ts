@@ -1,0 +1,129 @@
+import { timeText } from "../../base/format.ts";
+import { jsonOf } from "../../base/json.ts";
+import { printableLine } from "../../base/printable.ts";
+import { severities } from "../../doctor/finding.ts";
+import { setResponse } from "../../doctor/http-exchange.ts";
+import type { FailingVerifier, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
+import { entriesIn } from "../../doctor/lenient-json.ts";
+import type { TimelineEvent } from "../../doctor/node/index.ts";
+import { type Color, type Terminal, indented, colored } from "../terminal.ts";
+import type { Explanation } from "./explain-verification.ts";
+
+const labelWidth = 10;
+const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
+
+/** Describes what was checked. */
+export function scope(observations: Observations) {
+  const { discovery, set, probes = {}, certificates = {} } = observations;
+  const keys = keyCount(setResponse(observations));
+  const checked = [
+    ...(keys === undefined ? [] : [keys === 1 ? "1 key" : `${keys} keys`]),
+    ...(Object.keys(certificates).length > 0 ? ["certificates"] : []),
+    ...(set?.status === undefined ? [] : [`HTTP in ${1 + Object.keys(probes).length} requests`]),
+    ...(set?.tls === undefined ? [] : ["TLS"]),
+    ...(discovery === undefined ? [] : ["discovery"]),
+  ];
+  return { checked, keys, kind: kindOf(observations) };
+}
+
+/** Describes what kind of target it turned out to be. */
+function kindOf({ issuer, discovery, set }: Observations): string | undefined {
+  if (issuer !== undefined) return "issuer";
+  if (discovery !== undefined) return "discovery document";
+  return set === undefined ? undefined : "JWK Set";
+}
+
+/** Describes what was checked, as a sentence. */
+export function scopeText(observations: Observations): string {
+  const { checked, kind = "document" } = scope(observations);
+  const what = checked.length === 0 ? "" : `: ${checked.join(", ")}`;
+  return `Checked as ${kind === "issuer" ? "an" : "a"} ${kind}${what}.`;
+}
+
+/** Counts the findings by severity. */
+export const counts = (findings: readonly Finding[]): string =>
+  severities
+    .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
+    .join(", ");
+
+/** Formats the sentences about the rotation. */
+export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
+  ["Key rotation:", ...rotation.flatMap((text) => indented(printableLine(text), columns, 2))].join("\n");
+
+function keyCount(set: Exchange | undefined): number | undefined {
+  return set?.body === undefined ? undefined : entriesIn(jsonOf(new TextDecoder().decode(set.body)))?.length;
+}
+
+/** Formats the findings, worst first; one line if there are none. */
+export function report(
+  target: string,
+  observations: Observations,
+  findings: readonly Finding[],
+  terminal: Terminal,
+): string {
+  const checked = scopeText(observations);
+  if (findings.length === 0) return `${printableLine(target)}: no problems found. ${checked}`;
+  const sections = findings.map((finding) => section(finding, terminal));
+  return [...sections, `${printableLine(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
+}
+
+/** Formats the steps of a verification, and the advice. */
+export function explanationText({ verified, steps }: Explanation, advice: string | undefined, { columns }: Terminal) {
+  const lines = steps.map(
+    ({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printableLine(detail)}`,
+  );
+  const valid = verified ? ["", "The token is valid."] : [];
+  const next = advice === undefined ? [] : ["", ...indented(`What to do: ${printableLine(advice)}`, columns, 0)];
+  return [...lines, ...valid, ...next].join("\n");
+}
+
+/** Formats an event as a line of the timeline. */
+export function timelineLine({ at, text }: TimelineEvent): string {
+  return `${timeText(at)}  ${printableLine(text)}`;
+}
+
+/** Returns the parts of a finding with their labels. */
+export function partsOf(finding: Finding) {
+  const { seen, count, effect, remedy, rule, link } = finding;
+  const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
+  const parts = [
+    ["seen", [...seen, ...more]],
+    ["effect", [effect]],
+    ["breaks", breaksText(finding)],
+    ["do", [remedy]],
+    ["rule", [rule]],
+    ["more", [link]],
+  ] as const;
+  return parts.filter(([, texts]) => texts.length > 0);
+}
+
+function section(finding: Finding, terminal: Terminal): string {
+  const { code, severity, title } = finding;
+  const head = `${colored(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
+  return [head, ...partsOf(finding).flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
+}
+
+/** Formats lines after a label, each wrapped. */
+function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
+  const [first = "", ...rest] = lines.flatMap((line) => indented(printableLine(line), columns, labelWidth));
+  return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
+}
+
+/** Describes which verifiers fail, in one line for each way of failing. */
+function breaksText({ breaks, tried }: Finding): string[] {
+  if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
+  const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
+    const tokens = fails === "every token" ? "all tokens" : "the tokens of the key";
+    return inSomeForms === true ? `in some forms, ${tokens} at` : `${tokens} at`;
+  });
+  return [...byWay].map(([way, named]) => `${way} ${named.map(verifierText).join(", ")}`);
+}
+
+const verifierText = ({ client, version, source }: FailingVerifier): string =>
+  `${client} ${version}${source === undefined ? "" : ` (${sourceText(source)})`}`;
+
+/** Shortens a source: `owner/name#1` for an issue, `file#L1` for a line. */
+const sourceText = (source: string): string =>
+  source.includes("/issues/")
+    ? source.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")
+    : source.replace(/^.*\//, "");

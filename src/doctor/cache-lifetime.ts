@@ -1,0 +1,30 @@
+import { cacheDirectives, httpDate } from "../base/cache-control.ts";
+import { field } from "./http-exchange.ts";
+import type { Exchange } from "./observations.ts";
+
+/** How long caches may serve a response, according to its headers. */
+export interface Lifetime {
+  readonly noStore: boolean;
+  /**
+   * The longer of `max-age` and `s-maxage`, or the time until `Expires`, in seconds. Absent without these headers or
+   * with `no-cache`.
+   */
+  readonly freshSeconds?: number;
+  /** `freshSeconds` plus `stale-while-revalidate`, in seconds. */
+  readonly servedSeconds?: number;
+}
+
+/** Returns how long caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
+export function lifetimeOf(exchange: Exchange): Lifetime {
+  const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
+  if (noStore || noCache) return { noStore };
+  const freshSeconds = maxAge ?? untilExpires(exchange);
+  if (freshSeconds === undefined || freshSeconds <= 0) return { noStore };
+  return { noStore, freshSeconds, servedSeconds: freshSeconds + whileRevalidated };
+}
+
+function untilExpires(exchange: Exchange): number | undefined {
+  const [expires, date] = [field(exchange, "expires"), field(exchange, "date")].map(httpDate);
+  const seconds = ((expires ?? Number.NaN) - (date ?? Number.NaN)) / 1000;
+  return Number.isNaN(seconds) ? undefined : seconds;
+}

@@ -1,0 +1,95 @@
+import { durationText } from "../base/format.ts";
+import { isForSignatures } from "./algorithms.ts";
+import { type Lifetime, lifetimeOf } from "./cache-lifetime.ts";
+import { counted, quoted } from "./format.ts";
+import { field, setResponse } from "./http-exchange.ts";
+import { entriesIn, isObject, readJson } from "./lenient-json.ts";
+import type { Observations, SeenToken } from "./observations.ts";
+import { type State, statesOf } from "./set-states.ts";
+import { removedKeyText } from "./verifiers/behavior-text.ts";
+
+/**
+ * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show. The sentences may quote
+ * the issuer, so escape them before you print them.
+ */
+export async function describeRotation(observations: Observations): Promise<readonly string[]> {
+  const states = (await statesOf(observations)).filter(({ keys }) => keys !== undefined);
+  const set = setResponse(observations);
+  const [first] = states;
+  // A file says nothing about rotation.
+  if (set?.status === undefined || first === undefined) return [];
+  const { tokens = [], laterFetches = [] } = observations;
+  const kept = lifetimeOf(set);
+  const caching = cachingText(kept, field(set, "cache-control"));
+  const together = states.filter(({ at }) => at === first.at);
+  const responses = `${counted(together.length, "response")} at the same time had`;
+  const different = new Set(together.map(({ identity }) => identity)).size;
+  // It is then unknown which keys there are and when they came and went.
+  if (different > 1) return [`${responses} ${different} different sets of keys: servers disagree.`, caching];
+  return [
+    ...signingKeysText(set.body),
+    caching,
+    removedKeyText(kept.freshSeconds ?? 0),
+    ...(together.length < 2 ? [] : [`${responses} the same keys.`]),
+    ...(laterFetches.length === 0 ? [] : [movementText(states)]),
+    ...signerTexts(states, tokens),
+  ];
+}
+
+function signingKeysText(body: Uint8Array | undefined): string[] {
+  const { value } = readJson(body ?? new Uint8Array(), "");
+  const count = (entriesIn(value) ?? []).filter((key) => isObject(key) && isForSignatures(key)).length;
+  if (count === 0) return [];
+  if (count === 1) return ["Only one signing key is published, so the next key is not announced."];
+  return [`${counted(count, "signing key")} are published: one signs, others are announced or retiring.`];
+}
+
+function cachingText({ noStore, servedSeconds }: Lifetime, control: string | undefined): string {
+  if (noStore) return "Caches must not keep the set, so a new key can sign as soon as every server publishes it.";
+  if (servedSeconds === undefined) return "No lifetime is stated: each verifier decides how long it keeps the set.";
+  const by = control === undefined ? "Expires" : quoted(control);
+  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}): a new key has to be published for longer than that before it signs.`;
+}
+
+function movementText(states: readonly State[]): string {
+  let [added, withdrawn] = [0, 0];
+  for (const [index, { keys = new Map() }] of states.entries()) {
+    const before = states[index - 1]?.keys;
+    if (before === undefined) continue;
+    added += [...keys.keys()].filter((kid) => !before.has(kid)).length;
+    withdrawn += [...before.keys()].filter((kid) => !keys.has(kid)).length;
+  }
+  const ms = (states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0);
+  return `In ${durationText(ms)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
+}
+
+/**
+ * Describes, for each key that signed a token, how long after its publication it began to sign and when it was
+ * withdrawn.
+ */
+function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): string[] {
+  const byKid = Map.groupBy(tokens, ({ kid }) => kid);
+  return [...byKid].flatMap(([kid, own]) => {
+    const publishes = ({ keys }: State): boolean => keys?.has(kid) === true;
+    const appeared = states.find(publishes);
+    if (appeared === undefined) {
+      return [
+        `kid ${quoted(kid)} signs and is not published: its key was withdrawn too early, or never published under this kid.`,
+      ];
+    }
+    const texts: string[] = [];
+    if (appeared.at > (states[0]?.at ?? 0)) {
+      const begins = Math.min(...own.map(({ at, issuedAt = at }) => issuedAt));
+      const waitedMs = begins - appeared.at;
+      const when = waitedMs < 0 ? "before it was published" : `${durationText(waitedMs)} after it was published`;
+      texts.push(`kid ${quoted(kid)} began to sign ${when}.`);
+    }
+    const gone = states[states.findLastIndex(publishes) + 1];
+    if (gone === undefined) return texts;
+    const leftMs = Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at;
+    const end =
+      leftMs > 0 ? `while a token was valid for another ${durationText(leftMs)}` : "after its tokens had expired";
+    texts.push(`kid ${quoted(kid)} was withdrawn ${end}.`);
+    return texts;
+  });
+}

@@ -1,0 +1,98 @@
+import type { CryptoKey, JWK } from "jose";
+import { importJWK } from "jose/key/import";
+import { sign, verify } from "#crypto";
+import type { Bytes } from "../../base/bytes.ts";
+import { KeyMaterialError, keyError } from "../../base/errors.ts";
+import type { PublicJwk } from "../jwk/public-members.ts";
+import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read-key.ts";
+import { notP256 } from "./external-signer.ts";
+import type { SignInput, Signer } from "./signer.ts";
+
+type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
+
+const localKeys = new WeakMap<Signer, CryptoKey>();
+
+/**
+ * Signs with the key of a local signer, which was checked when it was loaded; returns `undefined` for any other signer.
+ * Local signers are recognized by object identity, so no other signer can pass for one.
+ */
+export function localSign(signer: Signer): LocalSign | undefined {
+  const key = localKeys.get(signer);
+  return key && ((message) => sign(key, message));
+}
+
+/**
+ * Creates a signer for a private key in this process's memory. First makes a test signature to check that the private
+ * key matches the public key.
+ *
+ * @example
+ * ```ts
+ * const signer = await localSigner(await readFile("signing.pem", "utf8"));
+ * const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer }] });
+ * ```
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function localSigner(key: KeyInput): Promise<Signer> {
+  return signerFrom(await readKey(key, "the signing key"), "the signing key");
+}
+
+/** Like {@link localSigner}, for a key that has already been read. @param name the key's name in messages */
+export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
+  const { publicJwk, privateKey } = material;
+  if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
+    throw notP256(name, publicJwk.kty === "EC" ? publicJwk.crv : publicJwk.kty);
+  }
+  checkPurpose(material, name);
+  if (privateKey === undefined) {
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; pass the private key");
+  }
+  const key = await importPrivate(publicJwk, privateKey, name);
+  const signer: Signer = Object.freeze({
+    publicKey: Object.freeze(publicJwk),
+    sign: async ({ message }: SignInput) => sign(key, message),
+  });
+  localKeys.set(signer, key);
+  return signer;
+}
+
+function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
+  const wrong =
+    use !== undefined && use !== "sig"
+      ? `"use" is ${JSON.stringify(use)}, not "sig"`
+      : alg !== undefined && alg !== "ES256"
+        ? `"alg" is ${JSON.stringify(alg)}, not "ES256"`
+        : keyOps !== undefined && !keyOps.includes("sign")
+          ? '"key_ops" does not include "sign"'
+          : undefined;
+  if (wrong !== undefined) {
+    throw keyError("ERR_KEY_PURPOSE", name, `${wrong}, so it cannot sign for the provider`);
+  }
+}
+
+/** Imports the private key. Makes a test signature to check that it matches the public key. */
+async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
+  try {
+    const publicKey = await importEs256(publicJwk);
+    // The public key is valid here, so a private JWK that cannot be imported does not belong to it.
+    const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
+    if (secret === undefined) throw mismatch(name);
+    const probe = new TextEncoder().encode("jwksd probe");
+    if (!(await verify(publicKey, "ES256", probe, await sign(secret, probe)))) throw mismatch(name);
+    return secret;
+  } catch (error) {
+    if (error instanceof KeyMaterialError) throw error;
+    throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 signing key");
+  }
+}
+
+/** Imports a JWK. An asymmetric JWK always becomes a `CryptoKey`. */
+async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
+  const key = await importJWK({ ...jwk }, "ES256", { extractable: true });
+  return key as CryptoKey;
+}
+
+function mismatch(name: string): KeyMaterialError {
+  return keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
+}

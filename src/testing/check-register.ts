@@ -1,0 +1,428 @@
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { describe, mock, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { inspect } from "node:util";
+import { JwksdError, invalidOption } from "../base/errors.ts";
+import { isDate } from "../base/format.ts";
+import type { DueIssuer, ListedIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
+import { checkCall } from "./suite-arguments.ts";
+
+/** An empty store to test against the contract. */
+export interface RegisterUnderTest {
+  /**
+   * Opens another handle on an issuer's register, like another process. For a register without handles, returns the
+   * register itself.
+   */
+  readonly handle: (issuer: string) => Register | Promise<Register>;
+  /** Removes everything, after all handles have been closed. */
+  readonly end?: () => Promise<void>;
+}
+
+/** Faults between a process and a register, by name. Each function starts the fault and returns a function that ends it. */
+export type Faults<Under extends RegisterUnderTest> = Readonly<
+  Record<string, (under: Under) => Promise<() => Promise<void>>>
+>;
+
+type Handle = (issuer?: string) => Promise<Register>;
+
+/**
+ * Defines the tests, with `node:test`, that every register must pass. `open` is called for each test.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ * @see Register
+ */
+export function checkRegister<Under extends RegisterUnderTest>(
+  name: string,
+  open: () => Promise<Under>,
+  faults: Faults<Under> = {},
+): void {
+  checkCall("checkRegister", name, open);
+  const check = (title: string, body: (register: Register, handle: Handle, under: Under) => Promise<void>): void =>
+    void test(title, async () => {
+      const under = await open();
+      if (typeof under?.handle !== "function")
+        throw invalidOption("the function that opens a register must return { handle }");
+      const handles: Register[] = [];
+      const handle: Handle = async (issuer = "https://op.example") => {
+        const opened = await under.handle(issuer);
+        handles.push(opened);
+        return opened;
+      };
+      try {
+        await body(await handle(), handle, under);
+      } finally {
+        for (const opened of handles) await opened.close?.();
+        await under.end?.();
+      }
+    });
+
+  describe(`a register: ${name}`, () => {
+    checkText(check);
+    checkRaces(check);
+    checkPresence(check);
+    checkDue(check);
+    checkList(check);
+    checkCalls(check);
+    for (const [fault, begin] of Object.entries(faults)) {
+      check(`a write during a fault has the outcome that it reports: ${fault}`, async (register, handle, under) => {
+        const version = await written(register, "before");
+        const other = await handle();
+        const end = await begin(under);
+        const outcome = await register.write("during", version).catch((error: unknown) => error);
+        await end();
+        // The conditional write settles an unknown outcome: after it, the write during the fault can no longer arrive.
+        await retryUntil(() => other.write("after", version));
+        const text = await retryUntil(async () => (await other.read()).text);
+        if (typeof outcome === "boolean") assert.equal(text, "during", `the write returned ${outcome}`);
+        else if (outcome instanceof JwksdError) assert.deepEqual([outcome.name, text], ["StoreError", "after"]);
+        else assert.ok(text === "during" || text === "after");
+        assert.equal((await retryUntil(() => register.read())).text, text);
+      });
+    }
+  });
+}
+
+type Check = (title: string, body: (register: Register, handle: Handle) => Promise<void>) => void;
+
+/** Replaces the stored document. @returns the new version */
+async function written(register: Register, text: string): Promise<string> {
+  assert.equal(await register.write(text, (await register.read()).version), true);
+  const { version } = await register.read();
+  assert.equal(typeof version, "string");
+  return version as string;
+}
+
+/** Returns the result of a read, without the time. */
+async function readState(register: Register, known?: string): Promise<object> {
+  const { now: _, ...rest } = await register.read(known);
+  return rest;
+}
+
+const presenceOf = async ({ presence }: Register): Promise<ReadonlyMap<string, string>> =>
+  (await presence?.list(500))?.records ?? new Map();
+
+function checkText(check: Check): void {
+  check("an empty document is different from no document", async (register, handle) => {
+    assert.deepEqual(await readState(register), {});
+    assert.deepEqual(await readState(register, "unknown"), {});
+    assert.equal(await register.write("", "unknown"), false);
+    assert.equal(await register.write("", undefined), true);
+    const { version, text } = await register.read();
+    assert.deepEqual([typeof version, text], ["string", ""]);
+    assert.equal(await register.write("x", undefined), false);
+    assert.deepEqual(await readState(await handle()), { version, text: "" });
+  });
+
+  check("a read with the current version omits the document", async (register, handle) => {
+    const version = await written(register, "one");
+    for (const reader of [register, await handle()]) {
+      assert.deepEqual(await readState(reader, version), { version });
+      assert.deepEqual(await readState(reader, "unknown"), { version, text: "one" });
+      assert.deepEqual(await reader.read(undefined, { confirmed: true }).then(({ text }) => text), "one");
+    }
+  });
+
+  check(
+    "every write has a version that was never used before, even for the same document",
+    async (register, handle) => {
+      const versions = [await written(await handle("https://other.example"), "same")];
+      for (let count = 0; count < 10; count += 1) versions.push(await written(register, "same"));
+      assert.equal(new Set(versions).size, versions.length);
+      // A counter would repeat after a backup was restored.
+      assert.notEqual(versions[0], versions[1]);
+    },
+  );
+
+  check("a document is read as written", async (register, handle) => {
+    const odd = `'"\\\n\r\n\t %_$1 é e\u0301 \u2028 🔑`;
+    const bytes = Math.min(2 ** 20, register.maxBytes ?? Infinity);
+    const samples = [odd, "🔑".repeat(bytes / 4), "a".repeat(bytes), ` ${odd} `];
+    const other = await handle();
+    for (const text of samples) {
+      await written(register, text);
+      assert.ok((await other.read()).text === text, `${text.length} characters`);
+    }
+  });
+
+  check("issuers that differ by case, a space or a slash have their own registers", async (_, handle) => {
+    const issuers = ["https://a.example/x", "https://a.example/X", "https://a.example/x ", "https://a.example/x/"];
+    for (const issuer of issuers) {
+      const register = await handle(issuer);
+      assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
+      await written(register, issuer);
+      await register.presence?.put("id", issuer);
+    }
+    for (const issuer of issuers) assert.equal((await (await handle(issuer)).read()).text, issuer);
+  });
+
+  check("a register's clock advances and is not the caller's", async (register) => {
+    const { now } = await register.read();
+    if (now === undefined) return;
+    assert.ok(isDate(now), `now is a number of epoch milliseconds, and not ${inspect(now)}`);
+    await retryUntil(
+      () => register.read(),
+      (reading) => (reading.now ?? 0) > now,
+    );
+    mock.timers.enable({ apis: ["Date"], now: 0 });
+    try {
+      assert.ok(((await register.read()).now ?? 0) > now);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+}
+
+function checkRaces(check: Check): void {
+  check("of 100 writers over two handles, exactly one writes, and its document is stored", async (register, handle) => {
+    const handles = [register, await handle()] as const;
+    for (let round = 0; round < 5; round += 1) {
+      const { version } = await register.read();
+      const writes = Array.from({ length: 100 }, (_, index) =>
+        handles[index % 2 === 0 ? 0 : 1].write(`${round} ${index}`, version),
+      );
+      const outcomes = await Promise.all(writes);
+      assert.equal(outcomes.filter(Boolean).length, 1, `round ${round}`);
+      for (const reader of handles) assert.equal((await reader.read()).text, `${round} ${outcomes.indexOf(true)}`);
+    }
+  });
+
+  check("a repeated or late write changes nothing", async (register, handle) => {
+    const first = await written(register, "1");
+    const other = await handle();
+    assert.equal(await other.write("2", first), true);
+    const after = await readState(other);
+    for (const writer of [register, other]) {
+      assert.equal(await writer.write("2", first), false);
+      assert.equal(await writer.write("late", first), false);
+      assert.deepEqual(await readState(writer), after);
+    }
+    await written(register, "3");
+    assert.equal(await other.write("late", first), false);
+    assert.equal((await other.read()).text, "3");
+  });
+}
+
+function checkPresence(check: Check): void {
+  check(
+    "presence records are written, replaced and dropped, and are not part of the document",
+    async (register, handle) => {
+      const { presence } = register;
+      if (presence === undefined) return;
+      const other = (await handle()).presence as Presence;
+      const long = "🔑".repeat(2_048);
+      await presence.put("a", "1");
+      await presence.put("A", long);
+      await other.put("a ", "");
+      assert.deepEqual(await readState(register), {});
+      const version = await written(register, "text");
+      await other.put("a", "2");
+      const records = new Map([
+        ["a", "2"],
+        ["A", long],
+        ["a ", ""],
+      ]);
+      for (const handle of [presence, other]) {
+        assert.deepEqual(await handle.list(3), { records, count: 3 });
+      }
+      await presence.drop(["a", "unknown"]);
+      assert.deepEqual([...(await other.list(3)).records.keys()].toSorted(), ["A", "a "]);
+      assert.deepEqual(await readState(register, version), { version });
+    },
+  );
+
+  check("presence records are listed up to a limit in number and length, and counted", async (register) => {
+    const { presence } = register;
+    if (presence === undefined) return;
+    const ids = Array.from({ length: 150 }, () => crypto.randomUUID());
+    await Promise.all([...ids, "one more"].map((id) => presence.put(id, id)));
+    // A register may refuse a record this long.
+    await presence.put("long", "a".repeat(60_000)).catch(() => {});
+    const { records, count } = await presence.list(152);
+    const kept = new Map([...records].filter(([id, record]) => id !== "long" || record.length > 0));
+    assert.deepEqual(kept, new Map([...ids, "one more"].map((id) => [id, id])));
+    for (const limit of [1, 100]) {
+      const some = await presence.list(limit);
+      assert.deepEqual([some.records.size, some.count], [limit, count]);
+    }
+    await presence.drop(ids);
+    const left = await presence.list(152);
+    assert.deepEqual([left.records.get("one more"), left.count], ["one more", count - ids.length]);
+  });
+}
+
+function checkDue(check: Check): void {
+  check(
+    "issuers with a due step are listed page by page, and each write replaces the due time",
+    async (register, handle) => {
+      if (register.due === undefined) return;
+      const id = crypto.randomUUID();
+      const dues = [3, 1, 1, 2, Date.now() + 3_600_000, undefined];
+      const written = await Promise.all(
+        dues.map(async (due, index) => {
+          const one = await handle(`https://${index}.${id}.example`);
+          assert.equal(await one.write("text", undefined, { due }), true);
+          return one;
+        }),
+      );
+      async function listed(limit: number): Promise<string> {
+        const found: DueIssuer[] = [];
+        for (;;) {
+          const page = (await register.due?.(limit, found.at(-1))) ?? [];
+          assert.ok(page.length <= limit);
+          if (page.length === 0) break;
+          found.push(...page);
+        }
+        const own = found.filter(({ issuer }) => issuer.includes(id));
+        return own.map(({ issuer, due }) => `${due}:${/\d+/.exec(issuer)?.[0]}`).join(" ");
+      }
+      for (const limit of [1, 2, 1_000]) assert.match(await listed(limit), /^(1:1 1:2|1:2 1:1) 2:3 3:0$/);
+      for (const [index, due] of [undefined, 4, undefined, Date.now() + 3_600_000, 1].entries()) {
+        const one = written[index] as Register;
+        assert.equal(await one.write("later", (await one.read()).version, { due }), true);
+      }
+      assert.equal(await listed(1_000), "1:4 4:1");
+    },
+  );
+}
+
+function checkList(check: Check): void {
+  check("all issuers are listed page by page, each with its register", async (register, handle) => {
+    if (register.list === undefined) return;
+    const id = crypto.randomUUID();
+    for (let index = 0; index < 5; index += 1)
+      assert.equal(await (await handle(`https://${index}.${id}.example`)).write(`${index}`, undefined), true);
+    for (const limit of [1, 2, 1_000]) {
+      const found: ListedIssuer[] = [];
+      for (;;) {
+        const page = await register.list(limit, found.at(-1));
+        assert.ok(page.length <= limit);
+        if (page.length === 0) break;
+        found.push(...page);
+      }
+      const own = found.map(({ issuer }) => issuer).filter((issuer) => issuer.includes(id));
+      const indices = own.map((issuer) => /\d+/.exec(issuer)?.[0]);
+      assert.deepEqual([indices.length, new Set(indices)], [5, new Set(["0", "1", "2", "3", "4"])]);
+      for (const [at, issuer] of own.entries()) {
+        const other = register.forIssuer?.(issuer);
+        if (other !== undefined) assert.equal((await other.read()).text, indices[at]);
+      }
+    }
+  });
+}
+
+/** Calls every method with the same options. */
+const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
+  register.read(undefined, call),
+  register.read(undefined, { ...call, confirmed: true }),
+  register.write("called", undefined, call),
+  ...(register.due === undefined ? [] : [register.due(1, undefined, call)]),
+  ...(register.list === undefined ? [] : [register.list(1, undefined, call)]),
+  ...(register.presence === undefined
+    ? []
+    : [
+        register.presence.put("called", "", call),
+        register.presence.list(1, call),
+        register.presence.drop(["called"], call),
+      ]),
+];
+
+function checkCalls(check: Check): void {
+  check("a signal ends every call with its reason, and an aborted signal prevents the call", async (register) => {
+    const reason = new Error("stopped");
+    const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
+      outcome.status === "rejected" && outcome.reason === reason;
+    const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
+    assert.ok(stopped.every(isReason), "before");
+    assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
+    const controller = new AbortController();
+    const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
+    controller.abort(reason);
+    for (const outcome of await outcomes) assert.ok(outcome.status === "fulfilled" || isReason(outcome));
+  });
+
+  check("watch calls back after writes by any handle, until the signal aborts", async (register, handle) => {
+    if (register.watch === undefined) return;
+    const [stopped, remaining] = [watching(register), watching(register)];
+    for (const writer of [register, await handle(), register]) {
+      const version = await written(writer, "text");
+      for (const watched of [stopped, remaining]) await watched.sees(version);
+    }
+    stopped.stop();
+    const { calls } = stopped;
+    register.watch(() => assert.fail("called back"), { signal: AbortSignal.abort() });
+    await remaining.sees(await written(await handle(), "text"));
+    assert.equal(stopped.calls, calls);
+    remaining.stop();
+  });
+
+  check("a closed handle can be closed again, refuses every other call, and calls no listener", async (_, handle) => {
+    const [closed, other] = [await handle(), await handle()];
+    await written(closed, "text");
+    let isClosed = closed.close === undefined;
+    closed.watch?.(() => assert.ok(!isClosed), { signal: new AbortController().signal });
+    await closed.close?.();
+    if (isClosed) return;
+    isClosed = true;
+    await closed.close?.();
+    for (const outcome of await Promise.allSettled(calls(closed))) {
+      assert.ok(outcome.status === "rejected" && outcome.reason instanceof JwksdError);
+      const { name, code, retryable } = outcome.reason;
+      assert.deepEqual([name, code, retryable], ["StoreError", "ERR_STORE_UNAVAILABLE", true]);
+    }
+    closed.watch?.(() => assert.fail("called back"), { signal: new AbortController().signal });
+    if (closed === other || other.watch === undefined) return;
+    const watched = watching(other);
+    await watched.sees(await written(other, "more"));
+    watched.stop();
+  });
+}
+
+/** Time limit on a busy machine. */
+const longMs = 10_000;
+
+/** Repeats a call until it succeeds with an acceptable result. */
+async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
+  const deadlineMs = performance.now() + longMs;
+  for (;;) {
+    const result = await call().catch((error: unknown) => {
+      if (performance.now() > deadlineMs) throw error;
+    });
+    if (result !== undefined && isEnough(result)) return result;
+    assert.ok(performance.now() < deadlineMs, "it did not happen in time");
+    await pause(20);
+  }
+}
+
+interface Watching {
+  readonly calls: number;
+  /** Resolves when a read after a callback has returned this version. */
+  sees(version: string): Promise<void>;
+  stop(): void;
+}
+
+function watching(register: Register): Watching {
+  const controller = new AbortController();
+  const changes = new EventEmitter();
+  const versions = new Set<string | undefined>();
+  let calls = 0;
+  const onChange = async (): Promise<void> => {
+    calls += 1;
+    versions.add((await register.read()).version);
+    changes.emit("change");
+  };
+  register.watch?.(() => void onChange(), { signal: controller.signal });
+  return {
+    get calls() {
+      return calls;
+    },
+    async sees(version) {
+      const late = new AbortController();
+      // Also keeps the process alive, because a watched register need not.
+      const timer = setTimeout(() => late.abort(new Error("no callback came in time")), longMs);
+      while (!versions.has(version)) await once(changes, "change", { signal: late.signal });
+      clearTimeout(timer);
+    },
+    stop: () => controller.abort(),
+  };
+}

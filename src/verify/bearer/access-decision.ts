@@ -1,0 +1,212 @@
+import { notify } from "../../base/async.ts";
+import { type ErrorCode, invalidOption } from "../../base/errors.ts";
+import { object } from "../../base/options.ts";
+import { targetPath } from "../../base/urls.ts";
+import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { type Reply, fieldsOf } from "../../publish/respond.ts";
+import { verifyAccessToken } from "./access-token.ts";
+import {
+  type Credentials,
+  type GuardedRequest,
+  credentialsElsewhere,
+  credentialsOf,
+  hasQueryToken,
+  schemeOf,
+} from "./authorization-header.ts";
+import { resourceMetadataUrl } from "./metadata.ts";
+import type { BearerEvent } from "./options.ts";
+import {
+  type ChallengeTerms,
+  type Denial,
+  type Refusal,
+  RefusedRequest,
+  type Scheme,
+  deniedBy,
+  invalidToken,
+  refusalOf,
+  replyTo,
+} from "./refusal.ts";
+import {
+  type Auth,
+  type CheckedRequirements,
+  challengedScope,
+  checkDenial,
+  refuseUnmet,
+  scopesOf,
+} from "./requirements.ts";
+import type { BearerSettings } from "./settings.ts";
+import { createConfirmation } from "./token-binding.ts";
+import { createTrustedIssuers } from "./trusted-issuers.ts";
+
+/**
+ * The decision about a request: its sender, or the refusal and its response. The sender is unknown if a token is optional
+ * and missing.
+ */
+export type AccessDecision = { readonly auth: Auth | undefined } | { readonly refusal: Refusal; readonly reply: Reply };
+
+/** Decides whether a request to one route is let through. Never rejects. */
+export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
+
+/** A request that was let through. */
+interface Admitted {
+  readonly request: GuardedRequest;
+  readonly scheme: Scheme | undefined;
+  readonly auth: Auth | undefined;
+}
+
+/** The response to a refused request, for any framework. */
+export interface Challenge {
+  readonly status: 401 | 403;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Problem details as JSON. @see RFC 9457 */
+  readonly body: string;
+}
+
+const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
+const defaultDenial: Denial = { status: 403, description: "the token does not allow this request" };
+
+/** Decides which requests are let through, for all adapters. */
+export interface Guard {
+  decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
+  /** Verifies a token without its request and returns its auth. @throws TokenError, FetchError */
+  verify(this: void, token: string): Promise<Auth>;
+  /** Returns the sender of a request that was let through. */
+  authOf(this: void, source: object): Auth | undefined;
+  /** See `Bearer`. */
+  challenge(this: void, source: object, denial: Denial): Challenge;
+  refresh(this: void): Promise<void>;
+}
+
+export function createGuard(settings: BearerSettings): Guard {
+  const { dpop, resource, onEvent, clock, verification, requestId } = settings;
+  const { keysOf, refresh } = createTrustedIssuers(settings);
+  const confirm = createConfirmation(settings);
+  /**
+   * Tokens whose proofs were confirmed, by request. They are remembered because a route may have two guards, but a
+   * proof is valid only once.
+   */
+  const confirmed = new WeakMap<object, string>();
+  const admitted = new WeakMap<object, Admitted>();
+  const terms: ChallengeTerms = {
+    schemes: schemesOf[dpop ?? "none"],
+    algorithms: publicKeyAlgorithms,
+    resourceMetadata: resource && resourceMetadataUrl(resource),
+    realm: [verification.audience].flat()[0] ?? "",
+    isInHeader: settings.token === undefined,
+  };
+
+  async function decide(request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision> {
+    const scheme = schemeOf(request.authorization, terms.schemes);
+    try {
+      const credentials = await findCredentials(request, requirements.optional === true);
+      const auth = credentials && (await admit(credentials, request, requirements));
+      admitted.set(request.source, { request, scheme: credentials?.scheme, auth });
+      return { auth };
+    } catch (error) {
+      const refusal = refusalOf(error);
+      report(refusal, request);
+      return { refusal, reply: replyTo(refusal, scheme, terms, challengedScope(requirements.scope)) };
+    }
+  }
+
+  /** Returns the request's credentials; `undefined` if there is no token and it is optional. @throws RefusedRequest */
+  async function findCredentials(
+    { target, authorization = "", source }: GuardedRequest,
+    isOptional: boolean,
+  ): Promise<Credentials | undefined> {
+    if (settings.token === undefined) {
+      if (isOptional && authorization === "" && !hasQueryToken(target)) return undefined;
+      return credentialsOf(authorization, target, terms.schemes);
+    }
+    const token = await settings.token(source);
+    if (token !== undefined && token !== null && token !== "") return credentialsElsewhere(token, target);
+    if (isOptional) return undefined;
+    throw new RefusedRequest({ status: 401, hint: "there is no token" });
+  }
+
+  /** Returns the auth of a request that may pass. @throws RefusedRequest, TokenError, FetchError, the application's errors */
+  async function admit(
+    credentials: Credentials,
+    request: GuardedRequest,
+    requirements: CheckedRequirements,
+  ): Promise<Auth> {
+    const { token } = credentials;
+    const auth = await verify(token);
+    if (confirmed.get(request.raw) !== token) {
+      await confirm(auth.claims, credentials, request);
+      confirmed.set(request.raw, token);
+      refuseExpired(auth);
+    }
+    refuseUnmet(requirements, auth, settings);
+    if (requirements.check === undefined) return auth;
+    const verdict = await requirements.check(auth, request.source);
+    if (verdict !== true)
+      throw new RefusedRequest(deniedBy(object.holds(verdict) ? checkDenial(verdict) : defaultDenial));
+    refuseExpired(auth);
+    return auth;
+  }
+
+  /**
+   * Refuses a token that expired while a store or one of the application's functions was confirming its sender. @throws
+   * RefusedRequest
+   */
+  function refuseExpired({ expiresAt }: Auth): void {
+    if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))
+      throw invalidToken("the token has expired");
+  }
+
+  function challenge(source: object, denial: Denial): Challenge {
+    const known = admitted.get(source);
+    if (known === undefined) throw invalidOption("challenge() needs a request that this guard has let through");
+    const { status, description, scope } = checkDenial(denial);
+    const isAnonymous = known.auth === undefined;
+    const refusal: Refusal = isAnonymous ? { status: 401, hint: description, scope } : deniedBy(denial);
+    report(refusal, known.request);
+    const reply = replyTo(refusal, known.scheme, terms, undefined);
+    // Frameworks set the length.
+    const { "Content-Length": _, ...headers } = Object.fromEntries(fieldsOf(reply));
+    return { status: isAnonymous ? 401 : status, headers, body: reply.body ?? "" };
+  }
+
+  async function verify(token: string): Promise<Auth> {
+    const { claims, header } = await verifyAccessToken(token, keysOf, settings);
+    const clientId = claims["client_id"] ?? claims["azp"];
+    return {
+      claims,
+      header,
+      scopes: scopesOf(claims, settings.scopeClaims),
+      clientId: typeof clientId === "string" ? clientId : "",
+      expiresAt: claims.exp,
+      token,
+    };
+  }
+
+  function report({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
+    const reason = [description, hint].filter((part) => part !== undefined).join(": ");
+    const { method, target, source } = request;
+    notify(
+      (event: EventStart) => onEvent?.({ ...event, method, path: targetPath(target), id: idOf(source) }),
+      status === 503
+        ? { type: "failed", code: code ?? "ERR_INTERNAL", cause }
+        : { type: "refused", status, error, code, reason },
+    );
+  }
+
+  /** Returns the request's id. Ignores errors in the application's function, because they must not prevent the event. */
+  function idOf(source: object): string | undefined {
+    try {
+      const id = requestId?.(source);
+      return typeof id === "string" ? id : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  const authOf = (source: object): Auth | undefined => admitted.get(source)?.auth;
+  return { decide, verify, authOf, challenge, refresh };
+}
+
+/** An event, before the request is added to it. */
+type EventStart =
+  | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
+  | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;
