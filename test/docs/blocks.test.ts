@@ -715,6 +715,43 @@ const acts: readonly Act[] = [
     needs: ["caddy"],
   }),
   {
+    pages: ["docs/guard.md"],
+    script: String.raw`
+      cp examples/docs/orders.py examples/docs/orders.conf .
+      listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+      python3() {
+        command python3 "$@" &
+        until_done listens 8000
+      }
+      mkdir /var/lib/nginx /etc/jwksd
+      # Only root exists in this namespace, and it does not own the system's log.
+      mount -t tmpfs tmpfs /var/log/nginx
+      sed -i 's/^user .*/user root;/' /etc/nginx/nginx.conf
+      nginx
+      @1 Getting started
+      @2 Getting started
+      @3 Getting started
+      @4 Getting started
+      until listens 8080; do sleep 0.05; done
+      set +e
+      {
+      @5 Getting started
+      } >said
+      set -e
+      grep '^HTTP/1.1 401 ' said
+      grep -i '^www-authenticate: Bearer realm="https://api.example.com", scope="orders:read"' said
+      grep "orders of ('http://127.0.0.1:9400', 'bob')" said
+      grep 'the token needs the scope orders:read' said
+      json_of docs/guard.md '"hosts"' >guard.json
+      @ Configuration
+      systemctl() { true; }
+      @ DPoP and client certificates
+      @ Operations
+      nginx -s stop
+    `,
+    needs: ["nginx", "python3", "openssl"],
+  },
+  {
     pages: ["docs/metrics.md"],
     script: String.raw`
       jwksd serve
