@@ -45,8 +45,10 @@ const nginx = {
       join(own, "guard.conf"),
       replaced(guardFile, "proxy_read_timeout 15s", `proxy_read_timeout ${readTimeout}s`),
     );
-    let text = (await readFile(join(folder, "nginx.conf"), "utf8")).replaceAll(/^ +ssl_certificate.*$/gm, "");
-    text = replaced(text, "listen 443 ssl", `listen 127.0.0.1:${port}`);
+    let text = (await readFile(join(folder, "nginx.conf"), "utf8")).replaceAll(/^ +ssl_.*$/gm, "");
+    text = text.replaceAll("listen 443 ssl", `listen 127.0.0.1:${port}`);
+    // The table of requests has a host for each path.
+    text = replaced(text, "server_name api.example.com", "server_name *.example.com");
     text = replaced(text, "127.0.0.1:9910;", typeof guard === "string" ? `unix:${guard};` : `127.0.0.1:${guard};`);
     text = replaced(text, "/etc/nginx/jwksd-guard.conf;", `guard.conf;\n${site}`);
     text = replaced(text, "127.0.0.1:8000;", `127.0.0.1:${backendPort};`);
@@ -68,11 +70,14 @@ const caddy = {
       "forward_auth 127.0.0.1:9910",
       `forward_auth ${typeof guard === "string" ? `unix/${guard}` : `127.0.0.1:${guard}`}`,
     );
-    text = replaced(text, "\napi.example.com {", `\nhttp://:${port} {\n\tbind 127.0.0.1`);
+    text = replaced(text, "\napi.example.com {", `\nhttp://*.example.com:${port} {\n\tbind 127.0.0.1`);
     text = replaced(text, "\t\timport jwksd-guard", `\t\timport jwksd-guard\n${site}`);
     text = replaced(text, "reverse_proxy 127.0.0.1:8000", program ?? `reverse_proxy 127.0.0.1:${backendPort}`);
     const file = join(own, "Caddyfile");
-    await writeFile(file, `{\n\tadmin off\n\tauto_https off\n}\n${text}\n${http}`);
+    await writeFile(
+      file,
+      `{\n\tadmin off\n\tauto_https off\n\tservers {\n\t\tprotocols h1 h2 h2c\n\t}\n}\n${text}\n${http}`,
+    );
     const env = { ...process.env, HOME: own, XDG_DATA_HOME: own, XDG_CONFIG_HOME: own };
     await startProgram(t, "caddy", ["run", "--config", file, "--adapter", "caddyfile"], { ...address, port }, env);
     return port;

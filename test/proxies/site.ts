@@ -12,7 +12,7 @@ import { type Proxy, type ProxyOptions, proxies } from "./proxies.ts";
 
 // A guarded site: providers, the guard, a program and a proxy in front of both.
 
-export const [node] = backends as readonly [Backend, ...Backend[]];
+export const [node, python] = backends as readonly [Backend, Backend, ...Backend[]];
 
 /** Each proxy with each program. In `npm test`, nginx with Python and Caddy with PHP. */
 export const ways = proxies
@@ -52,6 +52,8 @@ export interface SiteOptions extends Pick<ProxyOptions, "http" | "site" | "progr
   readonly issuer?: object;
   /** More members of the host in the configuration. */
   readonly host?: object;
+  /** More hosts of the configuration. */
+  readonly hosts?: object;
   /** More settings of the guard. */
   readonly settings?: object;
   /** Port of the program. Default: a new program. */
@@ -59,7 +61,7 @@ export interface SiteOptions extends Pick<ProxyOptions, "http" | "site" | "progr
 }
 
 export async function startSite(t: TestContext, proxy: Proxy, options: SiteOptions = {}): Promise<Site> {
-  const { backend = node, issuer, host, settings, isSocket = false, isBroken = false, ...others } = options;
+  const { backend = node, issuer, host, hosts, settings, isSocket = false, isBroken = false, ...others } = options;
   const setup = await startProviders(t);
   setup.isBroken = isBroken;
   const listen = isSocket ? join(await temporaryFolder(t), "guard.sock") : `127.0.0.1:${await freePort()}`;
@@ -68,7 +70,10 @@ export async function startSite(t: TestContext, proxy: Proxy, options: SiteOptio
       for: proxy.name,
       listen,
       ...settings,
-      hosts: { "api.example.com": { issuers: [{ issuer: setup.issuer, audience, ...issuer }], routes, ...host } },
+      hosts: {
+        "api.example.com": { issuers: [{ issuer: setup.issuer, audience, ...issuer }], routes, ...host },
+        ...hosts,
+      },
     });
   const guard = await startGuard();
   const backendPort = options.backendPort ?? (await backend.start(t));
