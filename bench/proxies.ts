@@ -14,7 +14,7 @@ import { type Contestant, type Result, alternate, childrenOf, median, pin, serve
 import { type Section, table } from "./report.ts";
 
 const [nginx, apache, ours, theirs] = ["nginx", "Apache", "nginx, jwksd guard", "Apache, mod_auth_openidc"];
-/** The same proxies without a guard. */
+/** Names of the proxies without a guard, by the name with it. */
 const open: Readonly<Record<string, string>> = { [ours]: nginx, [theirs]: apache };
 const audience = "https://api.example.com";
 
@@ -98,7 +98,7 @@ async function startAll(t: Scope): Promise<readonly Contestant[]> {
   return contestants;
 }
 
-/** Starts nginx with lines of its server. @returns the port */
+/** Starts nginx with these lines inside `server`. @returns the port */
 async function startServer(t: Scope, lines: string): Promise<number> {
   const [folder, port] = [await temporaryFolder(t), await freePort()];
   await writeFile(join(folder, "nginx.conf"), nginxConfig(`server { listen 127.0.0.1:${port}; ${lines} }`));
