@@ -2,7 +2,7 @@
 import express from "express";
 import { createBearer } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "http://localhost:3000", audience: "https://api.example.com" });
+const bearer = createBearer({ issuer: "http://127.0.0.1:9400", audience: "https://api.example.com" });
 
 const app = express();
 app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json(bearer.authOf(req)?.claims.sub));

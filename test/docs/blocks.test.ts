@@ -170,14 +170,47 @@ function restoring({ setup, backup, restore, hasPresence = true, ...act }: Resto
 
 const acts: readonly Act[] = [
   {
-    pages: ["README.md"],
+    pages: ["docs/start-provider.md"],
     script: String.raw`
-      @ Quick start for a provider
-      unset JWKSD_WRAPPING_KEYS
-      @ Quick start for the service
-      curl http://127.0.0.1:9900/jwks | grep '"kid"'
+      @1 Quick start: a provider
+      cp examples/docs/provider.mjs .
+      {
+      @2 Quick start: a provider
+      } >token &
+      until_done curl http://localhost:3000/jwks
+      @3 Quick start: a provider
+      @4 Quick start: a provider
+      grep '^eyJ' token
     `,
     needs: ["openssl"],
+    isShort: true,
+  },
+  {
+    pages: ["docs/start-api.md"],
+    script: String.raw`
+      cp examples/docs/guard.mjs .
+      {
+      @1 Quick start: an API
+      } >issuer &
+      until_done curl http://127.0.0.1:9400/token
+      {
+      @2 Quick start: an API
+      } &
+      until_done curl --no-fail --no-fail-with-body http://localhost:3001/orders
+      rm "$CURL_HOME/.curlrc"
+      {
+      @3 Quick start: an API
+      } >responses
+      test "$(grep -c '^"alice"' responses)" = 1
+      test "$(sed -n 's/^HTTP\S* //p' responses | tr -d '\r')" = "$(printf '200 OK\n401 Unauthorized\n403 Forbidden')"
+    `,
+  },
+  {
+    pages: ["docs/start-service.md"],
+    script: String.raw`
+      @ Quick start: the service
+      test "$(jwksd keys --json --issuer https://login.example.com | grep -c '"state"')" = 2
+    `,
     isShort: true,
   },
   {

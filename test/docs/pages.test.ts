@@ -38,6 +38,19 @@ test("docs/README.md lists every page", () => {
   assert.deepEqual(missing, []);
 });
 
+test("a quick start does not mention what readers of the others need", () => {
+  const others: Readonly<Record<string, RegExp>> = {
+    provider: /createBearer|guard|jwksd serve|socket/i,
+    api: /wrapping|createProvider|createKeyManager|store|jwksd (?:serve|rotate|plan)/i,
+    service: /createProvider|createBearer|guard|import /i,
+  };
+  for (const [name, pattern] of Object.entries(others)) {
+    const [text = ""] = pages.get(`docs/start-${name}.md`)?.split("\n## Next\n") ?? [];
+    assert.doesNotMatch(text, pattern, name);
+    assert.ok((pages.get("README.md") ?? "").includes(`(docs/start-${name}.md)`));
+  }
+});
+
 const codes = [...new Set(Object.values(errorTable).flatMap(Object.keys))].sort();
 const codesIn = (text: string): string[] => [...new Set(text.match(/\bERR_[A-Z0-9_]+/g) ?? [])].sort();
 // Node's own error codes that the sources check for.

@@ -106,7 +106,7 @@ describe("the pages' samples", () => {
     await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
   });
 
-  test("the README's guard accepts the token that its provider prints", async (t) => {
+  test("the quick start's guard accepts the token that the other quick start's provider prints", async (t) => {
     const port = await freePort();
     const providerPath = await sample(t, "examples/docs/provider.mjs", {
       "localhost:3000": `localhost:${port}`,
@@ -122,7 +122,7 @@ describe("the pages' samples", () => {
     const accepted = await oauth.validateJwtAccessToken(server, sent, "https://api.example.com", insecure);
     assert.equal(accepted.sub, "alice");
     const guardPath = await sample(t, "examples/docs/guard.mjs", {
-      "localhost:3000": `localhost:${port}`,
+      "127.0.0.1:9400": `localhost:${port}`,
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
     });
     const orders = `http://localhost:${Number(await runSample(t, guardPath).next())}/orders`;
