@@ -48,10 +48,9 @@ async function guard(
     );
   }
   const read = () => readGuardConfig(sourcesOf(io, options, guardDefinitions));
-  const config = await read();
-  const { settings, proxy } = config;
+  const { settings, proxy, file } = await read();
   io.jsonLogs = settings.jsonLogs;
-  const starting = startGuard(config, read, createLog(settings, io));
+  const starting = startGuard(file, read, createLog(settings, io));
   handleSignals(starting);
   const { adminUrl } = await starting;
   if (settings.jsonLogs) return;

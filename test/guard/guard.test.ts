@@ -9,6 +9,8 @@ import { startProviders } from "../bearer/provider.ts";
 import { accessToken, boundToken, dpopProof, otherKeys } from "../bearer/requests.ts";
 import { withoutPrivate, ecKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startRedis } from "../support/redis.ts";
 import { type Scope, eventually, freePort, spawnCli, temporaryFolder } from "../support/service.ts";
 import { type HeaderLine, exchange, requestText } from "../support/wire.ts";
 import { type GuardHere, described, refusalIn, startGuardHere } from "./running.ts";
@@ -306,6 +308,46 @@ describe("a second check", () => {
     assert.deepEqual([await ask(), await ask()], [200, 401]);
   });
 });
+
+test(
+  "guards with one Redis server accept a proof once, and nothing while it is down",
+  { skip: skipWithout("redis-server") },
+  async (t) => {
+    const setup = await startProviders(t);
+    const redis = await startRedis(t);
+    const issuers = [{ issuer: setup.issuer, audience, dpop: "optional", baseUrl: audience }];
+    const config = {
+      replayStore: `redis://:s3cret@127.0.0.1:${redis.port}`,
+      hosts: { "*": { issuers, routes: [{ path: "/*" }] } },
+    };
+    const [one, other] = [await startGuardHere(t, config), await startGuardHere(t, config)];
+    const token = boundToken(setup);
+    const request = () => ({
+      target: "/a",
+      headers: [
+        ["Authorization", `DPoP ${token}`],
+        ["DPoP", dpopProof(token, "/a")],
+      ] as HeaderLine[],
+    });
+    const first = request();
+    assert.equal(await result(one, first), "200");
+    assert.equal(await result(one, first), "200", "nginx's second check");
+    assert.equal(await result(other, first), "401 the proof was used before (jti)");
+    assert.equal(await result(other, request()), "200");
+    await redis.kill();
+    assert.match(await result(one, request()), /^503 /);
+    assert.equal(await result(one, { target: "/a", headers: [bearer(accessToken(setup))] }), "200");
+    await redis.start();
+    await eventually("it loads its data", async () => (await result(one, request())) === "200");
+    assert.equal(await result(other, first), "401 the proof was used before (jti)", "after the restart");
+    const warned = one.log.filter(({ level }) => level === "warn").map(({ message }) => message);
+    assert.match(
+      warned.join("\n"),
+      /if several guards run[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,
+    );
+    assert.doesNotMatch(JSON.stringify(one.log), /s3cret/);
+  },
+);
 
 describe("an issuer", () => {
   test("that is unreachable opens nothing, at startup or later", async (t) => {

@@ -34,7 +34,7 @@ export async function startGuardHere(t: Scope, config: object, clock?: Clock): P
   const log: GuardHere["log"][number][] = [];
   const logger: Logger = loggerOf((level, fields, message) => log.push({ level, message, fields }));
   const read = () => readGuardConfig({ flags: {}, environment: {}, configFile: file });
-  const guard = await startGuard(await read(), read, logger, clock);
+  const guard = await startGuard(file, read, logger, clock);
   let stopped: Promise<void> | undefined;
   const stop: RunningGuard["stop"] = (signal) => (stopped ??= guard.stop(signal));
   t.after(stop);

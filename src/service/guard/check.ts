@@ -1,8 +1,9 @@
+import { targetPath } from "../../base/urls.ts";
 import { headerLines } from "../../publish/node-response.ts";
 import type { Reply } from "../../publish/respond.ts";
 import { readClaims } from "../../verify/token/compact-jws.ts";
 import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";
-import type { Host, Hosts, IssuerGuard, Route } from "./hosts.ts";
+import type { Host, Hosts, IssuerGuard, Route, SharedOptions } from "./hosts.ts";
 import { identityHeaders } from "./identity.ts";
 import { selectRoute } from "./paths.ts";
 import type { SameRequests } from "./same-requests.ts";
@@ -31,21 +32,33 @@ export interface CheckContext {
   readonly convention: Convention;
   readonly certificateHeader: string | undefined;
   readonly sameRequests: SameRequests;
-  /** Called for each refusal that no guard of an issuer reports. */
-  readonly onRefused: (request: Described | undefined, refusal: RefusedCheck) => void;
+  /** Called for each refusal, with the name of the host. */
+  readonly onEvent: SharedOptions["onEvent"];
 }
 
 /** Decides about a request. Every error is a refusal. */
 export async function decide(rawHeaders: readonly string[], hosts: Hosts, context: CheckContext): Promise<Decision> {
-  const { convention, onRefused } = context;
+  const { convention, onEvent } = context;
   let described: Described | undefined;
   try {
     described = convention.describe(rawHeaders);
     return await decideAbout(described, rawHeaders, hosts, context);
   } catch (error) {
     if (!(error instanceof RefusedCheck)) throw error;
-    onRefused(described, error);
-    return { status: error.status, reason: error.reason, reply: convention.deny(error.reply()) };
+    const { status, reason, description } = error;
+    const { host = "", method = "", target = "", id } = described ?? {};
+    const path = targetPath(target);
+    onEvent(host, {
+      type: "refused",
+      method,
+      path,
+      id,
+      status,
+      error: undefined,
+      code: undefined,
+      reason: description,
+    });
+    return { status, reason, reply: convention.deny(error.reply()) };
   }
 }
 

@@ -1,4 +1,4 @@
-import { type Metric, counter, gauge, plain } from "../../base/metrics.ts";
+import { type Metric, type Tally, counter, createTally, gauge, plain } from "../../base/metrics.ts";
 
 /** Counts a guard's decisions since startup. */
 export interface DecisionCounts {
@@ -9,18 +9,17 @@ export interface DecisionCounts {
 }
 
 export function createDecisionCounts(): DecisionCounts {
-  const counts = new Map<string, { readonly labels: Readonly<Record<string, string>>; value: number }>();
+  const tallies = new Map<number, Tally>();
   return {
     add(status, reason) {
-      const key = `${status} ${reason}`;
-      const entry = counts.get(key) ?? { labels: { status: String(status), reason }, value: 0 };
-      counts.set(key, entry);
-      entry.value += 1;
+      const tally = tallies.get(status) ?? createTally();
+      tallies.set(status, tally);
+      tally.add(reason);
     },
     metrics: (isRefused) => [
       counter(
         ["jwksd_guard_decisions_total", "Checks by the client's status and the reason; 200 was let through."],
-        [...counts.values()],
+        [...tallies].flatMap(([status, tally]) => tally.values("reason", { status: String(status) })),
       ),
       gauge(
         ["jwksd_guard_config_refused", "Whether the guard's configuration was refused when it was last read."],

@@ -8,7 +8,7 @@ import type { Wanted } from "../listen/http-server.ts";
 
 /** Everything that configures a guard. */
 export interface GuardConfig {
-  readonly settings: GuardSettings & Required<Pick<GuardSettings, "for">>;
+  readonly settings: GuardSettings;
   readonly proxy: NonNullable<GuardSettings["for"]>;
   readonly address: Wanted[0];
   readonly nonceSecret: string | undefined;

@@ -3,7 +3,6 @@ import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { codeOf, invalidOption } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { targetPath } from "../../base/urls.ts";
 import { writeReply } from "../../publish/node-response.ts";
 import { notFound, unavailable } from "../../publish/respond.ts";
 import { type BearerEvent, memoryReplayStore } from "../../verify/bearer/index.ts";
@@ -43,20 +42,23 @@ export interface RunningGuard {
 /**
  * Starts a guard.
  *
- * @param read reads the configuration again
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws ServiceError `ERR_LISTEN`
+ * @param file path of the configuration file, if there is one
+ * @param read reads the configuration
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  */
 export async function startGuard(
-  config: GuardConfig,
+  file: string | undefined,
   read: () => Promise<GuardConfig>,
   log: Logger,
   clock: Clock = systemClock,
 ): Promise<RunningGuard> {
-  const { settings, proxy, address, file } = config;
-  // Taken before the file is read again, so that no change is missed.
+  // Taken before the file is read, so that no change is missed.
   const baseline = await fingerprint(file === undefined ? [] : [file]);
+  const config = await read();
+  const { settings, proxy, address } = config;
   const refusals = createRefusalLog(log, clock);
+  const onEvent = (host: string, event: BearerEvent): void => logEvent(refusals, host, event);
   const keySets = createKeySets(clock, log);
   const store = settings.replayStore === undefined ? undefined : redisReplayStore(settings.replayStore);
   const shared: SharedOptions = {
@@ -65,7 +67,7 @@ export async function startGuard(
     nonceSecret: config.nonceSecret,
     certificate: settings.certificateHeader === undefined ? undefined : (source: Source) => source.certificate,
     requestId: (source: Source) => source.id,
-    onEvent: (host, event) => logEvent(refusals, host, event),
+    onEvent,
   };
   const build = ({ hosts }: GuardConfig): readonly [hosts: Hosts, keep: () => void] => {
     const next = keySets.begin();
@@ -86,17 +88,7 @@ export async function startGuard(
     convention: conventions[proxy],
     certificateHeader: settings.certificateHeader,
     sameRequests: createSameRequests(clock),
-    onRefused: (request, { status, reason, description }) =>
-      refusals[reason === "proxy" ? "warn" : "info"](
-        {
-          host: request?.host,
-          method: request?.method,
-          path: request && targetPath(request.target),
-          status,
-          id: request?.id,
-        },
-        `request refused: ${description}`,
-      ),
+    onEvent,
   };
   const failed = context.convention.deny(unavailable.get);
   const handle: Handler = ({ url = "", rawHeaders }, response) => {
