@@ -42,13 +42,14 @@ import {
   createKeyManager,
   startWithSavedSet,
 } from "../../src/rotation/index.ts";
-import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
-import type { ForceOptions } from "../../src/rotation/manager/types.ts";
+import { type IssuersOptions, type ListOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
+import type { ForceOptions, RollBackOptions } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
 import type { MemoryStoreOptions } from "../../src/rotation/store/memory.ts";
 import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
+import type { SignInputOptions } from "../../src/sign/token/signing-input.ts";
 import { type TestIssuerOptions, createTestIssuer } from "../../src/testing/index.ts";
 import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
 import type { ReplayStoreOptions } from "../../src/verify/client/replay.ts";
@@ -244,6 +245,31 @@ row<ForceOptions>(
   "ERR_TOO_EARLY",
 );
 row<TestIssuerOptions>("createTestIssuer", {}, async (options) => (await createTestIssuer(options)).issuer);
+row<RollBackOptions>(
+  "manager.rollBack",
+  {},
+  async (options) => {
+    const made = await createKeyManager(manager());
+    await made.rollBack(options).finally(() => made.close());
+  },
+  "ERR_TRANSITION",
+);
+row<SignInputOptions>("signingKey().sign", { lifetimeSeconds: 60 }, async (options) => {
+  const { kid, sign } = await provider.signingKey();
+  const [header, payload] = [{ alg: "ES256", kid }, {}].map((part) =>
+    Buffer.from(JSON.stringify(part)).toString("base64url"),
+  );
+  return (await sign(Buffer.from(`${header}.${payload}`), options)).length;
+});
+const listingStore = () => ({ ...memoryStore(), list: async () => [] });
+row<ListOptions>("issuers.list", {}, async (options) => {
+  const issuers = await createIssuers({
+    issuer: "https://*.example",
+    store: listingStore,
+    wrappingKeys: newWrappingKey(),
+  });
+  return issuers.list(options);
+});
 row<MemoryStoreOptions>("memoryStore", {}, (options) => memoryStore(options).read());
 row<SignClientOptions>(
   "createSignClient",
