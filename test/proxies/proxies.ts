@@ -11,6 +11,8 @@ export interface ProxyOptions {
   readonly backendPort: number;
   /** More lines in the site's server block or `route`, before the program's location. */
   readonly site?: string;
+  /** Names of the headers for the configuration's claims, such as `X-Jwksd-Claim-Email`. */
+  readonly claims?: readonly string[];
   /** Lines next to the site. */
   readonly http?: string;
   /** Lines instead of the location or directive that passes requests to the program. */
@@ -36,9 +38,18 @@ function replaced(text: string, from: string, to: string): string {
   return `${before}${to}${after}`;
 }
 
+/** Returns the lines that pass on a claim, as docs/guard.md shows. */
+function nginxClaim(name: string): string {
+  const variable = name.toLowerCase().replaceAll("-", "_");
+  return `auth_request_set $${variable} $upstream_http_${variable}; proxy_set_header ${name} $${variable};`;
+}
+
 const nginx = {
   name: "nginx",
-  async start(t: Scope, { guard, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
+  async start(
+    t: Scope,
+    { guard, backendPort, claims = [], site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
+  ) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
     const guardFile = await readFile(join(folder, "jwksd-guard.conf"), "utf8");
     await writeFile(
@@ -50,7 +61,7 @@ const nginx = {
     // The table of requests has a host for each path.
     text = replaced(text, "server_name api.example.com", "server_name *.example.com");
     text = replaced(text, "127.0.0.1:9910;", typeof guard === "string" ? `unix:${guard};` : `127.0.0.1:${guard};`);
-    text = replaced(text, "/etc/nginx/jwksd-guard.conf;", `guard.conf;\n${site}`);
+    text = replaced(text, "/etc/nginx/jwksd-guard.conf;", `guard.conf;\n${claims.map(nginxClaim).join("\n")}\n${site}`);
     text = replaced(text, "127.0.0.1:8000;", `127.0.0.1:${backendPort};`);
     if (program !== undefined) text = text.replace(/ {2}location \/ \{.*?\n {2}\}/s, () => program);
     await writeFile(join(own, "nginx.conf"), nginxConfig(`${http}\n${text}`));
@@ -61,7 +72,10 @@ const nginx = {
 
 const caddy = {
   name: "caddy",
-  async start(t: Scope, { guard, backendPort, site = "", http = "", program, readTimeout = 15 }: ProxyOptions) {
+  async start(
+    t: Scope,
+    { guard, backendPort, claims = [], site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
+  ) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
     let text = await readFile(join(folder, "Caddyfile"), "utf8");
     text = replaced(text, "response_header_timeout 15s", `response_header_timeout ${readTimeout}s`);
@@ -71,6 +85,7 @@ const caddy = {
       `forward_auth ${typeof guard === "string" ? `unix/${guard}` : `127.0.0.1:${guard}`}`,
     );
     text = replaced(text, "\napi.example.com {", `\nhttp://*.example.com:${port} {\n\tbind 127.0.0.1`);
+    text = replaced(text, "X-Jwksd-Client X-Jwksd-Scope", ["X-Jwksd-Client X-Jwksd-Scope", ...claims].join(" "));
     text = replaced(text, "\t\timport jwksd-guard", `\t\timport jwksd-guard\n${site}`);
     text = replaced(text, "reverse_proxy 127.0.0.1:8000", program ?? `reverse_proxy 127.0.0.1:${backendPort}`);
     const file = join(own, "Caddyfile");
