@@ -16,7 +16,7 @@ const aboutJwksRsa =
 const setJwksRsa =
   "Set `cacheMaxAgeFallback`, such as `3_600_000`: then no token is refused in an outage of an hour, unless forged kids use up `jwksRequestsPerMinute`. Lower `cacheMaxAge` if a revoked key must not be trusted for ten minutes.";
 const limited =
-  " `rateLimit: true` with `jwksRequestsPerMinute: 5` counts every kid that is not in the cache. So a few forged kids keep valid tokens out until the minute ends: tokens of a new key, and tokens whose ten minutes are over.";
+  " `rateLimit: true` with `jwksRequestsPerMinute: 5` counts every kid that is not in the cache. So a few forged kids keep valid tokens out until the minute ends: tokens signed with a new key, and tokens whose ten minutes are over.";
 
 export const advice: Readonly<Record<string, Advice>> = {
   jose: {

@@ -79,7 +79,7 @@ your tokens. On ${date}, we ran these verifiers through ${histories(null).length
 ${table(head, rows)}
 
 - **Refetch**: time until the verifier fetches the set again while tokens arrive, with a \`max-age\` of an hour.
-- **Refusal of an unannounced key**: how long the verifier refuses tokens of a key that was published without announcement. First in calm;
+- **Refusal of an unannounced key**: how long the verifier refuses tokens signed with a key that was published without announcement. First in calm;
   then at worst: just after the verifier fetched the set, or after a forged token. **No verifier refused a key that was announced for two hours or
   a day**, with a \`max-age\` of an hour.
 - **Trust in a removed key**: how long the verifier accepts the key, for a \`max-age\` of 0, 5 minutes, 1 hour and 1 year. One value means

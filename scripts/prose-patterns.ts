@@ -419,6 +419,52 @@ export const phrases: readonly Phrase[] = [
     advice: "a noun in the header cell: Description, Cause, Result",
   },
   {
+    name: "tokens-of-key",
+    pattern: /\b[Tt]okens? of (?:(?:the|a|an|its|this|each|all|two|old|new|removed|retiring) )+(?:\w+ )?keys?\b/g,
+    advice: "tokens signed with the key",
+  },
+  {
+    name: "header-of-token",
+    pattern:
+      /\b[Tt]he (?:alg|typ|iss|aud|jti|header|jwks|htm|htu|ath|kid|issuer) of (?:the|a|an|its) (?:token|proof|client)\b/g,
+    advice: 'possessive: "the token\'s alg"',
+  },
+  {
+    name: "from-outside",
+    pattern: /\b(?:[Tt]exts?|[Ss]trings?|[Ii]nput|URLs?|[Vv]alues?|[Dd]ocuments?|hosts?) from outside\b(?! of)/g,
+    advice: "external text, external input",
+  },
+  {
+    name: "included-last",
+    pattern: /, (?:\w+ ){1,3}included\b(?! in)/g,
+    advice: '"including ..." before the noun',
+  },
+  {
+    name: "life-of",
+    pattern: /\bin (?:its|their) li(?:fe|ves)\b/g,
+    advice: "during its life",
+  },
+  {
+    name: "under-key",
+    pattern: /\b(?:MAC|signed|computed|encrypted) under (?:a|the|its) (?:\w+ )?key derived\b/g,
+    advice: "computed with a key that is derived from",
+  },
+  {
+    name: "longest-idle-first",
+    pattern: /\bthe (?:longest (?:idle|silent)|oldest|newest|latest|least recently used) first\.?(?: \*\/)?$/g,
+    advice: '"oldest first", or "the one that has been idle longest comes first"',
+  },
+  {
+    name: "doc-in-unit",
+    pattern: /\/\*\* (?:In|Default:|By|With|Without) [^*]{0,30}\.? \*\//g,
+    advice: "begin with a noun: Time at which ..., in epoch milliseconds; TLS options. Default: none",
+  },
+  {
+    name: "several-times",
+    pattern: /\bmay be given (?:several|many|multiple) times\b/g,
+    advice: "can be repeated",
+  },
+  {
     name: "doc-fragment",
     pattern:
       /\/\*\* (?:What|How(?! (?:long|far|late) )|That|Who|Whose|Why|Which|Until|Since|As|By which|Of|For how|Where|When) /g,

@@ -85,7 +85,7 @@ function zsh(nodes: readonly CommandNode[]): string {
     const names = commands.map(({ name, description }) => zshQuoted(`${name}:${zshEscaped(description)}`));
     const options = flags.map(({ name, description, value, values }) => {
       const after = value === undefined ? "" : `:${zshEscaped(value)}:${zshValues(values)}`;
-      // Some options may be given several times.
+      // Some options can be repeated.
       return zshQuoted(`*${name}${value === undefined ? "" : "="}[${zshEscaped(description)}]${after}`);
     });
     // With a message for a value that is unknown, zsh would insert nothing.

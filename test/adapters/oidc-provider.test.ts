@@ -222,7 +222,7 @@ describe("a change of keys", () => {
   });
 
   for (const [hours, outcome] of [
-    [1, "a token of the replaced key"],
+    [1, "a token signed with the replaced key"],
     [13, "server_error"],
   ] as const) {
     test(`a request whose claims are ready ${hours} h after it got its key gets ${outcome}`, async (t) => {
@@ -246,7 +246,7 @@ describe("a change of keys", () => {
         assert.equal(decodeProtectedHeader(token).kid, kid);
         await op.keys.verify(token, { audience: resource, typ: "at+jwt" });
       }
-      assert.equal(error ?? "a token of the replaced key", outcome);
+      assert.equal(error ?? "a token signed with the replaced key", outcome);
     });
   }
 

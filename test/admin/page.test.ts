@@ -20,7 +20,7 @@ const served: ServedSet = {
   body: '{"keys":[]}',
 };
 
-/** Returns the state of a service in which every string from outside is this one. */
+/** Returns the state of a service in which every external string is this one. */
 function knownWith(hostile: string): ServiceSnapshot {
   const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: hostile };
   const active = record(hostile, "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });

@@ -86,8 +86,8 @@ describe("jwksd doctor", () => {
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
     assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
     assert.match(stdout, /^ {2}effect {2}It never equals the `kid` of a token, and/m);
-    assert.match(stdout, /^ {2}breaks {2}the tokens of the key at jose [\d.]+, jwks-rsa/m);
-    assert.match(stdout, /^ {10}all tokens at aws-jwt-verify [\d.]+, go-jose/m);
+    assert.match(stdout, /^ {2}breaks {2}tokens signed with the key: jose [\d.]+,\s+jwks-rsa/m);
+    assert.match(stdout, /^ {10}all tokens: aws-jwt-verify [\d.]+, go-jose/m);
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
     assert.match(stdout, /^ {2}do {6}Write the `kid` as a JSON string\.$/m);
     assert.match(stdout, /^ {2}more {4}https:\S+#jwks_kid_type$/m);

@@ -15,7 +15,7 @@ import { type Client, type Configured, audience, nonce } from "./clients.ts";
 import { type Fixture, fixtures } from "./fixtures.ts";
 import { bytes, observed, published, sound } from "./observed.ts";
 
-// Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a sound key, and one of the key in question.
+// Runs verifiers against documents with one finding each, over TLS on loopback: with a token signed with a sound key, and one of the key in question.
 
 /** Reports whether a fixture can be tried, without a network, a delay or several fetches. */
 function isTried({ code, about }: Fixture): boolean {

@@ -31,7 +31,7 @@ function paragraph(code: Code): string {
   const breaks = breaksOf(code);
   const whom = [
     fails("Breaks all tokens", breaks, "every token"),
-    fails("Breaks the tokens of the key", breaks, "its tokens"),
+    fails("Breaks tokens signed with the key", breaks, "its tokens"),
   ].join("");
   return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
 }

@@ -64,7 +64,7 @@ test("the doctor's file and the pages are generated from the data", () => {
   }
 });
 
-/** The verifiers that refused a token of the new key. */
+/** The verifiers that refused a token signed with the new key. */
 const refusedIn = (history: string): string[] =>
   measured.filter(([, { histories }]) => histories[history]?.outcomes["b"]?.refused !== 0).map(([name]) => name);
 

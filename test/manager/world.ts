@@ -305,7 +305,7 @@ export function writtenWorld(): WrittenWorld {
 export interface Seen {
   readonly kids: string[];
   readonly cacheControl: string | null;
-  /** The kid of a token, or the code of the error if there is no token. */
+  /** A token's kid, or the code of the error if there is no token. */
   readonly signs: string;
 }
 

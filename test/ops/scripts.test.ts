@@ -161,7 +161,7 @@ describe(".ci/run", () => {
   test("ends with the tests' summary", async (t) => {
     const { run } = await repository(t);
     const { code, stdout } = await run(".ci/run");
-    assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, examples included", "# pass 1", ""]]);
+    assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, including examples", "# pass 1", ""]]);
   });
 
   test("fails and names the file if a step or a test leaves one", async (t) => {

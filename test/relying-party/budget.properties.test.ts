@@ -27,7 +27,7 @@ type Step =
   | { readonly type: "advance"; readonly ms: number }
   /** Tokens with made-up kids. */
   | { readonly type: "flood"; readonly count: number }
-  /** A token of a published key; 0 is the latest one. */
+  /** A token signed with a published key; 0 is the latest one. */
   | { readonly type: "valid"; readonly index: number }
   | { readonly type: "rotate" }
   /** The origin's behavior from then on. */
@@ -156,7 +156,7 @@ test("a flood at any pace causes at most the budgeted requests and hides a new k
   );
 });
 
-test("with an origin that fails in any way, a valid token of a new key is at worst refused for a while", async () => {
+test("with an origin that fails in any way, a valid token signed with a new key is at worst refused for a while", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(6_000), advance, advance, flood, valid, rotate, origin), async (schedule) => {
       const { timeline, answers } = await play(schedule);

@@ -27,7 +27,7 @@ export class Oracle {
   readonly violations: string[] = [];
   /** Cached set without this key that a verifier may use for the longest time. */
   readonly #unknown = new Map<string, CachedSet>();
-  /** Time until which a token of this key may be valid. */
+  /** Time until which a token signed with this key may be valid. */
   readonly #aliveUntil = new Map<string, number>();
   /** Keys that operators made active immediately, with the time until which verifiers need not have them. */
   readonly #exemptUntil = new Map<string, number>();

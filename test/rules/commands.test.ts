@@ -43,9 +43,9 @@ const all = [active, announced, retiring, ...ended, encActive, encAnnounced, enc
 const quiet = [active, encActive];
 
 interface Circumstances {
-  /** Default: `all`. */
+  /** Records before the command. Default: `all`. */
   readonly given?: readonly KeyRecord[];
-  /** Default: `start`. */
+  /** Time of the command. Default: `start`. */
   readonly at?: number;
 }
 

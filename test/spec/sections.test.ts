@@ -201,8 +201,8 @@ async function token(key: NamedKey, kid = key.kid): Promise<string> {
 
 const [active, retiring] = defaultSetup.keys as [NamedKey, NamedKey];
 const tokens: [section: string, name: string, token: Promise<string>, verdict: string][] = [
-  ["1.1", "a token of the active key verifies", token(active), "verified"],
-  ["1.2", "a token of a retiring key verifies", token(retiring), "verified"],
+  ["1.1", "a token signed with the active key verifies", token(active), "verified"],
+  ["1.2", "a token signed with a retiring key verifies", token(retiring), "verified"],
   [
     "1.4",
     "a token of another key names a kid that is not published",

@@ -57,7 +57,7 @@ export async function rotate(op: RotatingOp, verifier: Verifier, swaps: number, 
 /** Asserts what must be true for every verifier after a rotation. @returns the number of requests for the JWK Set */
 export function assertLivedThrough({ requests }: RotatingOp, swaps: number, report: Report): number {
   assert.deepEqual(report.failures, {});
-  // A token of a removed key, and a forged token.
+  // A token signed with a removed key, and a forged token.
   assert.deepEqual(report.refusals, ["ERR_TOKEN_KID_UNKNOWN", "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"]);
   const seen: Record<string, number> = {};
   for (const { method, url, response } of requests) {

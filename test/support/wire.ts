@@ -5,7 +5,7 @@ export type HeaderLine = readonly [name: string, value: string];
 
 /** A request as sent over the wire. Strings are Latin-1. */
 export interface WireRequest {
-  /** Default: `GET`. */
+  /** Request method. Default: `GET`. */
   readonly method?: string;
   readonly target: string;
   readonly headers?: readonly HeaderLine[];

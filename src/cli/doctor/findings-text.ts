@@ -113,8 +113,8 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
 function breaksText({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
   const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
-    const tokens = fails === "every token" ? "all tokens" : "the tokens of the key";
-    return inSomeForms === true ? `in some forms, ${tokens} at` : `${tokens} at`;
+    const tokens = fails === "every token" ? "all tokens" : "tokens signed with the key";
+    return inSomeForms === true ? `in some forms, ${tokens}:` : `${tokens}:`;
   });
   return [...byWay].map(([way, named]) => `${way} ${named.map(verifierText).join(", ")}`);
 }

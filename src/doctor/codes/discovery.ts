@@ -111,7 +111,7 @@ export const discovery = {
   DISCOVERY_KEY_WITHOUT_ALG: {
     severity: "risk",
     title: "The algorithm of a signing key is not advertised",
-    why: "Relying parties that follow the list refuse the tokens of this key.",
+    why: "Relying parties that follow the list refuse tokens signed with this key.",
     rule: `${openidDiscovery} 3`,
     remedy: "List the algorithm in `id_token_signing_alg_values_supported` before the key signs.",
   },

@@ -97,7 +97,7 @@ export const key = {
   JWKS_ALG_MISMATCH: {
     severity: "broken",
     title: "The `alg` of a key does not fit its type or curve",
-    why: "Verifiers that compare the two refuse the tokens of this key.",
+    why: "Verifiers that compare the two refuse tokens signed with this key.",
     rule: "RFC 7517 section 4.4",
     remedy: "Write the algorithm that the key is used with, such as ES256 for P-256.",
   },
@@ -167,7 +167,7 @@ export const key = {
   JWKS_KEY_OPS_NO_VERIFY: {
     severity: "broken",
     title: "`key_ops` does not allow the key to verify",
-    why: "Verifiers that read `key_ops` refuse the tokens of the key.",
+    why: "Verifiers that read `key_ops` refuse tokens signed with the key.",
     rule: "RFC 7517 section 4.3",
     remedy: 'Write `"key_ops": ["verify"]`, or leave out `key_ops`.',
   },

@@ -356,7 +356,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
           loads.values("result"),
         ),
         counter(
-          ["jwksd_issuer_failures_total", "Failed attempts to manage the keys of an issuer, by error code."],
+          ["jwksd_issuer_failures_total", "Failed attempts to manage an issuer's keys, by error code."],
           failures.values("code"),
         ),
         gauge(

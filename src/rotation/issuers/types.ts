@@ -121,7 +121,7 @@ export interface Issuers {
   /** Returns the metrics of all issuers together, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
   /**
-   * Waits for calls of the database in flight, and closes the managers of all issuers in memory. Afterwards nothing
+   * Waits for database calls in flight. Closes the managers of all issuers in memory. Afterwards, nothing
    * signs, requests get 503, and other calls throw `ERR_CLOSED`. Call it before you close the database.
    */
   close(this: void): Promise<void>;

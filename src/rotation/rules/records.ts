@@ -26,7 +26,7 @@ export type KeyState = LiveState | EndState;
 export type PrivateHalf =
   /** Wrapped: a JWE in compact serialization that contains the private JWK. */
   | { readonly jwe: string }
-  /** In an HSM or a key service: the URI of an immutable key version. */
+  /** URI of an immutable key version in an HSM or a key service. */
   | { readonly uri: string };
 
 /** A key that is published or that decrypts. Plain JSON; all times are epoch milliseconds by the store's clock. */

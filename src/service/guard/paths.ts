@@ -58,7 +58,7 @@ export interface RoutePattern {
   /** Path without the `/*` of a prefix. The root is the empty string as a prefix. */
   readonly base: string;
   readonly isPrefix: boolean;
-  /** Default: every method. */
+  /** Methods to which the rule applies. Default: every method. */
   readonly methods?: readonly string[] | undefined;
   /** Whether the path may contain escaped slashes. */
   readonly encodedSlashes?: boolean | undefined;

@@ -28,13 +28,13 @@ export type ClientEvent =
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
   /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
-  /** Keys by value that have the kid of a token but cannot be used. */
+  /** Keys by value that have a token's kid but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
 /** Events of a key set about refused tokens. They are reported as refusals of the client. */
 type RefusedType = "unknown-kid" | "exhausted";
 
-/** An event about a client's metadata document. Strings from outside are cut at 200 characters, with control characters escaped. */
+/** An event about a client's metadata document. External strings are truncated to 200 characters, with control characters escaped. */
 export type ClientDocumentEvent =
   /** The document was fetched (200) or confirmed (304). */
   | { readonly type: "refreshed"; readonly clientId: string; readonly status: 200 | 304; readonly bytes: number }

@@ -16,7 +16,7 @@ export interface HostLimits {
 export interface RequestLimitsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** Default: no limit. */
+  /** Limits for each host. Default: no limit. */
   readonly perHost?: HostLimits;
 }
 

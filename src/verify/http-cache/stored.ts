@@ -36,7 +36,7 @@ export interface FetchedResponse<Value> {
 /** Reads the value of a response. Throws the error of the fetch if the body is invalid. */
 export type Read<Value> = (response: StoredResponse) => Promise<Value>;
 
-/** Reports whether a value from outside has the form of a stored response without its URL. */
+/** Reports whether an external value has the form of a stored response without its URL. */
 export function isResponseState(state: Omit<StoredResponse, "url"> | null): boolean {
   const headers: unknown = state?.headers;
   return (

@@ -27,7 +27,7 @@ export interface KeySetContext {
 }
 
 /**
- * Returns the key for the header of a token.
+ * Returns the key for a token's header.
  *
  * @param budget limit of the fetches for unknown kids
  * @throws TokenError, FetchError see `RemoteKeySet`

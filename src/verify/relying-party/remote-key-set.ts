@@ -24,7 +24,7 @@ import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
  * `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet {
-  /** Returns the key for the header of a token. The key has this `kid` and is for this `alg`. */
+  /** Returns the key for a token's header. The key has this `kid` and is for this `alg`. */
   (header: KeyHeader): Promise<CryptoKey>;
   /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;

@@ -84,7 +84,7 @@ const verifyRules: Rules<VerifyOptions> = {
 };
 
 /**
- * Verifies a signed token: size, header, key by kid, signature, then claims. Ignores keys in the header of the token (`jwk`, `jku`,
+ * Verifies a signed token: size, header, key by kid, signature, then claims. Ignores keys in the token's header (`jwk`, `jku`,
  * `x5u`, `x5c`).
  *
  * @example
