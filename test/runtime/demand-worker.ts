@@ -43,7 +43,7 @@ const issuers = await createIssuers({
   store: (issuer) => d1Store(bindings.DB, { issuer }),
 });
 interface Signs extends Pick<typeof provider, "sign"> {
-  fetch(request: Request): Response | Promise<Response>;
+  fetch(this: void, request: Request): Response | Promise<Response>;
 }
 const many: Signs = {
   fetch: ({ url }) => issuers.fetch(new Request(issuer + new URL(url).pathname)),
