@@ -8,6 +8,7 @@ import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
 const issuer = "https://login.example.com";
+const api = "https://mcp.example.com/mcp"; // the audience of access tokens if a client names none
 const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 const allow = ["chatgpt.com", "claude.ai", "vscode.dev", "www.mcpjam.com"]; // hosts of clients; all of them: () => true
 const documents = jwksd.createClientDocuments({ issuer, fetch: guardedFetch, allow, publicClients: true });
@@ -42,7 +43,7 @@ app.get("/authorize", async (c) => {
     client_id = "",
     redirect_uri = "",
     code_challenge: challenge = "",
-    resource = "",
+    resource = api,
     state = "",
   } = c.req.query();
   const client = await documents.resolve(client_id);
@@ -98,6 +99,7 @@ app.post("/token", async (c) => {
 
 app.onError((error, c) => {
   if (error instanceof jwksd.FetchError) return c.json({ error: "temporarily_unavailable" }, 503, error.headers);
-  if (!(error instanceof jwksd.ClientError || error instanceof jwksd.TokenError)) throw error;
+  const isRefusal = error instanceof jwksd.ClientError || (error instanceof jwksd.TokenError && error.status === 401);
+  if (!isRefusal) throw error;
   return c.json({ error: "invalid_client", error_description: error.message }, 401);
 });

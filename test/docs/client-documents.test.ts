@@ -130,7 +130,7 @@ describe("the authorization server with Hono", () => {
     });
   }
 
-  test("accepts a rotation of ChatGPT's keys and refuses a stolen code without its key", async (t) => {
+  test("accepts a rotation of ChatGPT's keys; a stolen code is useless without the key", async (t) => {
     const { hosts, authorized, token } = await server(t);
     const [[, redirectUri]] = published;
     const { form } = await authorized(chatGpt, redirectUri);
