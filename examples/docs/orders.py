@@ -3,11 +3,11 @@ from urllib.parse import unquote
 
 class Orders(BaseHTTPRequestHandler):
     def do_GET(self):
-        issuer = self.headers.get("X-Jwksd-Issuer")
-        if not issuer:
-            self.send_error(401)  # no token was checked, for example because the request did not come through the proxy
+        issuer, subject = self.headers.get("X-Jwksd-Issuer"), self.headers.get("X-Jwksd-Subject")
+        if not issuer or not subject:
+            self.send_error(401)  # no token was checked, or it has no subject
             return
-        user = (issuer, unquote(self.headers.get("X-Jwksd-Subject", "")))  # a subject is unique only within its issuer
+        user = (issuer, unquote(subject))  # a subject is unique only within its issuer
         body = f"orders of {user}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

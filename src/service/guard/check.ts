@@ -142,8 +142,9 @@ function preflightMethod({ method }: Described, rawHeaders: readonly string[]): 
 function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): IssuerGuard | undefined {
   const [first, ...others] = guards;
   if (others.length === 0) return first;
-  const [token = ""] = /\S+$/.exec(authorization) ?? [];
-  return guards.find(({ issuer }) => issuer === issuerIn(token)) ?? first;
+  const token = authorization.slice(authorization.lastIndexOf(" ") + 1);
+  const named = issuerIn(token);
+  return guards.find(({ issuer }) => issuer === named) ?? first;
 }
 
 function issuerIn(token: string): unknown {

@@ -55,11 +55,21 @@ export function onlyLine(name: string, rawHeaders: readonly string[]): string {
   return value;
 }
 
+/** A host name in the one form that all programs read in the same way, or an IPv6 address. */
+export const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
+
+/** Returns the host without its port and the period of a fully qualified name. @throws RefusedCheck */
+function hostOf(value: string): string {
+  const host = value.toLowerCase().replace(/\.?(?::\d*)?$/, "");
+  if (!hostForm.test(host)) throw new RefusedCheck(400, "host", "the host is not a name in its usual form");
+  return host;
+}
+
 const describeBy =
   (prefix: string, uri: string, id?: string): Convention["describe"] =>
   (rawHeaders) => ({
     method: onlyLine(`${prefix}-Method`, rawHeaders),
-    host: onlyLine(`${prefix}-Host`, rawHeaders).replace(/:\d*$/, "").toLowerCase(),
+    host: hostOf(onlyLine(`${prefix}-Host`, rawHeaders)),
     target: onlyLine(`${prefix}-${uri}`, rawHeaders),
     id: id === undefined ? undefined : onlyLine(`${prefix}-${id}`, rawHeaders),
   });

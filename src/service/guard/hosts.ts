@@ -21,6 +21,7 @@ import {
   requirementRules,
 } from "../../verify/bearer/requirements.ts";
 import { resolveBearerOptions } from "../../verify/bearer/settings.ts";
+import { hostForm } from "./conventions.ts";
 import { type ClaimHeader, claimHeader } from "./identity.ts";
 import type { NextKeySets } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, patternOf } from "./paths.ts";
@@ -108,8 +109,9 @@ const hostRules: Rules<HostMembers> = {
   cors: corsRule,
   routes: required(array),
 };
-const hostName = stringThat("a host name in lower case, without port and slashes, or *", (value) =>
-  /^(?:\*|[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/.test(value),
+const hostName = stringThat(
+  "a host name in lower case, without port and slashes, or *",
+  (value) => value === "*" || hostForm.test(value),
 );
 
 /**
