@@ -1,4 +1,4 @@
-import { createServer } from "node:http";
+import { type IncomingMessage, createServer } from "node:http";
 import { join, posix } from "node:path";
 import { text } from "node:stream/consumers";
 import type { TestContext } from "node:test";
@@ -46,25 +46,31 @@ function readings(target: string): string[] {
 
 const identityPrefix = "x-jwksd-";
 
+/** Returns what the program sees of a request whose body has this length. */
+function seenOf({ method = "", url = "", headers }: IncomingMessage, body: number): string {
+  // As applications that accept underscores read them.
+  const fields = Object.entries(headers).map(([name, value]) => [name.replaceAll(/[_.]/g, "-"), value] as const);
+  const identity = fields
+    .filter(([name]) => name.startsWith(identityPrefix))
+    .map(([name, value]) => [name.slice(identityPrefix.length), value]);
+  return JSON.stringify({ paths: readings(url), identity: Object.fromEntries(identity), method, body });
+}
+
 const node: Backend = {
   name: "Node",
   programs: [],
-  start: (t) =>
-    listening(
-      t,
-      createServer(async (request, response) => {
-        const { method = "", url = "", headers } = request;
-        // As applications that accept underscores read them.
-        const fields = Object.entries(headers).map(([name, value]) => [name.replaceAll(/[_.]/g, "-"), value] as const);
-        const identity = fields
-          .filter(([name]) => name.startsWith(identityPrefix))
-          .map(([name, value]) => [name.slice(identityPrefix.length), value]);
-        const body = (await text(request).catch(() => "")).length;
-        const json = JSON.stringify({ paths: readings(url), identity: Object.fromEntries(identity), method, body });
-        response.writeHead(200, { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(json) });
-        response.end(json);
-      }),
-    ),
+  start(t) {
+    const server = createServer(async (request, response) => {
+      const json = seenOf(request, (await text(request).catch(() => "")).length);
+      response.writeHead(200, { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(json) });
+      response.end(json);
+    });
+    server.on("upgrade", (request, socket) => {
+      const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+      socket.end(head + seenOf(request, 0));
+    });
+    return listening(t, server);
+  },
 };
 
 const python: Backend = {

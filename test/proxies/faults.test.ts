@@ -5,9 +5,8 @@ import { listening } from "../support/listening.ts";
 import { skipWithout } from "../support/parts.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
-import type { HeaderLine } from "../support/wire.ts";
 import { proxies } from "./proxies.ts";
-import { type Site, ask, node, startSite } from "./site.ts";
+import { ask, node, startSite } from "./site.ts";
 
 // A guard that is down, slow, broken or restarting: no request passes unchecked.
 
@@ -30,18 +29,6 @@ const garbage = [
   "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n",
   "",
 ];
-
-/** Header fields of a preflight. */
-const preflight = (method: string): readonly HeaderLine[] => [
-  ["Origin", "https://app.example.com"],
-  ["Access-Control-Request-Method", method],
-  ["Access-Control-Request-Headers", "authorization"],
-];
-
-async function options({ port }: Site, headers: readonly HeaderLine[], method = "OPTIONS") {
-  const { status, seen } = await ask(port, { method, target: "/orders/1", headers });
-  return [status, seen?.method, seen?.identity];
-}
 
 for (const proxy of proxies) {
   const expected = unavailable[proxy.name];
@@ -165,16 +152,6 @@ for (const proxy of proxies) {
         statuses.map(({ status }) => status),
         [200, 401],
       );
-    });
-
-    test("a preflight passes only if the configuration says so, and without an identity", async (t) => {
-      const [passing, refusing] = [await startSite(t, proxy, { host: { cors: "pass" } }), await startSite(t, proxy)];
-      assert.deepEqual(await options(passing, preflight("PUT")), [200, "OPTIONS", {}]);
-      const refused = [401, undefined, undefined];
-      assert.deepEqual(await options(refusing, preflight("PUT")), refused);
-      assert.deepEqual(await options(passing, preflight("PUT").slice(0, 1)), refused);
-      assert.deepEqual(await options(passing, preflight("PUT").slice(1)), refused);
-      assert.deepEqual(await options(passing, preflight("PUT"), "PUT"), refused);
     });
   });
 }

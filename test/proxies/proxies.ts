@@ -13,6 +13,8 @@ export interface ProxyOptions {
   readonly site?: string;
   /** Names of the headers for the configuration's claims, such as `X-Jwksd-Claim-Email`. */
   readonly claims?: readonly string[];
+  /** Whether the lines for pages of another origin are used, which are comments in the files. */
+  readonly isCrossOrigin?: boolean;
   /** Lines next to the site. */
   readonly http?: string;
   /** Lines instead of the location or directive that passes requests to the program. */
@@ -38,6 +40,9 @@ function replaced(text: string, from: string, to: string): string {
   return `${before}${to}${after}`;
 }
 
+const crossOrigin = (text: string, isUsed = false): string =>
+  isUsed ? text.replaceAll(/# (?=(?:add_header|header_down) Access-Control-)/g, "") : text;
+
 /** Returns the lines that pass on a claim, as docs/guard.md shows. */
 function nginxClaim(name: string): string {
   const variable = name.toLowerCase().replaceAll("-", "_");
@@ -48,10 +53,10 @@ const nginx = {
   name: "nginx",
   async start(
     t: Scope,
-    { guard, backendPort, claims = [], site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
+    { guard, backendPort, claims = [], isCrossOrigin, site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
   ) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
-    const guardFile = await readFile(join(folder, "jwksd-guard.conf"), "utf8");
+    const guardFile = crossOrigin(await readFile(join(folder, "jwksd-guard.conf"), "utf8"), isCrossOrigin);
     await writeFile(
       join(own, "guard.conf"),
       replaced(guardFile, "proxy_read_timeout 15s", `proxy_read_timeout ${readTimeout}s`),
@@ -74,10 +79,10 @@ const caddy = {
   name: "caddy",
   async start(
     t: Scope,
-    { guard, backendPort, claims = [], site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
+    { guard, backendPort, claims = [], isCrossOrigin, site = "", http = "", program, readTimeout = 15 }: ProxyOptions,
   ) {
     const [own, port] = [await temporaryFolder(t), await freePort()];
-    let text = await readFile(join(folder, "Caddyfile"), "utf8");
+    let text = crossOrigin(await readFile(join(folder, "Caddyfile"), "utf8"), isCrossOrigin);
     text = replaced(text, "response_header_timeout 15s", `response_header_timeout ${readTimeout}s`);
     text = replaced(
       text,

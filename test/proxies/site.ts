@@ -42,7 +42,7 @@ export interface Site {
   token(this: void, scope?: string, claims?: object): string;
 }
 
-export interface SiteOptions extends Pick<ProxyOptions, "claims" | "http" | "site" | "program"> {
+export interface SiteOptions extends Pick<ProxyOptions, "claims" | "isCrossOrigin" | "http" | "site" | "program"> {
   readonly backend?: Backend;
   /** Whether the providers respond with 500 while the guard starts. */
   readonly isBroken?: boolean;
