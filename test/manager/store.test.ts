@@ -149,7 +149,8 @@ for (const operation of ["checkIn", "read"] as const) {
       if (called === operation) throw new Error("socket hang up");
       return response;
     };
-    await world.pass(staleMs / 6);
+    if (operation === "checkIn") await world.pass(staleMs / 6);
+    else await assert.rejects(world.until(replica.manager.runDueSteps()), { code: "ERR_STORE_UNAVAILABLE" });
     const { failure, store } = replica.manager.health;
     assert.deepEqual([failure?.code, store.lastError?.code], ["ERR_STORE_UNAVAILABLE", "ERR_STORE_UNAVAILABLE"]);
     assert.match(failure?.message ?? "", /^store (presence|read) failed: socket hang up$/);

@@ -117,8 +117,8 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     edits: [
       [
         "rotation/manager/check-in.ts",
-        "await writePresence();\n      const { document } = await access.read({ confirmed: true });",
-        "const { document } = await access.read();",
+        "await writePresence();\n      const found = await access.read({ confirmed: true });",
+        "const found = await access.read();",
       ],
       ["rotation/manager/check-in.ts", "if (JSON.stringify(presence()) !== written)", "if (written === '')"],
     ],

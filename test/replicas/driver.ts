@@ -296,7 +296,7 @@ export class Simulation {
         issuer,
         wrappingKeys: [wrappingKey],
         requireStore: false,
-        policy: this.policy,
+        initialPolicy: this.policy,
         clock,
         replicaName: process.name,
       };

@@ -6,7 +6,7 @@ import type { StoreDocument } from "../custody/document.ts";
 import { type PresenceRecord, type Processes, presenceText, livePresence } from "../custody/presence.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { activeKey, isLive } from "../rules/records.ts";
-import { clocksDiffer, clocksText } from "./clocks.ts";
+import { type Seen, clocksDiffer, clocksText } from "./clocks.ts";
 import type { ManagerContext } from "./context.ts";
 import type { KeysInUse, Published } from "./keys-in-use.ts";
 
@@ -33,9 +33,9 @@ export interface CheckIn {
   readonly dueInMs: number;
   /**
    * Writes the presence record of this process and then reads: both prove that the store is the primary and has not been replaced. Resolves to
-   * the time at which the check-in was sent.
+   * the time at which the check-in was sent, and the read.
    */
-  run(): Promise<Instant>;
+  run(): Promise<{ readonly sent: Instant; readonly found: Seen }>;
   /** Writes the presence record if it has changed. */
   updatePresence(): Promise<void>;
   /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
@@ -138,11 +138,11 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     async run() {
       const next = instantNow(clock);
       await writePresence();
-      const { document } = await access.read({ confirmed: true });
+      const found = await access.read({ confirmed: true });
       // Presence records only inform operators, so a failure does not matter.
-      await sweep(document).catch(() => {});
+      await sweep(found.document).catch(() => {});
       sent = next;
-      return next;
+      return { sent: next, found };
     },
     async updatePresence() {
       if (JSON.stringify(presence()) !== written) await writePresence();

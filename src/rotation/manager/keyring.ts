@@ -67,9 +67,10 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
    * can sign.
    *
    * @param newKey the key that was generated for this change. It is destroyed if it is certain that no record names it
+   * @param found see `StoreAccess.change`
    * @throws see `StoreAccess.change`; CannotSign
    */
-  change(decide: Decide, newKey?: NewKey): Promise<Changed>;
+  change(decide: Decide, newKey?: NewKey, found?: Seen): Promise<Changed>;
   /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
   /**
@@ -181,13 +182,13 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     isExternal: createSigner !== undefined,
     preview: (decide) => access.preview((seen) => decided(seen, decide)),
 
-    async change(decide, newKey) {
+    async change(decide, newKey, found) {
       let isDecided = false;
       try {
         const change = await access.change(async (seen) => {
           isDecided = true;
           return checked(seen, decide);
-        });
+        }, found);
         await discardUnlessNamed(newKey, change.records, true);
         return change;
       } catch (error) {

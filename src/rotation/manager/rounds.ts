@@ -47,9 +47,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   const blocked = new Map<string, Moment<"monotonic">>();
 
   async function run(): Promise<RoundResult> {
-    const sent = await checkInIfDue();
+    const { sent, found } = await checkInIfDue();
     if (target !== undefined) await recordTarget(({ document, now }) => namedTarget(document, target.name, now));
-    await takeDueSteps(sent);
+    // The document that a target is recorded in is later.
+    await takeDueSteps(sent, target === undefined ? found : undefined);
     await checkIn.updatePresence();
     checkIn.reportChange();
     // After these errors, a failed update is repeated, and keys that could not be opened are opened again.
@@ -64,9 +65,9 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
    * Checks in if a check-in is due. Returns when this round's check-in was sent, because on demand a concurrent round
    * may have sent a later one.
    */
-  async function checkInIfDue(): Promise<Instant | undefined> {
+  async function checkInIfDue(): Promise<{ readonly sent: Instant | undefined; readonly found?: Seen }> {
     const { sent, dueInMs } = checkIn;
-    if (dueInMs > 0) return sent;
+    if (dueInMs > 0) return { sent };
     try {
       return await checkIn.run();
     } catch (error) {
@@ -85,9 +86,9 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /** Takes the due steps and adopts the result, repeatedly, until a read finds nothing left to do. */
-  async function takeDueSteps(sent: Instant | undefined): Promise<void> {
-    for (;;) {
-      const change = await commitDueSteps(sent);
+  async function takeDueSteps(sent: Instant | undefined, found: Seen | undefined): Promise<void> {
+    for (let last = found; ; last = undefined) {
+      const change = await commitDueSteps(sent, last);
       await adopt(change.document, sent);
       const next = keyring.isExternal ? await announceExternalKey(change) : undefined;
       if (next !== undefined) await adopt(next.document, sent);
@@ -96,14 +97,18 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /** Commits all due steps. A key that cannot sign stays announced. */
-  async function commitDueSteps(sent: Instant | undefined): Promise<Changed> {
+  async function commitDueSteps(sent: Instant | undefined, last: Seen | undefined): Promise<Changed> {
     for (;;) {
       let found: StoreDocument | undefined;
       try {
-        return await keyring.change((seen) => {
-          found = seen.document;
-          return dueSteps(seen);
-        });
+        return await keyring.change(
+          (seen) => {
+            found = seen.document;
+            return dueSteps(seen);
+          },
+          undefined,
+          last,
+        );
       } catch (error) {
         if (error instanceof CannotSign) {
           blocked.set(error.kid, monotonicNow(clock));

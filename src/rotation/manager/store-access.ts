@@ -100,10 +100,11 @@ export interface StoreAccess {
   /**
    * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
    *
+   * @param found a read that was just made; the first attempt uses it
    * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may have been written, or may be written later; a read shows it
    * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
    */
-  change(decide: Decide): Promise<Changed>;
+  change(decide: Decide, found?: Seen): Promise<Changed>;
   /** Returns what `change` would do now. */
   preview(decide: Decide): Promise<Changed>;
   /** Reports whether an event of a document was committed by this process. */
@@ -227,9 +228,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       return changed(seen, decision, nextDocument(seen.document, decision, ""));
     },
 
-    async change(decide) {
+    async change(decide, found) {
       for (let attempt = 1; ; attempt += 1) {
-        const seen = await read();
+        const seen = attempt === 1 && found !== undefined ? found : await read();
         const decision = await decide(seen);
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
