@@ -39,7 +39,7 @@ for (const proxy of isSoak ? proxies : []) {
 
     test("identity headers of 8 kB arrive whole; a longer value is refused", async (t) => {
       const { port, token } = await startSite(t, proxy, { claims, host: { claims: letters } });
-      // A letter of two bytes has six characters in a header. A longer token would not fit into a line of nginx's 8 kB.
+      // A letter of two bytes has six characters in a header. nginx refuses lines of more than 8 KiB, so the token must be short.
       const identityWith = async (count: number) => {
         const values = Object.fromEntries(letters.map((letter) => [letter, "\u00fc".repeat(count)]));
         const { status, seen } = await ask(port, { target: "/orders/1" }, token(scopes.orders, values));
