@@ -169,7 +169,8 @@ function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared
     guards,
     routes,
     claims: headers,
-    hasMethods: routes.some(({ methods }) => methods !== undefined),
+    // A preflight passes without a token.
+    hasMethods: routes.some(({ methods, passesPreflights }) => methods !== undefined || passesPreflights),
     usesProofs: issuers.some(({ dpop }) => typeof dpop === "string"),
   };
 }
