@@ -119,7 +119,7 @@ describe("a check", () => {
   test("is refused if a header could be taken for the guard's, in any spelling", async (t) => {
     const { setup, guard } = await startOne(t, { routes: [{ path: "/public", public: true }, { path: "/*" }] });
     const token = bearer(accessToken(setup));
-    const separators = [..."!#$%&'*+-.^_`|~"];
+    const separators = "!#$%&'*+-.^_`|~".split("");
     const names = separators.flatMap((one) => separators.map((other) => `X${one}Jwksd${other}Subject`));
     for (const name of [...names, "x-jwksd-", "X-JWKSD-CLAIM-EMAIL", "X-Original-URL", "x_rewrite_url"]) {
       const { status } = refusalIn(await guard.ask({ target: "/public", headers: [[name, "alice"], token] }));
@@ -209,8 +209,8 @@ describe("a check", () => {
     ];
     for (const [method, target, ...lines] of rows) {
       const text = requestText({ method, target, headers: [...head, ...lines] }, ["Connection", "close"]);
-      const received = `${await exchange(guard.port, method === "POST" ? `${text}{}` : text)}`;
-      assert.match(received.replace(/^HTTP\/1.1 100 Continue\r\n\r\n/, ""), /^HTTP\/1.1 200 /, lines.join());
+      const received = await exchange(guard.port, method === "POST" ? `${text}{}` : text);
+      assert.match(received.toString().replace(/^HTTP\/1.1 100 Continue\r\n\r\n/, ""), /^HTTP\/1.1 200 /, lines.join());
     }
     for (const target of ["/", "/check/", "/checks", "/metrics", "//check"]) {
       const received = await exchange(guard.port, requestText({ target, headers: head }, ["Connection", "close"]));
@@ -489,6 +489,16 @@ describe("the configuration", () => {
     assert.equal(await guard.reload(), true);
     assert.deepEqual([await status("api.example.com"), await status("b.example")], ["200", "403"]);
     assert.equal(setup.requests.length, fetched);
+  });
+
+  test("is reloaded if the file changes right after it was read at startup", async (t) => {
+    const routes = [{ path: "/*", public: true }];
+    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
+    let reads = 0;
+    const guard = await startGuardHere(t, { hosts: { "a.example": { routes } } }, undefined, async (file) => {
+      if ((reads += 1) === 1) await writeFile(file, JSON.stringify({ ...base, hosts: { "b.example": { routes } } }));
+    });
+    await eventually("the new host", async () => (await result(guard, { target: "/", host: "b.example" })) === "200");
   });
 
   test("that names a new issuer makes the guard unready until its keys are fetched", async (t) => {

@@ -27,13 +27,27 @@ export interface GuardHere extends RunningGuard {
   page(path: string): Promise<string>;
 }
 
-/** Starts a guard on free ports; it is stopped with the test. @param config content of its file */
-export async function startGuardHere(t: Scope, config: object, clock?: Clock): Promise<GuardHere> {
+/**
+ * Starts a guard on free ports; it is stopped with the test.
+ *
+ * @param config content of its file
+ * @param afterRead called with the file after each read
+ */
+export async function startGuardHere(
+  t: Scope,
+  config: object,
+  clock?: Clock,
+  afterRead: (file: string) => Promise<void> = async () => {},
+): Promise<GuardHere> {
   const file = join(await temporaryFolder(t), "guard.json");
   await writeFile(file, JSON.stringify({ for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0", ...config }));
   const log: GuardHere["log"][number][] = [];
   const logger: Logger = loggerOf((level, fields, message) => log.push({ level, message, fields }));
-  const read = () => readGuardConfig({ flags: {}, environment: {}, configFile: file });
+  const read = async () => {
+    const config = await readGuardConfig({ flags: {}, environment: {}, configFile: file });
+    await afterRead(file);
+    return config;
+  };
   const guard = await startGuard(file, read, logger, clock);
   let stopped: Promise<void> | undefined;
   const stop: RunningGuard["stop"] = (signal) => (stopped ??= guard.stop(signal));
