@@ -94,7 +94,7 @@ describe("resolve", () => {
     ],
   ];
   for (const [offered, publicClients, expect] of rows) {
-    test(`the method is the strongest in common: ${JSON.stringify(offered)}, ${publicClients}: ${expect}`, async () => {
+    test(`chooses the strongest method in common: ${JSON.stringify(offered)}, ${publicClients}: ${expect}`, async () => {
       const { resolve } = documented(documentReply({ ...confidentialDocument, ...offered }), { publicClients });
       assert.equal(
         await resolve(documentUrl).then(
@@ -162,7 +162,7 @@ describe("changes", () => {
     });
   }
 
-  test("without a fingerprint nothing has changed; all of it has since a string that is not one", async () => {
+  test("reports no changes without a fingerprint, and every change since an invalid one", async () => {
     const { resolve } = documented(documentReply(base));
     assert.deepEqual((await resolve(documentUrl)).changed, []);
     const all = ["method", "keys", "redirectUris", "display"];

@@ -194,7 +194,7 @@ describe("packages", () => {
     assert.deepEqual(looked.sort(), entries.toSorted());
   });
 
-  test("npm install jwksd installs exactly these packages", async () => {
+  test("an installation has exactly these packages", async () => {
     const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
       packages: Record<string, { readonly [flag in "dev" | "devOptional" | "optional" | "peer"]?: boolean }>;
     };

@@ -22,7 +22,7 @@ export interface PoolOptions<Resource> {
   readonly retryLater: (pauseMs: number) => FetchError;
 }
 
-/** The part of a pool that its resources use. */
+/** The interface between a pool and its resources. */
 export interface PoolTools {
   /** Sends a request, unless there are too many. Its signal must abort at the end of the response. */
   readonly fetch: Fetch;
