@@ -750,7 +750,7 @@ const acts: readonly Act[] = [
   {
     pages: ["docs/guard.md"],
     script: String.raw`
-      cp examples/docs/orders.py examples/docs/orders.conf .
+      cp "examples/docs/orders.py" "examples/docs/orders.conf" .
       listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
       python3() {
         command python3 "$@" &
