@@ -258,7 +258,7 @@ export const modules: Readonly<Record<string, Module>> = {
       "service/config",
       "service/store",
     ],
-    packages: ["commander"],
+    packages: ["commander", "node:"],
   },
   "cli/files": {
     modules: ["cli", "cli/keys", "keys/jwk", "keys/signer", "node", "publish", "rotation/custody", "rotation/rules"],

@@ -67,6 +67,17 @@ const rotation = (name: string, about: string, lead: number): History => ({
   ],
 });
 
+/** Returns a history in which all keys of an issuer are revoked, and its tokens keep arriving. */
+const ended = (name: string, about: string, answer: Answer): History => ({
+  name,
+  about: `an issuer ends: after a set with max-age of 5 minutes, ${about}`,
+  answers: [
+    [0, { keys: ["a"], maxAge: 5 * minute }],
+    [0.5, answer],
+  ],
+  tokens: [first, ...sent("a", thinning(0, 366 * day))],
+});
+
 /** Returns a history with a fault that begins just before a refetch and lasts for a time. */
 const trouble = (name: string, about: string, start: number, duration: number, wrong: Answer): History => ({
   name,
@@ -130,6 +141,13 @@ export function histories(poll: number | null): readonly History[] {
       ],
       tokens: [first, ...inTurn(["a", "b"], [...each(1, 0, 2 * minute), ...each(50, 2 * minute, day)])],
     },
+    ended("ended-set", "a set of one key that signs nothing, with max-age of 5 minutes", {
+      keys: ["z"],
+      maxAge: 5 * minute,
+    }),
+    ended("ended-empty", "an empty set, with max-age of 5 minutes", { keys: [], maxAge: 5 * minute }),
+    ended("ended-404", "status 404", { keys: [], status: 404 }),
+    ended("ended-410", "status 410", { keys: [], status: 410 }),
     trouble("away-1m", "status 503 for a minute", start, minute, { keys: [], status: 503 }),
     trouble("away-1h", "status 503 for an hour", start, hour, { keys: [], status: 503 }),
     trouble("away-1d", "status 503 for a day", start, day, { keys: [], status: 503 }),

@@ -112,6 +112,10 @@ export const errorTable = {
         "retry with the key that is active now, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
     },
+    ERR_SIGNER_ENDED: {
+      when: "the issuer was ended, so no key signs for it",
+      remedy: "nothing to do; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
+    },
     ERR_SIGNER_PUBLISH_ONLY: {
       when: "a process that only publishes was asked to sign",
       remedy: "sign in the process that has the private key",
@@ -136,6 +140,10 @@ export const errorTable = {
     ERR_TOO_EARLY: {
       when: "the step would make valid tokens fail now; `allowedAt` is the earliest time for it, missing while clocks differ",
       remedy: "wait, or force the step",
+    },
+    ERR_ISSUER_ENDED: {
+      when: "the issuer was ended; `allowedAt` is the time from which its name can be used again, missing while its keys retire",
+      remedy: "use another issuer; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
     },
     ERR_UPDATE: {
       when: "a provider, or another subscriber of a key manager, threw or took more than 10 s; `cause` says more",

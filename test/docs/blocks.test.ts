@@ -226,6 +226,16 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
+    pages: ["docs/many-issuers.md"],
+    script: String.raw`
+      export JWKSD_ISSUER=https://login.example.com
+      jwksd serve
+      @ An issuer that ends
+      test "$(wc -l <ended.txt)" -gt 3
+      curl http://127.0.0.1:9900/jwks | grep '"kid"'
+    `,
+  },
+  {
     pages: operators,
     script: String.raw`
       on_https login.example.com 'reverse_proxy 127.0.0.1:9900'

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { access, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { access, cp, mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type * as jose from "jose";
@@ -180,6 +180,60 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.deepEqual((await states()).slice(0, 2), ["first sig retiring", `${kid} sig active`]);
     for (const args of [["--withdraw"], ["--back", "--use", "enc"], ["--back", "--alg", "ES256"]])
       await refused("ERR_OPTION_INVALID", "rotate", ...args);
+    await assertSilent();
+  });
+
+  test("an issuer ends, first gracefully and then now, and again after a restored backup", async (t) => {
+    const { data, file, run, ok, refused, change, states, stored, assertSilent } = await setUp(t);
+    const folder = join(data, "..");
+    await ok("keys", "import", file, "--issuer", "https://op.example");
+    await ok("rotate");
+    await cp(data, join(folder, "backup"), { recursive: true });
+    assert.match(await refused("ERR_CONFIRMATION", "end"), /never signs again; confirm it with --yes:\n- /);
+    const { effects, next } = await change("end", "--yes");
+    assert.match(
+      effects.join("\n"),
+      /until .*, when its last token has expired.*ERR_SIGNER_ENDED.*format 2 .*one key/s,
+    );
+    assert.deepEqual(
+      next.map(({ action }) => action),
+      ["removed"],
+    );
+    assert.match((await states()).join(), /^first sig retiring,\S+ sig removed$/);
+    assert.match(await refused("ERR_SIGNER_ENDED", "token", "--aud", "x"), /the issuer has ended/);
+    for (const args of [
+      ["rotate"],
+      ["rotate", "--back"],
+      ["keys", "announce"],
+      ["keys", "import", file, "--kid", "first"],
+    ])
+      await refused("ERR_ISSUER_ENDED", ...args);
+    assert.match(await ok("keys"), /\nThe issuer has ended: no key signs, and none is generated\./);
+    assert.match(await ok("end", "--yes"), /^There is nothing to change\. The issuer has ended\.\n/);
+    const lines = (await ok("end", "--now", "--yes")).trimEnd().split("\n");
+    assert.match(
+      lines.join("\n"),
+      /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- \/jwks has one key from now/s,
+    );
+    const kept = lines.at(-1) ?? "";
+    assert.match(kept, /^\{"issuer":"\S+","now":true,"at":"\S+"\}$/);
+
+    await rm(data, { recursive: true });
+    await cp(join(folder, "backup"), data, { recursive: true });
+    const list = join(folder, "ended.txt");
+    await writeFile(
+      list,
+      `${lines.join("\n")}\n${kept.replace("true", "false")}\n${kept.replace("https://", "https://other.")}\n`,
+    );
+    const { code, stderr, stdout } = await run("end", "--from", list, "--yes");
+    assert.deepEqual([code, stdout.match(/^revoked sig/gm)?.length], [1, 2], stderr);
+    assert.match(stderr, /^jwksd: https:\/\/other\..*\[ERR_STORE_ISSUER\]\n$/m);
+    assert.match((await states()).join(), /^first sig revoked,\S+ sig revoked$/);
+    const before = await stored();
+    assert.equal((await run("end", "--from", list, "--yes")).code, 1);
+    assert.deepEqual(await stored(), before, "it can be repeated");
+    await writeFile(list, '{"issuer":"https://op');
+    await refused("ERR_OPTION_INVALID", "end", "--from", list, "--yes");
     await assertSilent();
   });
 

@@ -7,7 +7,7 @@ import { type IncomingHttpStatusHeader, connect as connectHttp2, createServer as
 import { type AddressInfo, connect } from "node:net";
 import { describe, test } from "node:test";
 import { createClient } from "@libsql/client";
-import { decodeJwt, decodeProtectedHeader } from "jose";
+import { type JSONWebKeySet, decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { StoreError } from "../../src/base/errors.ts";
@@ -501,7 +501,7 @@ test("close() waits for calls in flight; afterwards nothing signs or reads, and 
   const { reads, writes } = database;
   for (const name of [1, 2]) {
     assert.equal(await statusOf(issuers, name), 503);
-    for (const call of [issuers.get, issuers.create, issuers.runDueSteps])
+    for (const call of [issuers.get, issuers.create, issuers.end, issuers.runDueSteps])
       await assert.rejects(call(named(name)), { code: "ERR_CLOSED" });
   }
   await assert.rejects(issuers.runAllDueSteps(), { code: "ERR_CLOSED" });
@@ -510,6 +510,38 @@ test("close() waits for calls in flight; afterwards nothing signs or reads, and 
   await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
   assert.deepEqual([database.reads, database.writes], [reads, writes]);
   await issuers.close();
+});
+
+test("an ended issuer signs nothing, its set is still served, and its name can be used again when nothing trusts its keys", async () => {
+  const database = await new Database().with("held", "other");
+  const [issuers, elsewhere] = [await database.issuers(), await database.issuers()];
+  const keyNames = async (name: string): Promise<string[]> =>
+    ((await (await issuers.fetch(new Request(`${named(name)}/jwks`))).json()) as JSONWebKeySet).keys.map(
+      ({ kid = "" }) => kid,
+    );
+  const before = await kidOf(elsewhere, "held");
+  await issuers.get(named("held"));
+  await issuers.end(named("held"));
+  await issuers.end(named("other"), { now: true });
+  for (const name of ["held", "other"])
+    await assert.rejects(kidOf(issuers, name), { code: "ERR_SIGNER_ENDED" }, "in the process that ended it");
+  await database.pass(61_000);
+  await assert.rejects(kidOf(elsewhere, "held"), { code: "ERR_SIGNER_ENDED" }, "in another process");
+  assert.deepEqual([await keyNames("held"), await keyNames("other")], [[before], ["issuer-ended"]]);
+  await assert.rejects(issuers.create(named("held")), { code: "ERR_ISSUER_ENDED", allowedAt: undefined });
+  const hour = 3_600_000;
+  const allowedAt = database.nowMs - 61_000 + (3_600 + 7_200 + 3_600 + 300) * 1000;
+  await assert.rejects(issuers.create(named("other")), { code: "ERR_ISSUER_ENDED", allowedAt });
+  await database.pass(3 * hour);
+  await issuers.runDueSteps(named("held"));
+  assert.deepEqual(await keyNames("held"), ["issuer-ended"]);
+  await database.pass(hour + 300_000);
+  const { keys } = await issuers.create(named("other"));
+  assert.deepEqual(
+    keys.records.map(({ state }) => state),
+    ["revoked", "active"],
+  );
+  await assert.rejects(issuers.end(named("made-up")), { code: "ERR_STORE_EMPTY" });
 });
 
 test("a name that is not a string is not an issuer", async () => {

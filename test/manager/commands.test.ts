@@ -1,19 +1,21 @@
 // Operator commands, as methods of a manager whose signing keys are generated in an HSM that counts them.
 
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { type ErrorCode, SignerError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
+import { endedKey } from "../../src/rotation/rules/end.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { accessTo, custodyOf } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
 import { eventually } from "../support/service.ts";
-import { World, issuer, retireMs, seen } from "./world.ts";
+import { World, issuer, retireMs, seen, staleMs } from "./world.ts";
 
 /** Keys that the HSM no longer has. */
 const gone = new Set<string>();
@@ -95,6 +97,63 @@ describe("methods of a manager", () => {
     await world.passTo(retireMs + hour);
     assert.deepEqual((await now()).states, ["a active", "b removed"]);
     await world.stop(replica, other, late);
+  });
+
+  test("end: every process stops signing, keys are published until their tokens have expired, and none is generated", async () => {
+    const { world, manager, kidOf, now, made, replica } = await start();
+    const other = await world.start({ openSigner: open });
+    await world.until(manager.rotate());
+    const permit = other.manager.permit(kidOf("a"));
+    permit();
+    await world.until(manager.end());
+    await world.idle();
+    const short = "public, max-age=300, must-revalidate";
+    assert.deepEqual(await now(), { states: ["a retiring", "b removed"], published: "a", signs: "ERR_SIGNER_ENDED" });
+    assert.deepEqual(await seen(other), { kids: [kidOf("a")], cacheControl: short, signs: "ERR_SIGNER_ENDED" });
+    assert.throws(permit, { code: "ERR_SIGNER_ENDED" }, "a request that obtained its key before");
+    await assert.rejects(world.until(manager.rotate({ now: true })), {
+      code: "ERR_ISSUER_ENDED",
+      allowedAt: undefined,
+    });
+    await world.passTo(retireMs - second);
+    assert.equal((await now()).published, "a");
+    await world.passTo(retireMs + second);
+    const empty = { kids: [endedKey.kid], cacheControl: short, signs: "ERR_SIGNER_ENDED" };
+    for (const one of [replica, other]) assert.deepEqual(await seen(one), empty);
+    await world.passTo(20 * day);
+    const late = await world.start({ openSigner: open, createSigner: () => assert.fail("a key was generated") });
+    for (const one of [replica, other, late]) {
+      assert.deepEqual(await seen(one), empty);
+      assert.ok(one.manager.isReady);
+    }
+    assert.deepEqual(made, ["a", "b", "c"]);
+    await world.stop(replica, other, late);
+  });
+
+  test("end with now revokes every key, also later; a new first key is generated once nothing trusts them", async () => {
+    const { world, manager, now, replica } = await start();
+    await world.until(manager.end());
+    const { events } = await world.until(manager.end({ now: true }));
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["revoked"],
+    );
+    assert.deepEqual((await seen(replica)).kids, [endedKey.kid]);
+    for (const options of [{}, { now: true }]) assert.deepEqual((await world.until(manager.end(options))).events, []);
+    const again = staleMs + (7200 + 3600 + 300) * second;
+    await world.passTo(again - second);
+    await assert.rejects(world.until(manager.rotate()), { code: "ERR_ISSUER_ENDED" });
+    await world.passTo(again + second);
+    await world.until(manager.rotate());
+    assert.match((await now()).states.join(), /^a revoked,\S+ active$/);
+    assert.equal((await world.document()).format, 1);
+    await world.stop(replica);
+  });
+
+  test("the key of an ended issuer is a point on the curve whose private key no one can know", async () => {
+    const x = createHash("sha256").update("jwksd: this issuer has ended").digest("base64url");
+    assert.equal(endedKey.publicJwk.x, x);
+    await crypto.subtle.importKey("jwk", endedKey.publicJwk, { name: "ECDSA", namedCurve: "P-256" }, true, ["verify"]);
   });
 
   test("are reported as changes by this manager, or by another, and destroy the keys that they end", async () => {

@@ -77,11 +77,11 @@ describe("compatibility with later versions", () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const [before, original] = [await seen(replica), store.text];
-    await rewritten(world, store, () => ({ format: 2 }));
+    await rewritten(world, store, () => ({ format: 3 }));
     await world.pass(second);
     const refused = code(
       "ERR_STORE_FORMAT",
-      /has format 2, but this version of jwksd reads only format 1; update jwksd$/,
+      /has format 3, but this version of jwksd reads only formats 1 and 2; update jwksd$/,
     );
     assert.equal(replica.manager.health.failure?.code, refused.code);
     await assert.rejects(world.start(), refused);
@@ -89,6 +89,20 @@ describe("compatibility with later versions", () => {
     store.put(original);
     await world.pass(31 * second);
     assert.equal(replica.events.at(-1)?.type, "recovered");
+    await world.stop(replica);
+  });
+
+  test("an ended issuer has format 2, and the format and the keys must agree", async () => {
+    const { world, store } = writtenWorld();
+    const replica = await world.start();
+    const { text } = store;
+    await rewritten(world, store, () => ({ format: 2 }));
+    await assert.rejects(world.start(), code("ERR_RECORDS_INVALID", /damaged/));
+    store.put(text);
+    await world.until(replica.manager.end());
+    assert.equal((await world.document()).format, 2);
+    await rewritten(world, store, () => ({ format: 1 }));
+    await assert.rejects(world.start(), code("ERR_RECORDS_INVALID", /0 keys with use "sig" are active/));
     await world.stop(replica);
   });
 

@@ -10,7 +10,7 @@ import {
   retireForMs,
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
-import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, isEnded } from "../../src/rotation/rules/records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
 import { Deadlines } from "./deadlines.ts";
@@ -358,6 +358,8 @@ export class Simulation {
     this.policy = policy;
     this.#deadlines.follow(policy);
     for (const record of records) this.#observeRecord(record);
+    // A process that cannot read signs until it is stale.
+    this.oracle.ended(isEnded(records) ? this.now + this.#deadlines.longestStaleMs : undefined);
   }
 
   #observeRecord(record: KeyRecord): void {
@@ -446,30 +448,35 @@ export class Simulation {
     const { manager } = random.of(this.processes);
     if (manager === undefined) return;
     const { kid } = random.of(manager.records);
-    const type = random.of([
-      "rotate",
-      "rotate",
-      "rotate",
-      "activate",
-      "retire",
-      "remove",
-      "rotate now",
-      "roll back",
-      "roll back",
-      "revoke",
-      "policy",
-    ] as const);
+    // Rarely: nothing rotates afterwards, until a rotation is allowed again.
+    const type = random.chance(0.04)
+      ? "end"
+      : random.of([
+          "rotate",
+          "rotate",
+          "rotate",
+          "activate",
+          "retire",
+          "remove",
+          "rotate now",
+          "roll back",
+          "roll back",
+          "revoke",
+          "policy",
+        ] as const);
     const key = ["rotate", "rotate now", "revoke"].includes(type) ? await manager.makeKey("sig") : undefined;
     const command =
       type === "rotate" || type === "rotate now"
         ? ({ type: "rotate", use: "sig", key, now: type === "rotate now" } as const)
         : type === "revoke"
           ? ({ type, kid, replacement: key } as const)
-          : type === "roll back"
-            ? ({ type: "rollBack", withdraw: random.chance(0.5) } as const)
-            : type === "policy"
-              ? ({ type, policy: policyOf(random, this.policy) } as const)
-              : ({ type, kid } as const);
+          : type === "end"
+            ? ({ type, now: random.chance(0.3) } as const)
+            : type === "roll back"
+              ? ({ type: "rollBack", withdraw: random.chance(0.5) } as const)
+              : type === "policy"
+                ? ({ type, policy: policyOf(random, this.policy) } as const)
+                : ({ type, kid } as const);
     const done = manager.execute(command).then(
       () => this.faultLog.push(`${at(this.now)} ${type} was executed`),
       (error: unknown) => {

@@ -37,6 +37,7 @@ export class Oracle {
   readonly #goneBy = new Map<string, number>();
   readonly #options: OracleOptions;
   #any: CachedSet = none;
+  #silentFrom = Infinity;
   tokens = 0;
 
   constructor(options: OracleOptions) {
@@ -54,6 +55,11 @@ export class Oracle {
     this.#known.add(kid);
     this.#exemptUntil.set(kid, until);
     this.#unknown.set(kid, none);
+  }
+
+  /** Records when the last process that has not read the end of the issuer stops signing; `undefined` if it has not ended. */
+  ended(silentFrom: number | undefined): void {
+    this.#silentFrom = silentFrom === undefined ? Infinity : Math.min(this.#silentFrom, silentFrom);
   }
 
   /** Records that a key was removed by the rules. */
@@ -100,6 +106,7 @@ export class Oracle {
   /** Records a token. @param expiresAt its `exp`, in true time */
   signed(kid: string, by: string, now: number, expiresAt: number): void {
     this.tokens += 1;
+    if (now > this.#silentFrom) this.#violated(now, 4, `${by} signs with ${kid} although the issuer has ended`);
     if (now > (this.#goneBy.get(kid) ?? Infinity)) this.#violated(now, 4, `${by} signs with the revoked key ${kid}`);
     this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
     if (this.#isExempt(kid, now)) return;

@@ -57,8 +57,8 @@ const keys: Readonly<Record<string, NewKey>> = {
 };
 
 /**
- * Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new", "rollBack r withdraw", "rollBack last now" or
- * "import active with new".
+ * Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new", "rollBack r withdraw", "rollBack last now", "end now"
+ * or "import active with new".
  */
 function commandOf(text: string): Command {
   const [before = "", name] = text.split(" with ");
@@ -67,6 +67,7 @@ function commandOf(text: string): Command {
   const [force, now] = [flags.includes("force"), flags.includes("now")];
   if (type === "revoke") return { type, kid: what, replacement: given };
   if (type === "rotate") return { type, use: what as KeyUse, now, key: given };
+  if (type === "end") return { type, now: what === "now" };
   if (type === "rollBack")
     return { type, kid: what === "last" ? undefined : what, now, withdraw: flags.includes("withdraw") };
   if (type === "announce") return { type, key: given as NewKey };
@@ -82,6 +83,8 @@ const older = record("o", "retiring", {
   activatedAt: start - year,
   retiredAt: retiredAt - 1,
 });
+const hasEnded = { given: [retiring, ...ended] };
+const reusableAt = start - day + (3_600 + 7_200 + 3_600 + 300) * second;
 const imported = record("i", "retiring", { announcedAt: start, activatedAt: start, retiredAt: start });
 const forced = record("f", "retiring", { announcedAt, activatedAt: announcedAt, retiredAt, unannounced: true });
 const early = "new";
@@ -168,6 +171,21 @@ const allowed: readonly Allowed[] = [
     "retired a, activated i",
     { given: [active, imported], at: start + announceForMs(policy) },
   ],
+  [
+    "end",
+    "every key retires, and an announced signing key is removed",
+    "retired a, removed b, restarted r, retired ea, retired eb, restarted er",
+  ],
+  ["end", "only once", "", hasEnded],
+  ["end now", "every key is revoked", "revoked a, revoked b, revoked r, revoked ea, revoked eb, revoked er"],
+  ["end now", "an issuer that has ended", "revoked r", hasEnded],
+  ["revoke r with new", "of an issuer that has ended: nothing replaces it", "revoked r", hasEnded],
+  [
+    "announce with new",
+    "the name of an ended issuer, once nothing trusts it",
+    "announced new, activated new",
+    { given: ended, at: reusableAt, early: "new" },
+  ],
   ["import announced with new", "a next key", "announced new", { given: quiet }],
   ["import announced with new", "as the first key", "imported new, activated new", inNone],
   ["import active with new", "as the first key", "imported new, activated new", inNone],
@@ -181,6 +199,7 @@ const stateAfter: Partial<Record<KeyEvent["type"], KeyState>> = {
   announced: "announced",
   activated: "active",
   retired: "retiring",
+  restarted: "retiring",
   removed: "removed",
   revoked: "revoked",
 };
@@ -227,6 +246,7 @@ const wrongUse = (use: string, needed: string): RegExp =>
 const soon = { at: announcedUntil - 1, allowedAt: announcedUntil };
 const unseen = (record: LiveRecord): KeyRecord[] => [active, waiting(record)];
 const used = { code: "ERR_KID_USED" } as const;
+const endedCode = { code: "ERR_ISSUER_ENDED" } as const;
 
 const refusedCommands: readonly Refused[] = [
   [
@@ -321,6 +341,23 @@ const refusedCommands: readonly Refused[] = [
     { allowedAt: start + announceForMs(policy) },
   ],
   ["import announced force with new", "while another key is announced", /^kid "b" is already announced/],
+  ...["announce with new", "rotate sig now with new", "import announced with new", "rollBack last"].flatMap(
+    (command): Refused[] => [
+      [
+        command,
+        "an ended issuer while its keys retire",
+        /^the issuer has ended, .* while its keys retire$/,
+        { ...hasEnded, ...endedCode },
+      ],
+      [
+        command,
+        "an ended issuer whose tokens might still be trusted",
+        /^the issuer has ended, .* cannot be used again before 2026-11-19 16:05:00 UTC$/,
+        { given: ended, at: reusableAt - 1, allowedAt: reusableAt, ...endedCode },
+      ],
+    ],
+  ),
+  ["end", "a store without keys", /^the store has no keys/, { given: [] }],
   ["rollBack last", "while the next key is announced", /^kid "b" is announced and would soon replace .* --withdraw/],
   ["rollBack last", "no key is retiring", /no earlier key to roll back to/, { given: [...quiet, ...ended, imported] }],
   ...["a active", "b announced", "t removed", "v revoked"].map((target): Refused => {
@@ -415,6 +452,24 @@ test("a rollback counts, keeps the time of the first activation, and begins no w
   ] as const) {
     checkNotRolledBack(after, before);
     assert.throws(() => checkNotRolledBack(before, after), { code: "ERR_RECORDS_INVALID", message: /older backup/ });
+  }
+});
+
+test("when an issuer ends, all waiting periods begin again, and revoked keys have the same bound", () => {
+  const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
+  const graceful = applyCommand(given, { type: "end" }, { policy, now: start });
+  const { nextMadeBy: _, ...former } = active;
+  assert.deepEqual(graceful.records, [
+    { ...former, maxStaleSeconds: 7_200, state: "retiring", retiredAt: start },
+    waiting(retiring),
+  ]);
+  const until = start + (7_200 + 7_200) * second;
+  for (const records of [given, graceful.records]) {
+    const now = applyCommand(frozen(records), { type: "end", now: true }, { policy, now: start });
+    assert.deepEqual(
+      now.records.map((record) => ("trustedUntil" in record ? record.trustedUntil : undefined)),
+      [until, until],
+    );
   }
 });
 

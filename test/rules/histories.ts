@@ -34,7 +34,8 @@ export type Action =
       readonly force: boolean;
     }
   | { readonly type: "rotate"; readonly use: KeyUse; readonly now: boolean }
-  | { readonly type: "rollBack"; readonly use: "sig"; readonly withdraw: boolean };
+  | { readonly type: "rollBack"; readonly use: "sig"; readonly withdraw: boolean }
+  | { readonly type: "end"; readonly now: boolean };
 
 export interface History {
   readonly policy: RotationPolicy;
@@ -45,6 +46,8 @@ export const newPolicy: fc.Arbitrary<Action> = fc.record({
   type: fc.constant<"policy">("policy"),
   policy: fc.constantFrom(...policies, longStale),
 });
+
+export const end: fc.Arbitrary<Action> = fc.record({ type: fc.constant<"end">("end"), now: fc.boolean() });
 
 /** Generates histories of commands, steps and pauses. */
 export function histories(waits: readonly number[], ...more: readonly fc.Arbitrary<Action>[]): fc.Arbitrary<History> {
@@ -105,7 +108,7 @@ export function commandOf(
   action: Exclude<Action, { type: "wait" | "advance" }>,
   records: readonly KeyRecord[],
 ): Command {
-  if (action.type === "policy" || action.type === "rollBack") return action;
+  if (action.type === "policy" || action.type === "rollBack" || action.type === "end") return action;
   const { use } = action;
   const key = nextKey(records, use);
   if (action.type === "rotate") return { type: "rotate", use, now: action.now, key };

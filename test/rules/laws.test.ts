@@ -16,6 +16,7 @@ import {
   type LiveRecord,
   activeKey,
   checkRecords,
+  isEnded,
   isLive,
   keyUses,
   liveRecords,
@@ -26,6 +27,7 @@ import {
   type Outcome,
   anyhow,
   commandOf,
+  end,
   forwards,
   histories,
   replay,
@@ -44,12 +46,13 @@ test("one key signs, no key signs before its propagation period ends, and no key
   let activations = 0;
   let removals = 0;
   fc.assert(
-    fc.property(histories(forwards, newPolicy), (history) => {
+    fc.property(fc.oneof(histories(forwards, newPolicy), histories(forwards, newPolicy, end)), (history) => {
+      let wasEnded = false;
       let before = new Map<string, LiveRecord>();
       const lastActive = new Map<string, number>();
       replay(history, ({ records, policy, now }, action) => {
         const isForced = "force" in action && action.force;
-        checkRecords(records);
+        checkRecords(records, wasEnded || action.type === "end");
         for (const { use, state, unannounced, publishedAt, activatedAt, announceForSeconds = 0 } of liveRecords(
           records,
         )) {
@@ -58,6 +61,11 @@ test("one key signs, no key signs before its propagation period ends, and no key
           assert.ok((activatedAt ?? 0) - (publishedAt ?? Infinity) >= least * 1000);
           activations += 1;
         }
+        assert.ok(
+          !wasEnded || isEnded(records) || "use" in action,
+          "only a command generates a key for an ended issuer",
+        );
+        wasEnded = isEnded(records);
         for (const { kid, state } of records) if (state === "active") lastActive.set(kid, now);
         for (const record of records) {
           const old = before.get(record.kid);

@@ -10,7 +10,7 @@ import type { KeyUse } from "../../rotation/rules/records.ts";
 import type { SettingName } from "../../service/config/setting-definitions.ts";
 import { waitSeconds } from "../argument-parsers.ts";
 import type { Command } from "../command.ts";
-import { printNotice } from "../io.ts";
+import { print, printNotice } from "../io.ts";
 import { type Report, effectsOf, printChange, printCatchUp } from "./change-report.ts";
 import { destroyEnded } from "./destroy-keys.ts";
 import { destroyEffects, placeEffects } from "./external-effects.ts";
@@ -30,14 +30,16 @@ export interface ChangeFlags extends Flags {
 
 export interface ChangeOptions {
   readonly flags: ChangeFlags;
-  /** Whether the change may make valid tokens fail. It then requires `--yes`. */
-  readonly breaks: boolean;
+  /** Whether the change may make valid tokens fail, or another reason to confirm it. It then requires `--yes`. */
+  readonly breaks: boolean | string;
   /** Use and alg of the new key, if the change needs one. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
   /** Returns effects of the change that cannot be derived from the records. */
   readonly remarks?: (change: Changed) => readonly string[];
   /** Message about the current state, printed if there is nothing to change. */
   readonly unchanged?: string | undefined;
+  /** Returns a JSON object for the operator to keep, which is printed on its own line after the change. */
+  readonly keep?: (change: Changed) => object;
 }
 
 /** Decides on a change. @param key the new key, if the change needs one */
@@ -82,7 +84,7 @@ export function addWaitFlags(command: Command): Command {
  * @throws see `Keyring.change`, and what `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: DecideWithKey): Promise<void> {
-  const { flags, breaks, newKey, remarks = () => [], unchanged } = options;
+  const { flags, breaks, newKey, remarks = () => [], unchanged, keep } = options;
   const { io, keyring, settings, signers } = keys;
   if (newKey !== undefined) checkHasKeys(keys);
   // A key in an HSM or key service is generated only when the change is confirmed.
@@ -92,20 +94,23 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
   const preview: Report = { isDry: true, note, unchanged, change, remarks: remarks(change), external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
-  if (breaks && flags.yes !== true) {
+  if (breaks !== false && flags.yes !== true) {
+    const why = breaks === true ? "this may make valid tokens fail" : breaks;
     const effects = [...effectsOf(preview), ...(note === undefined ? [] : [note])].map((effect) => `\n- ${effect}`);
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was changed, because this may make valid tokens fail; confirm it with --yes:${effects.join("")}\n`,
+      `nothing was changed, because ${why}; confirm it with --yes:${effects.join("")}\n`,
     );
   }
   const done = await commit(keys, draft, decide);
-  const report: Report = { ...preview, ...done, remarks: remarks(done.change), isDry: false };
+  const kept = keep?.(done.change);
+  const report: Report = { ...preview, ...done, remarks: remarks(done.change), isDry: false, kept };
   // The change is committed. Print it before waiting for the replicas.
   if (flags.json !== true) printChange(io, report, flags);
   const catchUp = await waitForReplicas(keys, report.change, flags.wait);
   if (flags.json === true) printChange(io, { ...report, catchUp }, flags);
   else if (catchUp !== undefined) printCatchUp(io, catchUp);
+  if (flags.json !== true && kept !== undefined) print(io, `\n${JSON.stringify(kept)}`);
 }
 
 /**

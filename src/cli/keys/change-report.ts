@@ -21,6 +21,8 @@ export interface Report {
   readonly external: readonly string[];
   /** Replicas that have caught up with the change; `undefined` if the command did not wait for them. */
   readonly catchUp?: CatchUp | undefined;
+  /** Object for the operator to keep. */
+  readonly kept?: object | undefined;
 }
 
 /** Returns the effects of a change. */
@@ -78,7 +80,7 @@ function section(title: string, items: readonly string[], columns: number): stri
 }
 
 function asJson(
-  { isDry, note, change: { before, records, events, document }, catchUp }: Report,
+  { isDry, note, change: { before, records, events, document }, kept, catchUp }: Report,
   effects: readonly string[],
   ahead: RotationPlan,
 ): string {
@@ -91,6 +93,7 @@ function asJson(
     events: events.map((event) => ({ ...event, at: iso(event.at) })),
     policy: document.policy,
     effects,
+    ...(kept !== undefined && { keep: kept }),
     replicas: catchUp === undefined ? null : catchUpJson(catchUp),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };

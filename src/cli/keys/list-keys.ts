@@ -3,7 +3,15 @@ import { aftermath } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
+import {
+  type KeyRecord,
+  isLive,
+  isEnded,
+  isRotating,
+  keyUses,
+  stateSince,
+  uriOf,
+} from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
@@ -42,10 +50,11 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
   );
   const rows = listed.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
-  const since = isRotating(records) ? (rotatingSince(records, now) ?? now) : undefined;
+  const since = isRotating(records) && !isEnded(records) ? (rotatingSince(records, now) ?? now) : undefined;
   if (flags.json === true) {
     return printJson(io, {
       verified: isVerified,
+      ended: isEnded(records),
       keys: rows.map(({ record, next = null }) =>
         publicRecord(record, { since: iso(stateSince(record)), next: next && stepJson(next) }),
       ),
@@ -55,13 +64,12 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     });
   }
   const { columns } = terminalOf(io);
-  const lines = listed.length === 0 ? indented(noKeys, columns, 0) : table(rows, now);
+  const lines = listed.length === 0 && !isEnded(records) ? indented(noKeys, columns, 0) : table(rows, now);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
+  const off = isEnded(records) ? "The issuer has ended: no key signs, and none is generated." : "Rotation mode: off.";
   const mode =
-    since === undefined
-      ? "Rotation mode: off."
-      : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
+    since === undefined ? off : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
   print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
   printParagraphs(io, [...waitTexts(found), ...still]);
 }

@@ -26,7 +26,7 @@ libSQL and etcd. To examine one issuer: jwksd keys --issuer ISSUER.
 
 Examples:
   $ jwksd issuers --store postgres://jwksd@db.example/jwksd
-  $ jwksd issuers --json | jq -r '.issuers[] | select(.state != "ok") | .issuer'`)
+  $ jwksd issuers --json | jq -r '.issuers[] | select(.state == "failing") | .issuer'`)
     .action((flags: Flags) => listIssuers(io, flags));
 }
 
@@ -67,7 +67,7 @@ async function listIssuers(io: Io, flags: Flags): Promise<void> {
   printParagraphs(io, [`${issuers.length.toLocaleString("en")} issuers: ${failing} failing, ${overdue} overdue.`]);
 }
 
-const ranks: Readonly<Record<IssuerStatus["state"], number>> = { failing: 0, overdue: 1, ok: 2 };
+const ranks: Readonly<Record<IssuerStatus["state"], number>> = { failing: 0, overdue: 1, ok: 2, ended: 3 };
 const rankOf = ({ state }: IssuerStatus): number => ranks[state];
 
 const dueAt = ({ nextStep }: IssuerStatus): number => (nextStep === undefined ? 0 : startOf(nextStep));

@@ -2,7 +2,7 @@ import { StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
-import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
+import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, isEnded, mapLive } from "../rules/records.ts";
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
@@ -13,8 +13,8 @@ export interface StoredEvent extends KeyEvent {
 
 /** Everything that a store contains for one issuer. Plain JSON; the register stores it with a MAC. */
 export interface StoreDocument {
-  /** Version of the format. jwksd refuses unknown formats but preserves unknown members. */
-  readonly format: 1;
+  /** Version of the format. jwksd refuses unknown formats but preserves unknown members. Format 2: the issuer has ended. */
+  readonly format: 1 | 2;
   /** Number of commits. */
   readonly revision: number;
   readonly owner: Owner;
@@ -62,9 +62,10 @@ export function nextDocument(
     stateOf.get(record.kid) === record.state ? record : { ...record, stateRevision: revision };
   const last = before.events.at(-1)?.number ?? 0;
   const numbered = added.map((event, index): StoredEvent => Object.assign({ number: last + index + 1 }, event));
-  const next = {
+  const next: StoreDocument = {
     ...before,
     ...replaced,
+    format: isEnded(records) ? 2 : 1,
     revision,
     records: mapLive(records, withRevision),
     events: [],
@@ -97,10 +98,10 @@ export function parseDocument(text: string): StoreDocument {
   const found = jsonOf(text) as { readonly format?: unknown } | null | undefined;
   const format = typeof found === "object" ? found?.format : undefined;
   if (typeof format !== "number") throw damaged();
-  if (format !== 1) {
+  if (format !== 1 && format !== 2) {
     throw new StoreError(
       "ERR_STORE_FORMAT",
-      `the store has format ${format}, but this version of jwksd reads only format 1; update jwksd`,
+      `the store has format ${format}, but this version of jwksd reads only formats 1 and 2; update jwksd`,
     );
   }
   try {
@@ -108,7 +109,8 @@ export function parseDocument(text: string): StoreDocument {
     const lists = [document.records, document.targets, document.events, document.commits];
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
-    checkRecords(document.records);
+    checkRecords(document.records, format === 2);
+    if (isEnded(document.records) !== (format === 2)) throw damaged();
     if (![...document.events, ...document.targets].every(isPrintable)) throw damaged();
     // A later version may have other bounds and additional durations.
     const policy = { ...policyDefaults, ...document.policy };

@@ -2,7 +2,15 @@ import { kidText, timeText } from "../../base/format.ts";
 import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { cachedSeconds } from "../rules/mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
-import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "../rules/records.ts";
+import {
+  type KeyRecord,
+  type LiveRecord,
+  type Tombstone,
+  activeKey,
+  isEnded,
+  isLive,
+  isRotating,
+} from "../rules/records.ts";
 import { earliestEndOfWait, longestStale } from "../rules/waits.ts";
 
 interface Context {
@@ -127,7 +135,7 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails at verifiers that have the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
+      : `${trusted} Every token that it signed fails at verifiers that have the new set. ${old?.state === "active" && !isEnded(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
   const none = isLast ? " No encryption key is left; create one with jwksd keys announce --use enc." : "";

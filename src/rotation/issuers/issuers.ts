@@ -26,6 +26,7 @@ import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
 import { rotationPolicy } from "../rules/policy.ts";
+import { isEnded } from "../rules/records.ts";
 import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
 import { createNames } from "./names.ts";
 import { createRecent } from "./recent.ts";
@@ -150,14 +151,19 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     return work;
   }
 
-  /** Takes the due steps with a temporary manager. */
-  async function runDueStepsOnce(issuer: string, more?: FirstKey): Promise<void> {
+  /** Takes the due steps with a temporary manager. @param then uses the manager afterwards */
+  async function runDueStepsOnce(
+    issuer: string,
+    more?: FirstKey,
+    then: (keys: KeyManager) => Promise<unknown> = async () => {},
+  ): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
     }
     const keys = await managerOf(issuer, await inTime(() => registerOf(issuer)), more);
     try {
       await keys.runDueSteps();
+      await then(keys);
     } catch (error) {
       throw codeOf(error) === "ERR_STORE_EMPTY" ? lacksKeys(issuer) : error;
     } finally {
@@ -251,10 +257,16 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async create(issuer) {
       const firstKey = { requireStore: false, initialPolicy: await spreadPolicy(issuer, initialPolicy) };
-      await tracked(runDueStepsOnce(issuer, firstKey));
+      await tracked(runDueStepsOnce(issuer, firstKey, restart));
       const created = await tracked(load(issuer));
       if (created === undefined) throw lacksKeys(issuer);
       return created;
+    },
+
+    async end(issuer, options) {
+      const end = (keys: KeyManager): Promise<unknown> => keys.end(options);
+      const held = kept.peek(issuer)?.keys;
+      await tracked(held === undefined ? runDueStepsOnce(issuer, {}, end) : end(held));
     },
 
     async sign(issuer, claims, options) {
@@ -380,6 +392,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
 const byLabel = (label: string, counts: Readonly<Record<string, number>>): MetricValue[] =>
   Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
+
+/** Generates a first key for an ended issuer, once its name can be used again. @throws StateError `ERR_ISSUER_ENDED` */
+const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.records) && keys.rotate();
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 

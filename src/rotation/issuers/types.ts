@@ -7,7 +7,7 @@ import type { FetchHandler } from "../../publish/fetch-response.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node-response.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { IssuerStatus } from "../explain/issuer-status.ts";
-import type { KeyManager, ManagerEvent } from "../manager/types.ts";
+import type { EndOptions, KeyManager, ManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
@@ -85,8 +85,16 @@ export interface Issuers {
    * Generates the first key of an issuer that has no keys, for example when a tenant signs up. Do not call it with a name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`; and see `createKeyManager`
+   * @throws StateError `ERR_ISSUER_ENDED`: it has ended, and `allowedAt` is the time from which its name can be used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
+  /**
+   * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database: after a restored backup, only
+   * `jwksd end --from` or another call ends it again.
+   *
+   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY`: it has no keys; and see `KeyManager.end`
+   */
+  end(this: void, issuer: string, options?: EndOptions): Promise<void>;
   /** Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY`: it has no keys; and see `get` and `Provider.sign` */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**

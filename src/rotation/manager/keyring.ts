@@ -122,7 +122,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     if (requireStore && stored.length === 0) throw holdsNoKeys(custody.owner.issuer);
     const decision = await decide(seen);
     const records = recordBounds(decision.records ?? stored, decision.policy ?? policy);
-    checkRecords(records);
+    checkRecords(records, true);
     return { ...decision, records };
   }
 

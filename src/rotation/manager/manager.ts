@@ -29,7 +29,14 @@ import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
 import { checkManagerOptions } from "./options.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
-import type { ForceOptions, KeyManager, KeyManagerOptions, RollBackOptions, RotateOptions } from "./types.ts";
+import type {
+  EndOptions,
+  ForceOptions,
+  KeyManager,
+  KeyManagerOptions,
+  RollBackOptions,
+  RotateOptions,
+} from "./types.ts";
 
 /**
  * Manages the keys of one issuer in a store: generates the first key if the store is empty and takes every planned step when it is due. Several
@@ -110,6 +117,7 @@ export interface ServiceManager extends KeyManager {
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: nonEmptyString, now: boolean };
 const rollBackRules: Rules<RollBackOptions> = { kid: nonEmptyString, withdraw: boolean, now: boolean };
+const endRules: Rules<EndOptions> = { now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
 /** Manages the keys behind a custody. @throws see {@link createKeyManager} */
@@ -266,6 +274,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       const replacement = isAlone ? await makeKey(active.use) : undefined;
       return execute({ type: "revoke", kid, replacement }, replacement);
     },
+    end: async (options = {}) => execute({ type: "end", now: checkOptions(options, endRules).now }),
     execute,
     makeKey,
     decryptionKey,

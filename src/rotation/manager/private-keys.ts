@@ -22,11 +22,13 @@ import {
 import { mismatch, privateJwkOf } from "../custody/private-key.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 import type { NewKey } from "../rules/commands.ts";
+import { endedKey } from "../rules/end.ts";
 import {
   type ExternalKey,
   type KeyRecord,
   type KeyUse,
   type LiveRecord,
+  isEnded,
   liveRecords,
   publishedKeys,
   uriOf,
@@ -212,8 +214,9 @@ const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "ac
 
 /** Returns the keysets of a provider. */
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {
+  const published = publishedKeys(records, "sig");
   return {
-    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => {
+    keyset: (published.length === 0 && isEnded(records) ? [endedKey] : published).map(({ kid, publicJwk }) => {
       const signer = signers.get(kid);
       return signer === undefined ? { kid, publicKey: publicJwk } : { kid, signer };
     }),

@@ -69,7 +69,7 @@ export interface StoreObserver {
 interface Commit {
   readonly text: string;
   readonly ifVersion: string | undefined;
-  readonly due: number;
+  readonly due: number | undefined;
   readonly commit: string;
 }
 

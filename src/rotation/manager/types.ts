@@ -171,6 +171,12 @@ export interface RollBackOptions {
   readonly now?: Optional<boolean>;
 }
 
+/** Options of `end`. */
+export interface EndOptions {
+  /** Whether all keys are revoked, so that their tokens fail. Otherwise, each key is published until its last token has expired. Default: `false`. */
+  readonly now?: Optional<boolean>;
+}
+
 /** Generates, rotates and removes a provider's keys. */
 export interface KeyManager extends ManagedKeys {
   /** The store's policy. */
@@ -206,6 +212,13 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
   revoke(kid: string): Promise<Change>;
+  /**
+   * Ends the issuer: no process signs for it again (`ERR_SIGNER_ENDED`) or generates a key. Its keys retire, or are revoked with `now`, which is
+   * also allowed later. If they are gone, the set has one key, which signs nothing.
+   *
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
+   */
+  end(options?: EndOptions): Promise<Change>;
   /** Returns the private key for a JWE, for `jose.compactDecrypt`. Reads the store if the kid is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /** Returns a decryption key as a private JWK, for a library that accepts nothing else. Keep it out of logs and replies. */

@@ -135,13 +135,20 @@ export function activate(change: Change, next: LiveRecord, now: number, reason: 
 const keptHalves = 8;
 
 /** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
-export function end(change: Change, kid: string, state: EndState, { policy, now }: At, reason: string): Change {
+export function end(
+  change: Change,
+  kid: string,
+  state: EndState,
+  { policy, now }: At,
+  reason: string,
+  until = trustedUntil(change.records, now, policy),
+): Change {
   const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
   const { use, thumbprint, publicJwk } = record;
   const uri = uriOf(record);
   const more =
     state === "revoked"
-      ? { trustedUntil: trustedUntil(change.records, now, policy) }
+      ? { trustedUntil: until }
       : { ...(use === "sig" && record.state === "retiring" && { publicJwk }) };
   const tombstone = { kid, use, state, thumbprint, endedAt: now, ...(uri !== undefined && { uri }), ...more };
   const { records, events } = replace(change, tombstone, now, state, reason);

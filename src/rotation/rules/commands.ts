@@ -1,6 +1,7 @@
 import { StateError, invalidOption } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
+import { endIssuer, checkNotEnded } from "./end.ts";
 import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import {
   type KeyRecord,
@@ -9,6 +10,7 @@ import {
   activeKey,
   announcedKey,
   checkRecords,
+  isEnded,
   isLive,
   keyUses,
   mapLive,
@@ -38,6 +40,7 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * - `rotate`: announces `key`; with `now`, the announced key (or `key` if there is none) signs immediately
  * - `rollBack`: makes a retiring signing key active again: `kid`, or otherwise the one that signed last. With `withdraw`, removes an announced
  *   key first; with `now`, even if caches do not have the key yet
+ * - `end`: ends the issuer: all keys retire, and no key ever replaces them; with `now`, all keys are revoked
  * - `import`: adopts a key that was published and used elsewhere
  * - `policy`: changes how keys rotate from now on; for announced and retiring keys, the longest waiting period of any policy applies
  */
@@ -52,6 +55,7 @@ export type Command =
       readonly now?: boolean | undefined;
     }
   | ({ readonly type: "rollBack" } & RollBack)
+  | { readonly type: "end"; readonly now?: boolean | undefined }
   | {
       readonly type: "import";
       readonly key: NewKey;
@@ -64,18 +68,22 @@ export type Command =
  * Executes a command, or refuses it and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` is the time at which it is allowed;
- * missing while clocks differ)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`, `ERR_ISSUER_ENDED` (`allowedAt` is the time at
+ * which it is allowed; missing while clocks differ, and while an ended issuer has keys)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
   // A waiting period from a wrong clock restarts, for commands as for planned steps, unless this clock may be wrong itself.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
-  checkRecords(change.records);
+  checkRecords(change.records, command.type === "end" || isEnded(records));
   return change;
 }
 
+/** Commands after which a key signs. */
+const startingTypes: ReadonlySet<Command["type"]> = new Set(["announce", "rotate", "import", "rollBack"]);
+
 function apply(change: Change, command: Command, at: At): Change {
+  if (startingTypes.has(command.type)) checkNotEnded(change.records, at);
   switch (command.type) {
     case "announce":
       return announce(change, command.key, at.now, "an operator announced it");
@@ -89,6 +97,8 @@ function apply(change: Change, command: Command, at: At): Change {
       return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
     case "rotate":
       return rotate(change, command, at);
+    case "end":
+      return endIssuer(change, command.now === true, at);
     case "rollBack":
       return rollBack(change, command, at);
     case "import":

@@ -1,6 +1,6 @@
 import { advance } from "./advance.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
-import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
+import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, liveRecords, stateSince } from "./records.ts";
 import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 
 /** The next step of a key. */
@@ -40,8 +40,12 @@ export interface Planned {
   readonly targets: readonly TargetRecord[];
 }
 
-/** Returns when a store must be read again, in epoch milliseconds by its clock: at the next step, or now if a waiting period has not begun yet. */
-export function nextLookAt({ records, policy, targets }: Planned, now: number): number {
+/**
+ * Returns when a store must be read again, in epoch milliseconds by its clock: at the next step, or now if a waiting period has not begun yet;
+ * `undefined` for never, if the issuer has ended and has no keys.
+ */
+export function nextLookAt({ records, policy, targets }: Planned, now: number): number | undefined {
+  if (records.length > 0 && liveRecords(records).length === 0) return undefined;
   const ahead = advance(records, policy, now, { targets });
   const isWaiting = ahead.due.length === 0 && ahead.records === records && ahead.wakeAt !== Infinity;
   return isWaiting ? ahead.wakeAt : now;

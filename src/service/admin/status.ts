@@ -14,6 +14,7 @@ import {
   type KeyEvent,
   type KeyRecord,
   type KeyState,
+  isEnded,
   isRotating,
   keyUses,
   liveRecords,
@@ -76,7 +77,7 @@ export interface Status extends Pick<
   readonly rotationMode: {
     readonly isOn: boolean;
     /** Reason for the mode. `keys`: a key is announced or retiring. `outage`: the store is unreachable. */
-    readonly because?: "setting" | "keys" | "outage" | undefined;
+    readonly because?: "setting" | "keys" | "ended" | "outage" | undefined;
     readonly since?: number | undefined;
   };
   readonly store?:
@@ -154,6 +155,7 @@ export function statusOf(service: ServiceSnapshot): Status {
 
 function rotationModeOf({ isShort, isShortBySetting, manager }: ServiceSnapshot, now: number): Status["rotationMode"] {
   const { records = [] } = manager?.document ?? {};
+  if (isEnded(records)) return { isOn: true, because: "ended" };
   if (isRotating(records)) return { isOn: true, because: "keys", since: rotatingSince(records, now) };
   if (isShortBySetting) return { isOn: true, because: "setting" };
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
-import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
+import { type KeyEvent, type KeyRecord, isEnded, isRotating } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import { withFlags } from "../config/setting-names.ts";
@@ -16,18 +16,21 @@ export interface ManagerLog {
   started(this: void, records: Modes): void;
 }
 
-type Modes = readonly Pick<KeyRecord, "state">[];
+type Modes = readonly Pick<KeyRecord, "use" | "state">[];
 
 export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
-  let isRotating = false;
+  let isOn = false;
+  let wasEnded = false;
 
-  /** Logs the mode if it has changed. */
+  /** Logs the mode, and the end of the issuer, if that has changed. */
   function logMode(records: Modes): void {
-    const was = isRotating;
-    isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
-    if (isRotating === was) return;
+    if (isEnded(records) && !wasEnded) log.warn("the issuer has ended: nothing signs for it (ERR_SIGNER_ENDED)");
+    wasEnded = isEnded(records);
+    const was = isOn;
+    isOn = isRotating(records);
+    if (isOn === was) return;
     log.info(
-      isRotating
+      isOn
         ? "rotation mode is on: caches keep the set for 5 minutes"
         : "rotation mode is off: caches keep the set for up to 2 hours",
     );

@@ -1,5 +1,5 @@
 import { type Clock, longestSince, systemClock } from "../../base/clock.ts";
-import { StateError } from "../../base/errors.ts";
+import { SignerError, StateError } from "../../base/errors.ts";
 import { readKeyset } from "../../node/key-files.ts";
 import { checkKeysets, checkSigning } from "../../publish/keyset.ts";
 import { readRegister } from "../../rotation/custody/checked-read.ts";
@@ -9,7 +9,8 @@ import { stale, usableMs } from "../../rotation/manager/check-in.ts";
 import { clocksDiffer, clocksText } from "../../rotation/manager/clocks.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
 import type { StoreAccess } from "../../rotation/manager/store-access.ts";
-import { activeKey } from "../../rotation/rules/records.ts";
+import { endedText } from "../../rotation/rules/end.ts";
+import { activeKey, isEnded } from "../../rotation/rules/records.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import { createTokenSigner } from "../../sign/token/token-signer.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
@@ -57,7 +58,7 @@ export async function signOnce(
   const { records, policy } = seen.document;
   const { maxTokenLifetimeSeconds } = policy;
   const active = activeKey(records, "sig");
-  if (active === undefined) throw noKeyYet();
+  if (active === undefined) throw isEnded(records) ? new SignerError("ERR_SIGNER_ENDED", endedText) : noKeyYet();
   const { signers, unavailable } = await keyring.open([active]);
   if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {
@@ -81,7 +82,7 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
   // Opening the store to sign logs the warnings.
   const register = await openStore(store, { warn() {} });
   const { text } = await readRegister(register).finally(() => register.close?.());
-  if (text === undefined || activeKey(parseDocument(unsealed(text)).records, "sig") === undefined) throw noKeyYet();
+  if (text === undefined || parseDocument(unsealed(text)).records.length === 0) throw noKeyYet();
 }
 
 function noKeyYet(): StateError {

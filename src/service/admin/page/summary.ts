@@ -12,7 +12,9 @@ export function glancePart(status: Status): Html {
   const active = keys.find(({ use, state }) => use === "sig" && state === "active");
   const signs =
     active === undefined
-      ? html`<span class="quiet">no key</span>`
+      ? html`<span class="quiet"
+          >${status.rotationMode.because === "ended" ? "none: the issuer has ended" : "no key"}</span
+        >`
       : html`<code>${kidText(active.kid)}</code>
           <span class="quiet"
             >${active.alg}${active.since === undefined ? undefined : html`, since ${sinceText(active.since)}`}</span
@@ -53,6 +55,7 @@ function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
   if (!isOn) return html`off: caches keep the set for up to 2 hours`;
   const why = {
     keys: "a key is announced or retiring",
+    ended: "the issuer has ended",
     setting: "set by --rotation-mode",
     outage: "the store is unreachable",
   }[because ?? "setting"];

@@ -1,0 +1,109 @@
+import { readFile } from "node:fs/promises";
+import { asJwksdError, invalidOption } from "../../base/errors.ts";
+import { reading } from "../../base/file-errors.ts";
+import { timeText } from "../../base/format.ts";
+import { jsonOf } from "../../base/json.ts";
+import { printable } from "../../base/printable.ts";
+import { type KeyRecord, isEnded, liveRecords } from "../../rotation/rules/records.ts";
+import { Command } from "../command.ts";
+import { errorText } from "../error-text.ts";
+import { type Io, iso, print, printNotice } from "../io.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "../keys/change-keys.ts";
+import { withKeys } from "../keys/open-keys.ts";
+
+interface EndFlags extends ChangeFlags {
+  readonly now?: true;
+  readonly from?: string;
+}
+
+/** The line that repeats an end. */
+interface EndLine {
+  readonly issuer: string;
+  readonly now: boolean;
+  /** Time of the end, for people. */
+  readonly at?: string;
+}
+
+export function commandOf(io: Io): Command {
+  const command = new Command("end")
+    .option("--now", "revoke all keys, even if the issuer has ended")
+    .option("--from <file>", "end each issuer in a file of lines that this command has printed");
+  return addChangeFlags(command, { yes: true }, "destroyExternal")
+    .notes(`
+Nothing signs for the issuer again, and no process generates a key for it. Each
+key stays published until its last token has expired, so no valid token is
+refused. With --now, all keys are revoked; caches may trust them for a while,
+and --dry-run prints how long. In the end, /jwks has one key, which signs
+nothing.
+
+This cannot be undone. Keep the last line of the output outside of the store: a
+backup from before the end has the keys, and they would sign again. After you
+restore one, repeat the end before anything starts, with --from FILE.
+
+Examples:
+  $ jwksd end --dry-run
+  $ jwksd end --yes | tee -a ended.txt
+  $ jwksd end --now --yes
+  $ jwksd end --from ended.txt --yes`)
+    .action((flags: EndFlags) => (flags.from === undefined ? endIssuer(io, flags) : endAll(io, flags, flags.from)));
+}
+
+function endIssuer(io: Io, flags: EndFlags): Promise<void> {
+  const { now = false } = flags;
+  return withKeys(io, flags, {}, (open) => {
+    const { custody, document } = open;
+    const unchanged = isEnded(document.records) ? "The issuer has ended." : undefined;
+    const breaks = "an issuer that has ended never signs again";
+    const decide = byCommand(() => ({ type: "end", now }));
+    return changeKeys(
+      open,
+      {
+        flags,
+        breaks,
+        unchanged,
+        remarks: ({ before, records, document: { policy }, seen }) =>
+          effectsOnIssuer(before, records, seen.now + policy.maxStaleSeconds * 1000),
+        keep: ({ seen }): EndLine => ({ issuer: custody.owner.issuer, now, at: iso(seen.now) }),
+      },
+      decide,
+    );
+  });
+}
+
+/** Returns the effects of an end that are not about a key. */
+function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
+  const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
+  const set = `/jwks has one key ${when}, which signs nothing.`;
+  if (isEnded(before)) return [set];
+  const until = timeText(staleAt);
+  return [
+    `Signing fails (ERR_SIGNER_ENDED): from now on in each process that reads this change, and everywhere from ${until}.`,
+    `A version of jwksd that does not know format 2 refuses the store from now on (ERR_STORE_FORMAT) and stops signing by ${until}.`,
+    set,
+  ];
+}
+
+/** Ends each issuer in a file. A failure does not stop the others. @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged */
+async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
+  for (const { issuer, now } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {
+    if (flags.json !== true) print(io, `${printable(issuer)}:`);
+    const isNow = now || flags.now === true;
+    await endIssuer(io, { ...flags, issuer, ...(isNow && { now: true }) }).catch((error: unknown) => {
+      io.exitCode = 1;
+      printNotice(io, `${printable(issuer)}: ${errorText(asJwksdError(error))}`);
+    });
+  }
+}
+
+/** Returns the lines in the output of this command, one for each issuer. If any of an issuer's lines has `now`, its line does. */
+function endLinesOf(text: string, file: string): readonly EndLine[] {
+  const lines = text.split("\n").filter((line) => line.startsWith('{"issuer"'));
+  const found = lines.map((line): EndLine => {
+    const { issuer, now } = (jsonOf(line) ?? {}) as Partial<EndLine>;
+    if (typeof issuer === "string" && typeof now === "boolean") return { issuer, now };
+    throw invalidOption(`${file} has a line that is damaged: ${JSON.stringify(line.slice(0, 80))}`);
+  });
+  if (found.length === 0) throw invalidOption(`${file} has no line that jwksd end has printed`);
+  const isNow = new Set(found.flatMap(({ issuer, now }) => (now ? [issuer] : [])));
+  return [...new Set(found.map(({ issuer }) => issuer))].map((issuer) => ({ issuer, now: isNow.has(issuer) }));
+}

@@ -1,0 +1,77 @@
+import { StateError } from "../../base/errors.ts";
+import { timeText } from "../../base/format.ts";
+import { type At, type Change, end, replace } from "./advance.ts";
+import { trustedUntil } from "./mode-intervals.ts";
+import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
+import { type KeyRecord, type LiveRecord, isEnded, isLive, liveRecords } from "./records.ts";
+
+/**
+ * The only key in the set of an ended issuer. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer has ended", so its private key never
+ * existed. Verifiers that find it replace the keys that they have cached; many keep these if the set is empty or the request fails.
+ */
+export const endedKey = {
+  kid: "issuer-ended",
+  publicJwk: {
+    kty: "EC",
+    crv: "P-256",
+    x: "HEF_wGo__QbrvctCAVn6OP-F5Sq5LtQqrbZceWY4i_g",
+    y: "EUKcjMjYDtjpYOntHe6J29N1VYga6zc5Nm4VMs_GyCY",
+  },
+} as const;
+
+/** Message about an issuer that has ended. */
+export const endedText = "the issuer has ended, and no key signs for it";
+
+const reason = "an operator ended the issuer";
+
+/**
+ * Ends the issuer: it never signs again. Its keys retire, each with a new waiting period. A backup may lack a rollback, so no key keeps an earlier
+ * period.
+ *
+ * @param now whether all keys are revoked instead, even if the issuer has ended
+ * @throws StateError `ERR_TRANSITION` if there are no keys
+ */
+export function endIssuer(change: Change, now: boolean, at: At): Change {
+  const { records } = change;
+  if (records.length === 0)
+    throw new StateError("ERR_TRANSITION", "the store has no keys, so there is no issuer to end");
+  const live = liveRecords(records);
+  if (now) {
+    const until = trustedUntil(records, at.now, at.policy);
+    return live.reduce((change, { kid }) => end(change, kid, "revoked", at, reason, until), change);
+  }
+  return isEnded(records) ? change : live.reduce((change, record) => retire(change, record, at), change);
+}
+
+function retire(change: Change, record: LiveRecord, at: At): Change {
+  const { use, state, kid } = record;
+  if (state === "announced" && use === "sig") return end(change, kid, "removed", at, reason);
+  const { nextMadeBy: _next, replacedAt: _replaced, restarted: _again, ...rest } = record;
+  if (state === "retiring") return replace(change, rest, at.now, "restarted", reason);
+  // A client may have encrypted to an announced encryption key.
+  return replace(change, { ...rest, state: "retiring", retiredAt: at.now }, at.now, "retired", reason);
+}
+
+/**
+ * Refuses an issuer that has ended, until its name can be used again: no cache trusts its keys, and all tokens have expired.
+ *
+ * @throws StateError `ERR_ISSUER_ENDED`
+ */
+export function checkNotEnded(records: readonly KeyRecord[], { policy, now, areClocksOff = false }: At): void {
+  if (!isEnded(records)) return;
+  const at = reusableAt(records, policy);
+  if (now >= at && !areClocksOff) return;
+  const isKnown = at !== Infinity && !areClocksOff;
+  const until = areClocksOff ? "while this machine's clock and the store's differ" : "while its keys retire";
+  const message = `${endedText}; its name cannot be used again ${isKnown ? `before ${timeText(at)}` : until}`;
+  throw new StateError("ERR_ISSUER_ENDED", message, isKnown ? { allowedAt: at } : {});
+}
+
+function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
+  const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
+  const cachedMs = (maxStaleSeconds + cachedForSeconds.long) * 1000;
+  const gone = records.map((record) =>
+    isLive(record) ? Infinity : (record.trustedUntil ?? record.endedAt + cachedMs),
+  );
+  return Math.max(...gone) + (maxTokenLifetimeSeconds + clockSkewSeconds) * 1000;
+}
