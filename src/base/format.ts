@@ -44,10 +44,10 @@ export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
-/** Maximum number of things to name in a list. */
+/** Maximum number of items named in a list. */
 export const maxNamed = 5;
 
-/** Lists the names of the first few things: "a, b, c, d, e, 95 more". */
+/** Lists the names of the first few items: "a, b, c, d, e, 95 more". */
 export function someOf<T>(things: readonly T[], name: (thing: T) => string): string {
   const more = things.length > maxNamed ? [`${things.length - maxNamed} more`] : [];
   return [...things.slice(0, maxNamed).map(name), ...more].join(", ");

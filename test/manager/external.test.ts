@@ -110,7 +110,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(late, other);
   });
 
-  test("if no key can be generated, it is retried once no process claims it, and later failures are not reported as recovered", async () => {
+  test("a failed generation of a key is retried once no process claims it, and later failures are not reported as recovered", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);

@@ -117,7 +117,7 @@ export const key = {
   },
   JWKS_KEY_OPS_PRIVATE: {
     severity: "broken",
-    title: "The `key_ops` of a public key has operations of a private key",
+    title: "The `key_ops` of a public key includes private-key operations",
     why: "Web Crypto refuses to import a public key for `sign` or `decrypt`.",
     rule: "RFC 7517 section 4.3",
     remedy: "Write `verify` in the public JWK, or leave out `key_ops`.",

@@ -21,7 +21,7 @@ export interface IssuersOptions {
   /**
    * Returns the register of an issuer that is being loaded. For `runAllDueSteps`, it receives the `issuer` option with
    * its `*` and may return any register of the database. Registers share a pool or a client, which the application
-   * closes; jwksd closes no register.
+   * closes; jwksd does not close registers.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;
   /** Wrapping keys of all issuers. See `createKeyManager`. */

@@ -36,7 +36,10 @@ const warnedShare = 0.7;
 /** Number of bytes reserved for revocations. */
 const reservedBytes = 4_096;
 
-/** Decides on a change from a read; without members, nothing is written. Called again if another commit came first. */
+/**
+ * Decides what to change after a read. If the change has no members, nothing is written. Called again if another commit
+ * came first.
+ */
 export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 
 /** A change and the records before it. */

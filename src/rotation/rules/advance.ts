@@ -113,8 +113,8 @@ function takeSteps(
 }
 
 /**
- * Activates a key. The previously active key becomes a retiring one. A key that was active before keeps nothing of its retirement: otherwise, its
- * next retirement period would seem to have begun already.
+ * Activates a key. The previously active key becomes a retiring one. If the key was active before, this clears what was
+ * recorded about its retirement: otherwise, its next retirement period would seem to have begun already.
  */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
   const { restarted: _again, retiredAt: _retired, replacedAt: _replaced, activations = 1, ...rest } = next;

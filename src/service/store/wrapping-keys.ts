@@ -103,7 +103,7 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
 }
 
 /**
- * Reports whether a string is certainly a path and not a key. A key contains a long run of these characters and does
+ * Reports whether a string is definitely a path and not a key. A key contains a long run of these characters and does
  * not name a file in an existing folder.
  */
 async function isPath(text: string): Promise<boolean> {

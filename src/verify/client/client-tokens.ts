@@ -112,8 +112,9 @@ export interface ClientVerifier {
    */
   requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;
   /**
-   * Authenticates a client that is identified by its metadata document, at the token endpoint. The method is the one that was fixed at the
-   * authorization request: a client that has changed it since, sends no assertion, or sends a secret is refused.
+   * Authenticates a client that is identified by its metadata document, at the token endpoint. The method is the one
+   * that was fixed at the authorization request: a client is refused if it has changed its method since, does not send
+   * an assertion, or sends a secret.
    *
    * @param parameters the form parameters of the request: `client_id`, `client_assertion`, `client_assertion_type`
    * @param granted what was stored with the code or the refresh token: the `method`, and the `fingerprint` for `changed`

@@ -20,7 +20,10 @@ export interface RequestLimitsOptions {
   readonly perHost?: HostLimits;
 }
 
-/** Sends a request, unless there are too many. Its signal must abort at the end of the response. @throws FetchError `ERR_FETCH_BUSY` */
+/**
+ * Sends a request, unless too many are in flight. Its signal must abort at the end of the response. @throws FetchError
+ * `ERR_FETCH_BUSY`
+ */
 export type LimitedFetch = (url: string, init: RequestInit, isProven: boolean) => Promise<Response>;
 
 interface Load {
