@@ -67,7 +67,7 @@ const rotation = (name: string, about: string, lead: number): History => ({
   ],
 });
 
-/** Returns a history in which all keys of an issuer are revoked, and its tokens keep arriving. */
+/** Returns a history in which an issuer's keys are all revoked and its tokens keep arriving. */
 const ended = (name: string, about: string, answer: Answer): History => ({
   name,
   about: `an issuer ends: after a set with max-age of 5 minutes, ${about}`,

@@ -100,7 +100,8 @@ compiled with a \`time.Now\` that can be set; the verifier is unchanged. Timeout
 time.
 
 We ran everything twice: ${behaviors.length} verifiers in ${histories(null).length} histories. One cell differed, by one request: jose sent 1,838 and 1,839 requests in an
-outage of a day. We suppose that this was chance, on the connection: five more runs had 1,838. One row would depend on chance elsewhere: two servers
+outage of a day. We suppose that this was chance, on the connection: five more runs had 1,838. The four histories in which an issuer ends were run a day later; there, jwksd's guard sent up to
+nine requests more or fewer to an issuer without keys. One row would depend on chance elsewhere: two servers
 that disagree respond in turn here, while a load balancer may choose either.
 
 The Debian verifiers come from Debian 12, and are older than their authors' latest releases: note the version.

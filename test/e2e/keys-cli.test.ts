@@ -292,7 +292,10 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     );
     assert.ok(!first.includes("stays active"));
     const asRetiring = await ok("keys", "import", own, "--state", "retiring", "--dry-run");
-    assert.match(asRetiring, /no token signed with an imported key has a lifetime of more than\s+28800 s/);
+    assert.match(
+      asRetiring.replaceAll(/\s+/g, " "),
+      /no token signed with an imported key has a lifetime of more than 28800 s/,
+    );
     assert.ok(!asRetiring.includes("stays active"));
     const { effects } = await change("keys", "import", own);
     assert.match(
