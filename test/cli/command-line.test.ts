@@ -116,7 +116,7 @@ describe("an error from the library names options, and the command line replaces
   const rows: readonly (readonly [name: string, more: object, library: RegExp, text: RegExp])[] = [
     [
       "a policy",
-      { policy: { rotateEveryDays: 1, announceForSeconds: 3600 } },
+      { initialPolicy: { rotateEveryDays: 1, announceForSeconds: 3600 } },
       /^announceForSeconds is 3600 and .*cacheSlackSeconds \(7200\)/,
       /^--announce-for-seconds is 3600 and .*--cache-slack-seconds \(7200\)/,
     ],

@@ -320,6 +320,30 @@ const acts: readonly Act[] = [
     needs: ["sqlite3"],
   },
   {
+    pages: [...operators, "docs/many-issuers.md"],
+    script: String.raw`
+      on_database "postgres://jwksd@db.example:$PGPORT/jwksd"
+      jwksd serve
+      @ Listing issuers
+      @ JwksdDueStepsFailing
+      @ JwksdIssuersFailing
+      { openssl rand -base64 32 | tr '+/' '-_'; cat wrapping.key; } >both
+      cat both >wrapping.key
+      jwksd serve
+      leaked=$(kid active)
+      KID() { echo "$leaked"; }
+      @1 A leaked wrapping key
+      successor=$(kid active)
+      @2 A leaked wrapping key
+      head -n 1 both >wrapping.key
+      jwksd serve
+      test "$(kid active)" != "$leaked"
+      test "$(kid active)" != "$successor"
+    `,
+    needs: ["initdb", "jq", "openssl"],
+    start: startDatabase,
+  },
+  {
     pages: ["docs/provider.md"],
     script: String.raw`
       @ Installing
