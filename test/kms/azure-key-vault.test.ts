@@ -97,8 +97,8 @@ describe("opening an Azure Key Vault key", () => {
       [{ key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /P-256K/],
       [{ keyOps: ["verify"] }, "ERR_KEY_PURPOSE", /verify/],
       [{ enabled: false }, "ERR_SIGNER_KEY_STATE", /disabled/],
-      [{ exp: inSeconds(-60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
-      [{ nbf: inSeconds(60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
+      [{ exp: inSeconds(-60) }, "ERR_SIGNER_KEY_STATE", /not currently valid/],
+      [{ nbf: inSeconds(60) }, "ERR_SIGNER_KEY_STATE", /not currently valid/],
     ];
     await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });

@@ -18,7 +18,7 @@ export const certificate = {
   },
   JWKS_X5C_EXPIRED: {
     severity: "risk",
-    title: "A certificate in `x5c` is not valid now",
+    title: "A certificate in `x5c` is not currently valid",
     why: "Verifiers that validate the chain refuse the key.",
     rule: "RFC 5280 section 6.1.3",
     remedy: "Renew the certificate, or leave out `x5c`.",

@@ -138,7 +138,7 @@ export const key = {
   },
   JWKS_KEY_EXPIRED: {
     severity: "risk",
-    title: "A key is not valid now, according to its own `exp`, `nbf` or `revoked`",
+    title: "A key is not currently valid, according to its own `exp`, `nbf` or `revoked`",
     why: "Verifiers that read these members (OpenID Federation) refuse the key. Most ignore them, and trust a key that its issuer no longer vouches for.",
     rule: `${openidFederation} 8.7.2`,
     remedy: "Remove the key if it has expired or is revoked. If it signs, remove or correct the member.",

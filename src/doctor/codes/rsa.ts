@@ -54,7 +54,7 @@ export const rsa = {
   JWKS_RSA_DAMAGED: {
     severity: "broken",
     title: "An RSA modulus is damaged, or comes from a broken generator",
-    why: "It has a small factor, or it repeats one byte 16 times, which does not happen by chance. It protects little.",
+    why: "It has a small factor, or it repeats one byte 16 times, which does not happen by chance. A key like this offers little protection.",
     rule: "RFC 8017 section 3.1",
     remedy: "Export the key again; if the same modulus comes out, treat the key as compromised and generate a new one.",
   },

@@ -193,7 +193,7 @@ function checkUsable(
   if (!keyOperations.includes("sign")) throw wrongPurpose(name, safeDetail(keyOperations.join(".")));
   if (enabled === false) throw failure(name, "ERR_SIGNER_KEY_STATE", "disabled");
   if (now < Number(notBefore ?? 0) || now >= Number(expiresOn ?? Infinity)) {
-    throw failure(name, "ERR_SIGNER_KEY_STATE", "not valid now");
+    throw failure(name, "ERR_SIGNER_KEY_STATE", "not currently valid");
   }
 }
 

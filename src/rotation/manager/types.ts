@@ -124,9 +124,10 @@ export interface KeyManagerOptions {
    */
   readonly onDemand?: Optional<boolean>;
   /**
-   * Age of a read, in seconds, at which `onDemand` reads again in the background. At twice that age, a request waits for the read, for a second at
-   * most while the keys are younger than `maxStaleSeconds`. After a failed read, no request reads for this time; for a second if the store
-   * responded but has no usable keys. Default: 30.
+   * Age of a read, in seconds, at which `onDemand` reads again in the background. At twice that age, a request waits
+   * for the read, for a second at most while the keys are younger than `maxStaleSeconds`. After a failed read, requests
+   * do not read the store again for this time, or for a second if the store responded but has no usable keys. Default:
+   * 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /**

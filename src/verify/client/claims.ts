@@ -2,8 +2,8 @@ import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 
 /**
- * How far `nbf` and `iat` may be in the future, in seconds: up to `accepted`, always; from `refused`, never. @see FAPI
- * 2.0 Security Profile section 5.3.2.1
+ * How far `nbf` and `iat` may be in the future, in seconds. Up to `accepted`, a token is always accepted; from
+ * `refused`, it is always refused. @see FAPI 2.0 Security Profile section 5.3.2.1
  */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 
