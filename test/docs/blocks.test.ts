@@ -836,6 +836,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     JwksdIssuersFailing: "test/e2e/issuers-cli.test.ts",
     JwksdDueStepsFailing: "test/e2e/issuers-cli.test.ts",
   },
+  "docs/emergencies.md": { "A leaked wrapping key": "test/e2e/issuers-cli.test.ts" },
   "docs/better-auth.md": {
     "Keys in better-auth's database": "test/contract/store.better-auth.test.ts",
     "Taking over existing keys": "test/docs/better-auth.test.ts",
