@@ -278,8 +278,8 @@ export const errorTable = {
       retryable: true,
     },
     ERR_FETCH_BUSY: {
-      when: "too many requests or host lookups for clients' keys are in flight",
-      remedy: "retry in a second",
+      when: "too many requests or host lookups are in flight, or too many requests were sent to one host",
+      remedy: "retry after `retryAfterSeconds`",
       retryable: true,
     },
     ERR_FETCH_FAILED: {

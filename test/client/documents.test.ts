@@ -106,6 +106,12 @@ describe("resolve", () => {
     });
   }
 
+  test("a document whose method is not accepted is cached too", async () => {
+    const { resolve, origin } = documented(documentReply(publicDocument), { publicClients: false });
+    for (let call = 0; call < 3; call += 1) assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_METHOD");
+    assert.equal(origin.requests.length, 1);
+  });
+
   test("no client is accepted until `allow` is set; a list names hosts with their ports", async () => {
     for (const [allow, clientId, expect] of [
       [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
@@ -401,6 +407,13 @@ describe("bounds", () => {
     assert.equal(await verdict(resolve(path(2_000))), "accepted");
     clock.setBy(60_000);
     assert.equal(await verdict(resolve(path(3_000))), "accepted");
+  });
+
+  test("all ports of a host count together", async () => {
+    const { resolve, origin } = documented(hanging);
+    for (let index = 1; index <= 40; index += 1) void verdict(resolve(`https://client.example:${index}/client.json`));
+    await settled();
+    assert.equal(origin.requests.length, 8);
   });
 
   test("a verifier's requests for keys count for the same host", async () => {

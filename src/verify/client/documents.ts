@@ -134,8 +134,6 @@ export interface ClientDocuments {
   }>;
 }
 
-type StoredClient = Omit<DocumentClient, "changed">;
-
 /** The fetch of each result of `createClientDocuments`, so that a verifier shares its limits. */
 const fetches = new WeakMap<ClientDocuments, LimitedFetch>();
 
@@ -177,17 +175,17 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     newBudget: () => createBudget(1, [leastSeconds * 1000]),
     retryLater,
   });
-  const pinned = new Map<string, ClientDocumentState>();
+  const read = (clientId: string, body: string) => readClientMetadata(body, clientId, allowsLoopback);
+  const pinned = new Map<string, { readonly state: ClientDocumentState; readonly metadata: ClientMetadata }>();
   for (const { clientId, body } of given.pinned ?? []) {
     checkClientId(clientId, allowsLoopback);
-    readClientMetadata(body, clientId, allowsLoopback);
-    pinned.set(clientId, Object.freeze({ clientId, body }));
+    pinned.set(clientId, { state: Object.freeze({ clientId, body }), metadata: read(clientId, body) });
   }
 
-  function open(clientId: string, { fetch, weigh }: PoolTools): Cached<StoredClient> {
+  function open(clientId: string, { fetch, weigh }: PoolTools): Cached<ClientMetadata> {
     const { signal } = new AbortController();
     const request = { fetch, clock, timeoutMs, maxBytes, mediaTypes, signal };
-    const cached: Cached<StoredClient> = createCached<StoredClient>({
+    const cached: Cached<ClientMetadata> = createCached<ClientMetadata>({
       clock,
       signal,
       timeoutMs,
@@ -199,7 +197,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
         try {
           return await fetchStored(clientId, stored, bypassCaches, {
             ...request,
-            read: ({ body }) => read(clientId, body),
+            read: async ({ body }) => read(clientId, body),
           });
         } catch (error) {
           if (!isOutage(error)) cached.keeper.drop();
@@ -221,20 +219,32 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     return cached;
   }
 
-  async function read(clientId: string, body: string): Promise<StoredClient> {
-    const metadata = readClientMetadata(body, clientId, allowsLoopback);
+  /** Returns the client of a checked document. @throws ClientError `ERR_CLIENT_METHOD` */
+  async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<DocumentClient> {
     const method = chooseMethod(metadata, publicClients);
-    const { client_name: name, redirect_uris: redirectUris } = metadata;
+    const { client_id: clientId, client_name: name, redirect_uris: redirectUris } = metadata;
     const jwks = isGiven(metadata.jwks) ? metadata.jwks : undefined;
     const jwksUri = isGiven(metadata.jwks_uri) ? metadata.jwks_uri : undefined;
-    const { pathname, search, href } = new URL(clientId);
+    const { pathname } = new URL(clientId);
     const warnings: ClientWarning[] = [];
-    if (search !== "" || href.endsWith("?")) warnings.push("query");
+    if (clientId.includes("?")) warnings.push("query");
     if (pathname === "/") warnings.push("root");
     if (areLoopback(redirectUris)) warnings.push("loopback");
     const fingerprint = await fingerprintOf(metadata, method);
-    Object.freeze(warnings);
-    return { clientId, method, name, redirectUris, jwks, jwksUri, metadata, fingerprint, warnings };
+    const changed = since === undefined || since === null ? [] : changedParts(since, fingerprint);
+    for (const list of [warnings, changed]) Object.freeze(list);
+    return Object.freeze({
+      clientId,
+      method,
+      name,
+      redirectUris,
+      jwks,
+      jwksUri,
+      metadata,
+      fingerprint,
+      changed,
+      warnings,
+    });
   }
 
   async function checkAllowed(url: string): Promise<void> {
@@ -243,24 +253,19 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     throw new ClientError("ERR_CLIENT_FORBIDDEN", `${shownUrl(url)}: the "allow" option does not accept this URL`);
   }
 
-  async function fetched(clientId: string): Promise<StoredClient> {
+  async function fetched(clientId: string): Promise<ClientMetadata> {
     await checkAllowed(clientId);
     const { keeper, fetches, usable } = pool.use(clientId).resource;
     const { value } = await usable();
     if (clock.now() >= (keeper.current()?.refreshFrom ?? Infinity)) void fetches.inBackground();
-    if (typeof value.jwksUri === "string") await checkAllowed(value.jwksUri);
+    if (isGiven(value.jwks_uri)) await checkAllowed(value.jwks_uri as string);
     return value;
   }
 
   const documents: ClientDocuments = Object.freeze({
     async resolve(clientId: string, { since }: { readonly since?: Optional<string> } = {}) {
       checkClientId(clientId, allowsLoopback);
-      const saved = pinned.get(clientId);
-      const client = await (saved === undefined ? fetched(clientId) : read(clientId, saved.body));
-      const changed = Object.freeze(
-        since === undefined || since === null ? [] : changedParts(since, client.fingerprint),
-      );
-      return Object.freeze({ ...client, changed });
+      return clientOf(pinned.get(clientId)?.metadata ?? (await fetched(clientId)), since);
     },
 
     prove(clientId: string) {
@@ -269,7 +274,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
 
     state(clientId: string) {
       const body = pool.peek(clientId)?.resource.keeper.current()?.body;
-      return pinned.get(clientId) ?? (body === undefined ? undefined : { clientId, body });
+      return pinned.get(clientId)?.state ?? (body === undefined ? undefined : { clientId, body });
     },
 
     metadata: Object.freeze({

@@ -51,7 +51,9 @@ export function createCached<Value>(options: CachedOptions<Value>): Cached<Value
       if (stale !== undefined) {
         await fetches.inBackground();
         signal.throwIfAborted();
-        return keeper.current() ?? stale;
+        const current = keeper.current();
+        if (current === undefined) throw fetches.lastError() ?? signal.reason;
+        return current;
       }
       const pauseMs = fetches.current() === undefined ? fetches.waitMs(clock.now()) : 0;
       if (pauseMs > 0) {

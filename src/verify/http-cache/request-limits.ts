@@ -56,9 +56,11 @@ export function limitRequests({ fetch, clock, perHost }: RequestLimitsOptions): 
   return async (url, init, isProven) => {
     const share = isProven ? 1 : 1 / 2;
     const now = clock.now();
-    const load = perHost && loadOf(new URL(url).host, now);
-    if (inFlight >= maxInFlight * share || (load && load.inFlight >= perHost.inFlight * share)) throw busy(1);
-    if (load && load.recent >= perHost.perMinute * share) throw busy(Math.ceil((load.since + minuteMs - now) / 1000));
+    const load = perHost && loadOf(new URL(url).hostname, now);
+    if (inFlight >= maxInFlight * share || (load && load.inFlight >= perHost.inFlight * share))
+      throw busy("in flight", 1);
+    if (load && load.recent >= perHost.perMinute * share)
+      throw busy("to one host", Math.ceil((load.since + minuteMs - now) / 1000));
     inFlight += 1;
     if (load) {
       load.inFlight += 1;
@@ -76,7 +78,7 @@ export function limitRequests({ fetch, clock, perHost }: RequestLimitsOptions): 
   };
 }
 
-function busy(retryAfterSeconds: number): FetchError {
-  const message = `too many requests to clients' servers; try again in ${retryAfterSeconds} s`;
+function busy(where: string, retryAfterSeconds: number): FetchError {
+  const message = `too many requests ${where}; try again in ${retryAfterSeconds} s`;
   return new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds });
 }
