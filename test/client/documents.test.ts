@@ -147,6 +147,7 @@ describe("changes", () => {
     ["nothing", {}, []],
     ["an unknown member, the scope, the order of members", { x: 1, scope: "a", client_name: "Example" }, []],
     ["the order of redirect URIs", { redirect_uris: ["https://b.example/", "https://a.example/"] }, []],
+    ["null instead of an absent member", { tos_uri: null, "client_name#fr": "" }, []],
     ["the method", { token_endpoint_auth_method: "none" }, ["method", "keys"]],
     ["the URL of the keys", { jwks_uri: "https://client.example/other" }, ["keys"]],
     ["keys by value", { jwks_uri: undefined, jwks: { keys: [entry("a")] } }, ["keys"]],
@@ -409,6 +410,24 @@ describe("bounds", () => {
     assert.equal(await verdict(resolve(path(3_000))), "accepted");
   });
 
+  test("a request that stays in flight keeps its place and does not lock its host", async () => {
+    const { resolve, origin, clock } = documented(hanging);
+    for (let index = 0; index < 8; index += 1) void verdict(resolve(path(index)));
+    await settled();
+    // No timer fires, so no request ends.
+    clock.setBy(60_000);
+    assert.equal(await verdict(resolve(path(8))), "ERR_FETCH_BUSY");
+    const { resolve: other, origin: second, clock: time } = documented(hanging);
+    void verdict(other(path(0)));
+    await settled();
+    second.script = anyDocument;
+    for (let index = 1; index < 300; index += 1) await other(path(index));
+    assert.equal(await verdict(other(path(300))), "ERR_FETCH_BUSY");
+    time.setBy(60_000);
+    assert.equal(await verdict(other(path(301))), "accepted");
+    assert.equal(origin.requests.length, 8);
+  });
+
   test("all ports of a host count together", async () => {
     const { resolve, origin } = documented(hanging);
     for (let index = 1; index <= 40; index += 1) void verdict(resolve(`https://client.example:${index}/client.json`));
@@ -449,6 +468,7 @@ describe("a verifier with documents", () => {
     const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
     assert.equal(claims.sub, documentUrl);
     assert.equal(origin.requests.length, 2);
+    clock.setBy(60_000);
     origin.script = anyDocument;
     for (let index = 0; index < 50; index += 1) await verdict(resolve(`https://h${index}.example/`));
     const requests = origin.requests.length;
@@ -623,6 +643,7 @@ describe("at the token endpoint, the method of the authorization request is requ
     ],
     ["a downgrade of the document", "private_key_jwt", publicDocument, plain, "ERR_CLIENT_METHOD"],
     ["an upgrade of the document", "none", confidentialDocument, signed, "ERR_CLIENT_METHOD"],
+    ["an upgrade of the document, without an assertion", "none", confidentialDocument, plain, "ERR_CLIENT_METHOD"],
     ["an assertion of a public client", "none", publicDocument, signed, "ERR_CLIENT_METHOD"],
     ["a secret", "none", publicDocument, () => ({ ...plain(0), client_secret: "x" }), "ERR_CLIENT_METHOD"],
     ["another client_id", "none", publicDocument, () => ({ client_id: "https://evil.example/" }), "ERR_CLIENT_METHOD"],

@@ -125,8 +125,8 @@ export interface ClientVerifier {
   authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<DocumentClient>;
 }
 
-/** The form parameters of a request to the token endpoint. */
-export type TokenParameters = URLSearchParams | FormData | Readonly<Record<string, unknown>>;
+/** Form parameters of a request to the token endpoint: `URLSearchParams`, `FormData`, or an object. */
+export type TokenParameters = Iterable<readonly [string, unknown]> | Readonly<Record<string, unknown>>;
 
 /** The client of a code or a refresh token, as `resolve` returned it at the authorization request. */
 export interface GrantedClient {
@@ -280,7 +280,8 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
     async authenticate(parameters, { clientId, method, fingerprint }) {
       if (documents === undefined) throw invalidOption('authenticate() needs the "documents" option');
-      const sent = entriesOf(parameters);
+      const all = Symbol.iterator in parameters ? parameters : Object.entries(parameters);
+      const sent = new Map([...all].filter(([, value]) => value !== undefined));
       const given = sent.get("client_assertion");
       const client = await documents.resolve(clientId, { since: fingerprint });
       const isSigned = method === "private_key_jwt";
@@ -311,14 +312,6 @@ interface Expected {
 }
 
 const isDocument = (client: Client): client is DocumentClient => "fingerprint" in client;
-
-/** Returns the form parameters by name. A framework's object may have no prototype. */
-const entriesOf = (parameters: TokenParameters): ReadonlyMap<string, unknown> =>
-  new Map<string, unknown>(
-    parameters instanceof URLSearchParams || parameters instanceof FormData
-      ? [...parameters]
-      : Object.entries(parameters).filter(([, value]) => value !== undefined),
-  );
 
 /** Adds a hint to the error of an unexpected `aud`: how to accept the client. */
 function explainAudience(error: unknown): never {
