@@ -111,7 +111,8 @@ describe("content codings", () => {
 async function withoutEnd(response: ServerResponse, piece: Uint8Array): Promise<number> {
   let bytes = 0;
   const send = (): void => {
-    while (!response.destroyed && response.write(piece)) bytes += piece.length;
+    for (let isDrained = true; isDrained && !response.destroyed; bytes += piece.length)
+      isDrained = response.write(piece);
   };
   response.on("drain", send);
   send();
