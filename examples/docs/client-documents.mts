@@ -54,6 +54,7 @@ app.get("/authorize", async (c) => {
   const sub = signedInUser();
   requests.set(id, { clientId, method, fingerprint, sub, resource, redirectUri: redirect_uri, challenge, state });
   const warning = client.warnings.includes("loopback") ? "Any program on this computer can claim to be it." : "";
+  c.header("Content-Security-Policy", "frame-ancestors 'none'"); // no other site can have its visitors click on Allow
   return c.html(
     html`<form method="post" action="/consent">
       <p>Allow ${client.name} (${new URL(clientId).host}) to use ${resource} as ${sub}? ${warning}</p>

@@ -85,7 +85,9 @@ async function server(t: TestContext) {
     app.request(to, { method: "POST", body: new URLSearchParams(form) });
   /** Authorizes a client and returns the parameters of its token request. */
   const authorized = async (document: { client_id: string }, redirect_uri: string) => {
-    const page = await (await authorize(document, redirect_uri)).text();
+    const response = await authorize(document, redirect_uri);
+    assert.equal(response.headers.get("content-security-policy"), "frame-ancestors 'none'");
+    const page = await response.text();
     const [, request = ""] = /value="([\w-]+)"/.exec(page) ?? [];
     const back = await post("/consent", { request });
     const { searchParams, href } = new URL(back.headers.get("location") ?? "");
