@@ -417,6 +417,22 @@ test("keys without an issuer that are copied into the rows of two issuers are pu
   }
 });
 
+test("an issuer's keys are not served for another issuer, even if its row has a copy of them under its own name", async () => {
+  const database = await new Database().with("mine", "victim");
+  const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
+  for (const [copied, code] of [
+    [text, "ERR_STORE_ISSUER"],
+    [text.replaceAll(named("mine"), named("victim")), "ERR_STORE_NOT_AUTHENTIC"],
+  ] as const) {
+    const store = countedStore(memoryStore({ clock: database.clock }));
+    database.stores.set(named("victim"), store);
+    assert.equal(await store.write(copied, undefined), true);
+    const issuers = await database.issuers();
+    assert.deepEqual([await statusOf(issuers, "mine"), await statusOf(issuers, "victim")], [200, 503]);
+    await assert.rejects(issuers.get(named("victim")), { code });
+  }
+});
+
 test("a store that never answers affects only its own issuer", async () => {
   const database = await new Database().with("healthy");
   const store = (issuer: string) =>
