@@ -66,7 +66,7 @@ const node: Backend = {
       response.end(json);
     });
     server.on("upgrade", (request, socket) => {
-      const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+      const head = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${request.headers.upgrade}\r\n\r\n`;
       socket.end(head + seenOf(request, 0));
     });
     return listening(t, server);

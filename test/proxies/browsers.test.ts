@@ -4,7 +4,7 @@ import { skipWithout } from "../support/parts.ts";
 import { isSoak } from "../support/soak.ts";
 import type { HeaderLine } from "../support/wire.ts";
 import { proxies } from "./proxies.ts";
-import { type Site, ask, exchanged, node, startSite } from "./site.ts";
+import { type Site, ask, node, startSite } from "./site.ts";
 
 // What browsers send: preflights, requests from pages of another origin, and WebSockets.
 
@@ -50,30 +50,42 @@ for (const proxy of isSoak ? proxies : []) {
       ]);
       assert.deepEqual(await allowed(token()), []);
     });
+  });
+}
 
-    test("a WebSocket is checked when it opens", async (t) => {
+/** Values of Upgrade lines with which a request must stay a request, because the guard would not see the next ones. */
+const otherProtocols = [["h2c"], ["H2C"], ["h2c, websocket"], ["h2c", "websocket"], ["websocket", "h2c"], ["other"]];
+
+for (const proxy of proxies) {
+  describe(`an upgrade through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
+    test("is for a WebSocket, which is checked when it opens, and for no other protocol", async (t) => {
       // The location repeats the identity headers, because it has its own lines.
       const names = ["Issuer", "Subject", "Client", "Scope"];
       const identity = names.map((name) => `proxy_set_header X-Jwksd-${name} $jwksd_${name.toLowerCase()};`).join(" ");
       const backendPort = await node.start(t);
       const upgrade =
-        "proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;";
-      const program = `location / { proxy_pass http://127.0.0.1:${backendPort}; ${upgrade} ${identity} }`;
-      const { port, token } = await startSite(t, proxy, { backendPort, ...(proxy.name === "nginx" && { program }) });
-      const open = async (token?: string) => {
-        const authorization = token === undefined ? "" : `Authorization: Bearer ${token}\r\n`;
-        const head = `GET /orders/1 HTTP/1.1\r\nHost: api.example.com\r\n${authorization}Connection: Upgrade, close\r\nUpgrade: websocket\r\n`;
-        const key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-        const { status, seen } = await exchanged(port, `${head}${key}\r\n`);
-        return [status, seen?.identity["subject"]];
+        "proxy_http_version 1.1; proxy_set_header Upgrade $websocket; proxy_set_header Connection upgrade;";
+      const ofNginx = {
+        http: "map $http_upgrade $websocket { ~*^websocket$ websocket; }",
+        program: `location / { proxy_pass http://127.0.0.1:${backendPort}; ${upgrade} ${identity} }`,
       };
-      assert.deepEqual(
-        [await open(token()), await open()],
-        [
-          [101, "alice"],
-          [401, undefined],
-        ],
-      );
+      const { port, token } = await startSite(t, proxy, { backendPort, ...(proxy.name === "nginx" && ofNginx) });
+      const open = async (target: string, protocols: readonly string[], token?: string) => {
+        const headers: HeaderLine[] = [
+          ...protocols.map((protocol): HeaderLine => ["Upgrade", protocol]),
+          ["Connection", "upgrade, close"],
+          ["Sec-WebSocket-Version", "13"],
+          ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
+        ];
+        const { status, head, seen } = await ask(port, { target, headers }, token);
+        return { status, subject: seen?.identity["subject"], protocol: /^Upgrade: (.*)$/im.exec(head)?.[1] };
+      };
+      const opened = { status: 101, subject: "alice", protocol: "websocket" };
+      assert.deepEqual(await open("/orders/1", ["websocket"], token()), opened);
+      assert.deepEqual((await open("/orders/1", ["WebSocket"], token())).status, 101);
+      assert.deepEqual((await open("/orders/1", ["websocket"])).status, 401);
+      for (const protocols of otherProtocols)
+        assert.equal((await open("/public/", protocols)).protocol ?? "websocket", "websocket", protocols.join());
     });
   });
 }
