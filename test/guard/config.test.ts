@@ -86,6 +86,14 @@ describe("jwksd guard --check", () => {
     assert.match(await cliRefused(t, ["guard", "--check", "/missing.json"]), /cannot be read \(ENOENT\)/);
   });
 
+  test("refuses a nonce secret that is too short", async (t) => {
+    const secret = await fileWith(t, `${"x".repeat(31)}\n`);
+    const flags = ["guard", "--check", await fileWith(t, withHost({})), "--nonce-secret-file", secret];
+    assert.match(await cliRefused(t, flags), /has fewer than 32 characters; write a secret with: openssl rand -hex 32/);
+    await writeFile(secret, "x".repeat(32));
+    await cliDone(t, flags);
+  });
+
   test("refuses a password of the replay store on the command line", async (t) => {
     const file = await fileWith(t, withHost({}));
     const flags = ["guard", "--check", file, "--replay-store", "redis://user:secret@127.0.0.1"];

@@ -196,36 +196,44 @@ describe("routes", () => {
   });
 
   test("a route that an earlier one hides is found", () => {
-    const rows: readonly (readonly [routes: readonly RoutePattern[], hidden: readonly [number, number] | undefined])[] =
+    const rows: readonly (readonly [routes: readonly RoutePattern[], hidden: ReturnType<typeof hiddenRoute>])[] = [
+      [routes, undefined],
       [
-        [routes, undefined],
+        [route("/*"), route("/a")],
+        [1, [0]],
+      ],
+      [
+        [route("/a/*"), route("/a")],
+        [1, [0]],
+      ],
+      [
+        [route("/a/*"), route("/b"), route("/A/b/*")],
+        [2, [0]],
+      ],
+      [
+        [route("/a"), route("/a/")],
+        [1, [0]],
+      ],
+      [[route("/a"), route("/a/*")], undefined],
+      [[route("/a/*", { methods: ["GET"] }), route("/a/*")], undefined],
+      [
+        [route("/a/*", { methods: ["GET", "PUT"] }), route("/a/b", { methods: ["PUT"] })],
+        [1, [0]],
+      ],
+      [
+        [route("/a/*"), route("/a/b", { methods: ["PUT"] })],
+        [1, [0]],
+      ],
+      [
         [
-          [route("/*"), route("/a")],
-          [1, 0],
+          route("/a/*", { methods: ["GET"] }),
+          route("/*", { methods: ["PUT"] }),
+          route("/a", { methods: ["PUT", "GET"] }),
         ],
-        [
-          [route("/a/*"), route("/a")],
-          [1, 0],
-        ],
-        [
-          [route("/a/*"), route("/b"), route("/A/b/*")],
-          [2, 0],
-        ],
-        [
-          [route("/a"), route("/a/")],
-          [1, 0],
-        ],
-        [[route("/a"), route("/a/*")], undefined],
-        [[route("/a/*", { methods: ["GET"] }), route("/a/*")], undefined],
-        [
-          [route("/a/*", { methods: ["GET", "PUT"] }), route("/a/b", { methods: ["PUT"] })],
-          [1, 0],
-        ],
-        [
-          [route("/a/*"), route("/a/b", { methods: ["PUT"] })],
-          [1, 0],
-        ],
-      ];
+        [2, [1, 0]],
+      ],
+      [[route("/a/*", { methods: ["GET"] }), route("/*", { methods: ["PUT"] }), route("/a")], undefined],
+    ];
     assert.deepEqual(
       rows.map(([routes]) => hiddenRoute(routes)),
       rows.map(([, hidden]) => hidden),

@@ -36,6 +36,8 @@ export async function readGuardConfig(sources: SettingSources): Promise<GuardCon
     );
   const nonceSecret =
     nonceSecretFile && (await reading(nonceSecretFile, () => readFile(nonceSecretFile, "utf8"))).trim();
+  if (nonceSecret !== undefined && nonceSecret.length < 32)
+    throw invalidOption(`${nonceSecretFile} has fewer than 32 characters; write a secret with: openssl rand -hex 32`);
   return {
     settings,
     proxy,

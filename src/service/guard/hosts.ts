@@ -150,7 +150,7 @@ function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared
   const hidden = hiddenRoute(routes);
   if (hidden !== undefined)
     throw invalidOption(
-      `route ${hidden[0] + 1} never applies, because route ${hidden[1] + 1} matches first; move it before that`,
+      `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move it before that`,
     );
   const baseUrl = name === "*" ? undefined : `https://${name}`;
   const onEvent = (event: BearerEvent): void => shared.onEvent(name, event);

@@ -102,15 +102,18 @@ export function selectRoute<Route extends RoutePattern>(
   return { route };
 }
 
-/** Returns the position of the first route that can never be selected, and of the earlier one that hides it. */
-export function hiddenRoute(routes: readonly RoutePattern[]): readonly [hidden: number, by: number] | undefined {
+/** Returns the position of the first route that can never be selected, and of the earlier ones that hide it. */
+export function hiddenRoute(
+  routes: readonly RoutePattern[],
+): readonly [hidden: number, by: readonly number[]] | undefined {
   for (const [index, later] of routes.entries()) {
-    const by = routes.slice(0, index).findIndex((earlier) => {
-      const hasAll = later.methods?.every((method) => hasMethod(earlier, method)) ?? earlier.methods === undefined;
-      const isWide = earlier.isPrefix || !later.isPrefix;
-      return hasAll && isWide && covers(folded(earlier.base), earlier.isPrefix, folded(later.base));
-    });
-    if (by !== -1) return [index, by];
+    const hides = (earlier: RoutePattern): boolean =>
+      (earlier.isPrefix || !later.isPrefix) && covers(folded(earlier.base), earlier.isPrefix, folded(later.base));
+    // Without methods, a route is also for those that no other lists.
+    const by = (later.methods ?? [""]).map((method) =>
+      routes.slice(0, index).findIndex((earlier) => hasMethod(earlier, method) && hides(earlier)),
+    );
+    if (!by.includes(-1)) return [index, [...new Set(by)]];
   }
   return undefined;
 }
