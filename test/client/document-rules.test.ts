@@ -75,6 +75,16 @@ describe("identifiers", () => {
     const { resolve } = documented(script);
     assert.deepEqual((await resolve("https://a.example/?b")).warnings, ["query", "root", "loopback"]);
     assert.deepEqual((await resolve("https://a.example/c?")).warnings, ["query", "loopback"]);
+    for (const uri of [
+      "http://127.0.0.2/",
+      "http://LOCALHOST/",
+      "https://localhost/",
+      "http://a.localhost/",
+      "http://2130706433/",
+    ]) {
+      const { resolve } = documented(documentReply({ ...publicDocument, redirect_uris: [uri] }));
+      assert.deepEqual((await resolve(documentUrl)).warnings, ["loopback"], uri);
+    }
     const { resolve: other } = documented(documentReply(publicDocument));
     assert.deepEqual((await other(documentUrl)).warnings, []);
   });
@@ -174,6 +184,16 @@ describe("documents", () => {
     ["MCP: MUST be valid JSON", "null", "ERR_CLIENT_DOCUMENT"],
     ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: long }, "accepted"],
     ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: `${long}x` }, "ERR_FETCH_TOO_LARGE"],
+    [
+      "no prototype for a program that copies the members",
+      JSON.stringify(publicDocument).replace("{", '{"__proto__":{"client_secret":"x"},'),
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "no prototype, in depth",
+      JSON.stringify(publicDocument).replace("{", '{"x":[{"__proto__":null}],'),
+      "ERR_CLIENT_DOCUMENT",
+    ],
     ["at most 8 levels", { ...publicDocument, x: nested(7) }, "accepted"],
     ["at most 8 levels", { ...publicDocument, x: nested(8) }, "ERR_CLIENT_DOCUMENT"],
     ["at most 100 members", { ...publicDocument, x: Array(101).fill(1) }, "ERR_CLIENT_DOCUMENT"],
@@ -274,6 +294,7 @@ describe("redirect URIs: MUST match exactly (00 4.5, 02 4.2), except for the por
     ["http://localhost:58135/callback#a", false],
     ["http://localhost:/callback", false],
     ["http://localhost:123456/callback", false],
+    ["http://localhost:65536/callback", false],
     ["http://localhost:80@evil.example/callback", false],
     ["http://localhost.evil.example/callback", false],
     ["http://127.0.0.1.evil.example/callback", false],

@@ -33,6 +33,14 @@ const anyDocument: Script = (request, clock) =>
 const hostedClient = (kids: readonly string[], document: object = confidentialDocument): Script =>
   routed({ [documentUrl]: documentReply(document), [jwksUri]: served(kids) });
 
+/** Responds to each identifier with a document that names the same keys. */
+const sharedKeys =
+  (kids: readonly string[]): Script =>
+  (request, clock) => {
+    const document = { ...confidentialDocument, client_id: request.url };
+    return (request.url === jwksUri ? served(kids) : documentReply(document))(request, clock);
+  };
+
 let jtis = 0;
 
 /** Returns a client assertion of a client at this time, signed with the key of a kid. */
@@ -168,6 +176,14 @@ describe("changes", () => {
       assert.deepEqual(after.changed, changed);
     });
   }
+
+  test("finds other keys by value next to an empty URL, which means no URL", async () => {
+    const one = { ...base, jwks_uri: "", jwks: { keys: [entry("a")] } };
+    const other = { ...one, jwks: { keys: [entry("b")] } };
+    const { fingerprint } = await documented(documentReply(one)).resolve(documentUrl);
+    const { changed } = await documented(documentReply(other)).resolve(documentUrl, { since: fingerprint });
+    assert.deepEqual(changed, ["keys"]);
+  });
 
   test("reports no changes without a fingerprint, and every change since an invalid one", async () => {
     const { resolve } = documented(documentReply(base));
@@ -577,6 +593,36 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
+  test("hundreds of made-up clients that name a client's URL share one refetch in 20 s, and the client keeps its own", async () => {
+    const { clients, clock, origin } = documented(sharedKeys(["a"]));
+    const check = (kid: string, clientId?: string): Promise<string> =>
+      verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
+    const requests = (): number => origin.requests.filter(({ url }) => url === jwksUri).length;
+    assert.equal(await check("a"), "accepted");
+    for (const [index, id] of ids(300, (index) => `h${index}.evil.example`).entries())
+      assert.notEqual(await check(`made-up ${index}`, id), "accepted");
+    assert.equal(requests(), 2);
+    origin.script = sharedKeys(["b"]);
+    assert.equal(await check("b"), "accepted", "a rotation is found in the same second");
+    assert.equal(requests(), 3);
+  });
+
+  test("the algorithm of request objects that a document names is required", async () => {
+    const keys = { ...confidentialDocument, jwks_uri: undefined, jwks: { keys: [entry("a")] } };
+    for (const [alg, expect] of [
+      ["ES256", "accepted"],
+      ["RS256", "ERR_TOKEN_ALG"],
+      ["none", "ERR_TOKEN_ALG"],
+      ["HS256", "ERR_TOKEN_ALG"],
+      [["ES256"], "ERR_CLIENT_DOCUMENT"],
+    ] as const) {
+      const { clients, clock } = documented(documentReply({ ...keys, request_object_signing_alg: alg }));
+      const claims = { iss: documentUrl, client_id: documentUrl, aud: issuer, exp: clock.now() / 1000 + 60 };
+      const object = compact({ alg: "ES256", kid: "a" }, claims, signature("ES256", ecKey("a")));
+      assert.equal(await verdict(clients.requestObject(object)), expect, String(alg));
+    }
+  });
+
   test("an assertion is accepted once, by all processes that share a replay store", async () => {
     const replay = memoryReplayStore({ clock: simulatedClock() });
     const one = documented(hostedClient(["a"]), {}, { replay });
@@ -675,6 +721,22 @@ describe("at the token endpoint, the method of the authorization request is requ
       assert.equal(clientId, documentUrl);
     });
   }
+
+  test("a repeated parameter of authentication is refused (RFC 6749 section 3.2), a repeated resource is not (RFC 8707 section 2)", async () => {
+    const { clients, clock } = documented(hostedClient(["a"]));
+    const granted = { clientId: documentUrl, method: "private_key_jwt" } as const;
+    for (const [name, expect] of [
+      ["client_id", "ERR_CLIENT_METHOD"],
+      ["client_assertion", "ERR_CLIENT_METHOD"],
+      ["client_assertion_type", "ERR_CLIENT_METHOD"],
+      ["resource", "accepted"],
+    ] as const) {
+      const form = new URLSearchParams(signed(clock.now()) as Record<string, string>);
+      form.append("resource", "https://api.example/");
+      form.append(name, form.get(name) ?? "");
+      assert.equal(await verdict(clients.authenticate(form, granted)), expect, name);
+    }
+  });
 
   test("what changed since is returned, for the server to decide", async () => {
     const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);

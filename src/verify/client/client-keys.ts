@@ -55,7 +55,10 @@ const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
   /** Keys by value, by a hash of their entries; the least recently used come first. */
   const byValue = new Map<string, VerificationKeys>();
-  /** Budgets for unknown kids by client; the least recently used first. Clients can share a URL, and none may spend the budget of another. */
+  /**
+   * Budgets for unknown kids, by client and URL, of clients whose token a key from that URL has verified; the least recent one first. Anyone can
+   * make up clients that name a URL, so all others share the budget of its set.
+   */
   const budgets = new Map<string, Budget>();
   const remoteSets =
     fetch &&
@@ -107,14 +110,13 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     return keys;
   }
 
-  function budgetOf(clientId: string): Budget {
+  function keepBudget(name: string): void {
     // No response makes it whole: a server could make up a new key each time.
-    const budget = budgets.get(clientId) ?? { ...newBudget(), reset() {} };
-    budgets.delete(clientId);
-    budgets.set(clientId, budget);
+    const budget = budgets.get(name) ?? { ...newBudget(), reset() {} };
+    budgets.delete(name);
+    budgets.set(name, budget);
     const [oldest] = budgets.keys();
     if (budgets.size > maxKeySets && oldest !== undefined) budgets.delete(oldest);
-    return budget;
   }
 
   function remote(clientId: string, jwksUri: string): ClientKeys {
@@ -123,15 +125,18 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
         'a jwks_uri comes from outside and needs the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
       );
     }
+    const name = JSON.stringify([clientId, jwksUri]);
     let used: RemoteSet | undefined;
     return {
       // Done only for a token that has passed the first checks, so other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
-        return used.resource.find(header, budgetOf(clientId));
+        return used.resource.find(header, budgets.get(name) ?? used.budgets.other);
       },
       prove() {
-        if (used !== undefined) remoteSets.prove(used);
+        if (used === undefined) return;
+        remoteSets.prove(used);
+        keepBudget(name);
       },
     };
   }

@@ -164,14 +164,17 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   async function check(
     token: string,
     client: Client,
-    { typ, requiredClaims, algorithms = clientAlgorithms }: Expected,
+    { typ, requiredClaims, algMember }: Expected,
   ): Promise<VerifiedToken> {
+    const alg = isDocument(client) ? client.metadata[algMember] : undefined;
+    if (isGiven(alg) && readHeader(token, clientAlgorithms).alg !== alg)
+      throw new TokenError("ERR_TOKEN_ALG", `the token's alg is not the client's "${algMember}"`);
     const keys = keysOf(client);
     const verified = await verify(token, {
       keys: keys.find,
       issuer: client.clientId,
       audience,
-      algorithms,
+      algorithms: clientAlgorithms,
       // The largest difference that any claim allows; checkTimes is stricter.
       clockToleranceSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
       clock,
@@ -200,13 +203,12 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   async function assertion(token: string, client: Client): Promise<VerifiedToken> {
-    const alg = isDocument(client) ? client.metadata.token_endpoint_auth_signing_alg : undefined;
     if (isDocument(client) && client.method !== "private_key_jwt")
       throw new ClientError("ERR_CLIENT_METHOD", "the client is public, so it must not send a client assertion");
     const verified = await check(token, client, {
       typ: "client-authentication+jwt",
       requiredClaims: ["sub", "jti"],
-      ...(isGiven(alg) && { algorithms: [alg as string] }),
+      algMember: "token_endpoint_auth_signing_alg",
     });
     if (verified.claims.sub !== client.clientId) {
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" is not the client (RFC 7523 section 3)');
@@ -222,7 +224,11 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
         "ERR_CLIENT_KEYS_MISSING",
         "the client signs a request object, but its metadata document has no keys",
       );
-    const verified = await check(token, client, { typ: "oauth-authz-req+jwt", requiredClaims: ["client_id"] });
+    const verified = await check(token, client, {
+      typ: "oauth-authz-req+jwt",
+      requiredClaims: ["client_id"],
+      algMember: "request_object_signing_alg",
+    });
     const { claims } = verified;
     const broken =
       claims["client_id"] !== client.clientId
@@ -280,8 +286,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
     async authenticate(parameters, { clientId, method, fingerprint }) {
       if (documents === undefined) throw invalidOption('authenticate() needs the "documents" option');
-      const all = Symbol.iterator in parameters ? parameters : Object.entries(parameters);
-      const sent = new Map([...all].filter(([, value]) => value !== undefined));
+      const sent = authenticationOf(parameters);
       const given = sent.get("client_assertion");
       const client = await documents.resolve(clientId, { since: fingerprint });
       const isSigned = method === "private_key_jwt";
@@ -308,10 +313,33 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 interface Expected {
   readonly typ: string;
   readonly requiredClaims: readonly string[];
-  readonly algorithms?: readonly string[];
+  /** Member of a metadata document that names the only algorithm. @see OpenID Connect Dynamic Client Registration 1.0 section 2 */
+  readonly algMember: "token_endpoint_auth_signing_alg" | "request_object_signing_alg";
 }
 
 const isDocument = (client: Client): client is DocumentClient => "fingerprint" in client;
+
+const authenticationParameters: ReadonlySet<string> = new Set([
+  "client_id",
+  "client_assertion",
+  "client_assertion_type",
+  "client_secret",
+]);
+
+/**
+ * Returns the form parameters that authenticate a client, by name.
+ *
+ * @throws ClientError `ERR_CLIENT_METHOD` if one is repeated: servers disagree about which one to use
+ * @see RFC 6749 section 3.2
+ */
+function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unknown> {
+  const all = Symbol.iterator in parameters ? [...parameters] : Object.entries(parameters);
+  const sent = all.filter(([name, value]) => value !== undefined && authenticationParameters.has(name));
+  const byName = new Map(sent);
+  if (byName.size < sent.length)
+    throw new ClientError("ERR_CLIENT_METHOD", "a parameter that authenticates the client is repeated");
+  return byName;
+}
 
 /** Adds a hint to the error of an unexpected `aud`: how to accept the client. */
 function explainAudience(error: unknown): never {

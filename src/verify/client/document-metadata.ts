@@ -23,13 +23,20 @@ export interface ClientMetadata {
   readonly token_endpoint_auth_method?: string | null;
   readonly token_endpoint_auth_methods_supported?: readonly string[] | null;
   readonly token_endpoint_auth_signing_alg?: string | null;
+  readonly request_object_signing_alg?: string | null;
   readonly jwks?: { readonly keys: readonly object[] } | null;
   readonly jwks_uri?: string | null;
   readonly [member: string]: unknown;
 }
 
 const pageMembers = ["client_uri", "logo_uri", "tos_uri", "policy_uri"] as const;
-const stringMembers = ["scope", "application_type", "token_endpoint_auth_method", "token_endpoint_auth_signing_alg"];
+const stringMembers = [
+  "scope",
+  "application_type",
+  "token_endpoint_auth_method",
+  "token_endpoint_auth_signing_alg",
+  "request_object_signing_alg",
+];
 const listMembers = ["grant_types", "response_types", "token_endpoint_auth_methods_supported"];
 /** Schemes that would run or read something in a browser. */
 const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", "file:", "about:", "view-source:"]);
@@ -79,6 +86,8 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members at one place`);
   if (memberOf(value, "kty") !== undefined && secretMembers.some((name) => isGiven(memberOf(value, name))))
     throw refuse("contains a private or symmetric key, which is now known to anyone");
+  // Assigned to another object, it would become the prototype, with members that nothing has checked.
+  if (Object.hasOwn(value, "__proto__")) throw refuse('has a member "__proto__"');
   for (const member of members) freeze(member, refuse, depth + 1);
   Object.freeze(value);
 }

@@ -18,7 +18,7 @@ export async function fingerprintOf(metadata: ClientMetadata, method: ClientMeth
   const display = Object.entries(metadata).filter(([name, value]) => displayed.test(name) && isGiven(value));
   const parts: Readonly<Record<ClientPart, unknown>> = {
     method,
-    keys: method === "none" ? undefined : (jwksUri ?? jwks),
+    keys: method === "none" ? undefined : isGiven(jwksUri) ? jwksUri : jwks,
     redirectUris: redirectUris.toSorted(),
     display: display.toSorted(([one], [other]) => (one < other ? -1 : 1)),
   };

@@ -1,3 +1,5 @@
+import { isLoopback } from "../../base/urls.ts";
+
 const loopback = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=[/?]|$)/;
 
 const withoutPort = (uri: string): string => uri.replace(loopback, "$1");
@@ -10,9 +12,12 @@ const withoutPort = (uri: string): string => uri.replace(loopback, "$1");
  */
 export function isRegisteredRedirectUri(requested: string, registered: readonly string[]): boolean {
   return registered.some(
-    (uri) => uri === requested || (loopback.test(uri) && withoutPort(uri) === withoutPort(requested)),
+    (uri) =>
+      uri === requested ||
+      (loopback.test(uri) && withoutPort(uri) === withoutPort(requested) && URL.canParse(requested)),
   );
 }
 
 /** Reports whether all of a client's redirect URIs are on the user's machine, where any program can listen. */
-export const areLoopback = (registered: readonly string[]): boolean => registered.every((uri) => loopback.test(uri));
+export const areLoopback = (registered: readonly string[]): boolean =>
+  registered.every((uri) => isLoopback(new URL(uri).hostname));
