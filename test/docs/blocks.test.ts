@@ -832,11 +832,6 @@ const acts: readonly Act[] = [
 const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "README.md": { jwksd: "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
-  "docs/alerts.md": {
-    JwksdIssuersFailing: "test/e2e/issuers-cli.test.ts",
-    JwksdDueStepsFailing: "test/e2e/issuers-cli.test.ts",
-  },
-  "docs/emergencies.md": { "A leaked wrapping key": "test/e2e/issuers-cli.test.ts" },
   "docs/better-auth.md": {
     "Keys in better-auth's database": "test/contract/store.better-auth.test.ts",
     "Taking over existing keys": "test/docs/better-auth.test.ts",
