@@ -58,7 +58,7 @@ app.get("/authorize", async (c) => {
   return c.html(
     html`<form method="post" action="/consent">
       <p>Allow ${client.name} (${new URL(clientId).host}) to use ${resource} as ${sub}? ${warning}</p>
-      <p>You will return to ${new URL(redirect_uri).host}.</p>
+      <p>You will return to ${new URL(redirect_uri).host || redirect_uri}.</p>
       <button name="request" value="${id}">Allow</button>
     </form>`,
   );
@@ -100,7 +100,9 @@ app.post("/token", async (c) => {
 
 app.onError((error, c) => {
   if (error instanceof jwksd.FetchError) return c.json({ error: "temporarily_unavailable" }, 503, error.headers);
-  const isRefusal = error instanceof jwksd.ClientError || (error instanceof jwksd.TokenError && error.status === 401);
-  if (!isRefusal) throw error;
-  return c.json({ error: "invalid_client", error_description: error.message }, 401);
+  if (error instanceof jwksd.TokenError && error.retryable) return c.json({ error: "temporarily_unavailable" }, 503);
+  const isToken = error instanceof jwksd.TokenError && error.status === 401;
+  // KeyMaterialError: the client's key is invalid.
+  if (!isToken && !(error instanceof jwksd.ClientError || error instanceof jwksd.KeyMaterialError)) throw error;
+  return c.json({ error: "invalid_client", error_description: error.message.replaceAll('"', "'") }, 401);
 });

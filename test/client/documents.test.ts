@@ -139,6 +139,17 @@ describe("resolve", () => {
     }
   });
 
+  test("an entry of `allow` that no host equals is refused", () => {
+    for (const host of [
+      "https://client.example",
+      "Client.example",
+      "*.client.example",
+      "client.example/",
+      "client.example:443",
+    ])
+      assert.throws(() => documented(anyDocument, { allow: [host] }), { code: "ERR_OPTION_INVALID" }, host);
+  });
+
   test("`allow` covers the jwks_uri, and neither `none` nor a cached document evades it", async () => {
     const elsewhere = { ...publicDocument, jwks_uri: "https://internal.example/jwks" };
     for (const document of [elsewhere, { ...elsewhere, token_endpoint_auth_method: "private_key_jwt" }]) {
@@ -334,6 +345,8 @@ describe("a pinned document", () => {
       [{ ...state, clientId: "https://client.example/other" }, "ERR_CLIENT_DOCUMENT"],
       [{ ...state, clientId: "http://client.example/" }, "ERR_CLIENT_ID"],
       [{ ...state, body: "{}" }, "ERR_CLIENT_DOCUMENT"],
+      [{ ...state, body: undefined as unknown as string }, "ERR_OPTION_INVALID"],
+      [null as unknown as ClientDocumentState, "ERR_OPTION_INVALID"],
     ] as const)
       assert.throws(() => documented(reply(404), { pinned: [pinned] }), { code });
   });

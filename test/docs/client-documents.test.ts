@@ -7,7 +7,7 @@ import type { Hono } from "hono";
 import { Provider as OidcProvider } from "oidc-provider";
 import type { KeyManager } from "../../src/rotation/index.ts";
 import { chatGpt, published } from "../client/published.ts";
-import { type PrivateJwk, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { sample } from "../support/samples.ts";
@@ -148,6 +148,34 @@ describe("the authorization server with Hono", () => {
     hosts.keys.delete("first");
     const refresh = { grant_type: "refresh_token", refresh_token: first.tokens["refresh_token"] ?? "" };
     assert.equal((await token({ ...refresh, ...hosts.credentials(chatGpt) })).status, 200);
+  });
+
+  test("shows a redirect URI without a host and refuses a client whose key is invalid", async (t) => {
+    const { hosts, authorized, token } = await server(t);
+    const redirectUri = "com.example:/callback";
+    const key = { kty: "EC", crv: "P-256", kid: "first", x: "A".repeat(43), y: "A".repeat(43) };
+    const document = {
+      client_id: "https://vscode.dev/client.json",
+      client_name: "Example",
+      redirect_uris: [redirectUri],
+      token_endpoint_auth_method: "private_key_jwt",
+      jwks: { keys: [key] },
+    };
+    hosts.documents.set(document.client_id, document);
+    const { page, form } = await authorized(document, redirectUri);
+    assert.ok(page.includes(redirectUri));
+    const { client_id } = document;
+    const jti = randomBytes(16).toString("hex");
+    const claims = { iss: client_id, sub: client_id, aud: issuer, exp: Date.now() / 1000 + 60, jti };
+    const { client_assertion_type } = hosts.credentials(chatGpt) as Record<string, string>;
+    const client_assertion = compact({ alg: "ES256", kid: "first" }, claims, signature("ES256", ecKey("first")));
+    const { status, error } = await token({
+      ...form,
+      client_id,
+      client_assertion_type: client_assertion_type ?? "",
+      client_assertion,
+    });
+    assert.deepEqual([status, error], [401, "invalid_client"]);
   });
 
   test("refuses an unregistered redirect URI, a missing PKCE, an unknown host and another user's consent", async (t) => {

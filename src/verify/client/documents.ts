@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ClientError, FetchError, invalidOption } from "../../base/errors.ts";
-import { isGiven } from "../../base/json.ts";
+import { isGiven, memberOf } from "../../base/json.ts";
 import {
   type Optional,
   type Rules,
@@ -12,6 +12,7 @@ import {
   nonEmptyString,
   number,
   required,
+  string,
   strings,
 } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
@@ -70,16 +71,25 @@ export interface ClientDocumentsOptions {
   readonly onEvent?: Optional<(event: ClientDocumentEvent) => void>;
 }
 
+/** Reports whether a value is a host as `URL` writes it; another one would never match, nor does a wildcard. */
+const isHost = (value: string): boolean =>
+  !value.includes("*") && URL.canParse(`https://${value}`) && new URL(`https://${value}`).host === value;
+
 const rules: Rules<ClientDocumentsOptions> = {
   issuer: required(nonEmptyString),
   fetch: required(callback),
   allow: {
-    must: "an array of hosts, or a function that returns whether a URL is accepted",
+    must: "an array of hosts, such as chatgpt.com, or a function that returns whether a URL is accepted",
     types: ["array", "function"],
-    holds: (value): value is unknown => callback.holds(value) || strings.holds(value),
+    holds: (value): value is unknown => callback.holds(value) || (strings.holds(value) && value.every(isHost)),
   },
   publicClients: boolean,
-  pinned: array,
+  pinned: {
+    must: "an array of results of state()",
+    types: ["array"],
+    holds: (value): value is unknown[] =>
+      array.holds(value) && value.every((state) => string.holds(memberOf(state, "body"))),
+  },
   maxDocuments: number(1),
   clock,
   onEvent: callback,
