@@ -137,6 +137,7 @@ describe("documents", () => {
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "http://client.example/jwks" }, "ERR_CLIENT_DOCUMENT"],
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://localhost/jwks" }, "ERR_CLIENT_DOCUMENT"],
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://a@b.example/" }, "ERR_CLIENT_DOCUMENT"],
+    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://b.example/#" }, "ERR_CLIENT_DOCUMENT"],
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "file:///etc/jwks" }, "ERR_CLIENT_DOCUMENT"],
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: ["https://b.example/"] }, "ERR_CLIENT_DOCUMENT"],
     ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "jwks" }, "ERR_CLIENT_DOCUMENT"],

@@ -128,7 +128,7 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse, allowsLoopback: boo
 
 function isKeysUrl(value: unknown, allowsLoopback: boolean): boolean {
   if (typeof value !== "string" || value.length > 2_048 || !URL.canParse(value)) return false;
-  const { protocol, hostname, href, hash, username, password } = new URL(value);
+  const { protocol, hostname, href, username, password } = new URL(value);
   const isSafe = isLoopback(hostname) ? allowsLoopback && /^https?:$/.test(protocol) : protocol === "https:";
-  return isSafe && href === value && hash === "" && username === "" && password === "";
+  return isSafe && href === value && !value.includes("#") && username === "" && password === "";
 }
