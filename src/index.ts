@@ -31,7 +31,7 @@ export type { Clock } from "./base/clock.ts";
 export {
   ClientError,
   ConfigError,
-  type ErrorCode,
+  type JwksdErrorCode,
   FetchError,
   InternalError,
   JwksdError,
@@ -58,7 +58,7 @@ export {
   withKeyset,
 } from "./provider/options.ts";
 export { createProvider } from "./provider/provider.ts";
-export type { KeysetUpdate, Provider } from "./provider/types.ts";
+export type { ProviderUpdate, Provider } from "./provider/types.ts";
 export type { SigningKey } from "./sign/token/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/bounded-signer.ts";
 export { localSigner } from "./keys/signer/local-signer.ts";

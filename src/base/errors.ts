@@ -7,7 +7,7 @@ type ClassName = keyof Table;
 export type CodeOf<Name extends ClassName> = keyof Table[Name];
 
 /** A stable error code. Messages may change between releases; codes do not. */
-export type ErrorCode = { [Name in ClassName]: CodeOf<Name> }[ClassName];
+export type JwksdErrorCode = { [Name in ClassName]: CodeOf<Name> }[ClassName];
 
 type RetryableOf<Rows> = {
   [Code in keyof Rows]: Rows[Code] extends { readonly retryable: true } ? Code : never;
@@ -44,11 +44,11 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
 /** Base class of all errors that jwksd throws. Messages never contain key material, tokens, PINs or bodies. */
 export class JwksdError extends Error {
   /** Stable code, listed in `docs/errors.md`. */
-  readonly code: ErrorCode;
+  readonly code: JwksdErrorCode;
   /** Whether the same call may succeed later without a change by the caller. */
   readonly retryable: boolean;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: JwksdErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;
     this.code = code;
@@ -65,9 +65,9 @@ export class JwksdError extends Error {
 }
 
 class CodedError<Name extends ClassName> extends JwksdError {
-  declare readonly code: CodeOf<Name> & ErrorCode;
+  declare readonly code: CodeOf<Name> & JwksdErrorCode;
 
-  constructor(code: CodeOf<Name> & ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: CodeOf<Name> & JwksdErrorCode, message: string, options?: ErrorOptions) {
     super(code, message, options);
   }
 }
@@ -92,7 +92,7 @@ export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: s
 export class InternalError extends CodedError<"InternalError"> {}
 
 /** Returns the code of any error, for logs and metrics. */
-export const codeOf = (error: unknown): ErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
+export const codeOf = (error: unknown): JwksdErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
 /** Returns the error itself if it is one of jwksd's; otherwise, an `InternalError` with it as the cause. */
 export function asJwksdError(error: unknown): JwksdError {

@@ -1,8 +1,8 @@
-import type { ErrorCode, JwksdError } from "../base/errors.ts";
+import type { JwksdErrorCode, JwksdError } from "../base/errors.ts";
 import { withFlags } from "../service/config/setting-names.ts";
 
 /** Remedies that name flags and commands, by error code. The library does not know about these. */
-const advice: { readonly [Code in ErrorCode]?: string } = {
+const advice: { readonly [Code in JwksdErrorCode]?: string } = {
   ERR_STORE_ISSUER: "set --issuer, or another store with --data or --store",
 };
 

@@ -18,7 +18,10 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
   demo: ["Watch a whole rotation in three minutes. Not for production.", () => import("./serve/demo.ts")],
   "test-issuer": ["Run an issuer for API tests. Not for production.", () => import("./doctor/test-issuer.ts")],
-  publish: ["Write the JWK Set to a folder or bucket that is served elsewhere.", () => import("./serve/publish.ts")],
+  publish: [
+    "Write the JWK Set to a folder or bucket that is served elsewhere.",
+    () => import("./serve/publish-command.ts"),
+  ],
   guard: ["Check access tokens for nginx, Caddy or Traefik.", () => import("./guard.ts")],
   keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
   rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],

@@ -19,8 +19,8 @@ import { type TokenSigner, createTokenSigner } from "../sign/token/token-signer.
 import { type KeySource, verify } from "../verify/token/verify.ts";
 import type { KeysOnDemand, ManagedKeys } from "./managed-keys.ts";
 import type { ProviderEvent } from "./options.ts";
-import { createRetiredKids } from "./retired-kids.ts";
-import type { KeysetUpdate, Provider } from "./types.ts";
+import { createRetiredKids } from "./retired-key-tokens.ts";
+import type { ProviderUpdate, Provider } from "./types.ts";
 
 /** A provider's options, with their defaults. */
 export interface ProviderSetup extends Keysets {
@@ -64,7 +64,7 @@ interface PublishedKeys {
   readonly encryption: readonly JwkSetEntry[];
 }
 
-const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
+const updateRules: Rules<ProviderUpdate> = { keyset: array, encryptionKeyset: array };
 
 /** Creates a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {

@@ -8,7 +8,7 @@ import type { SigningKey } from "../sign/token/token-signer.ts";
 import type { KeySource, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
 /** Keysets for `provider.update`. An omitted keyset does not change. */
-export interface KeysetUpdate {
+export interface ProviderUpdate {
   /** New signing keys, the active one first. Not allowed with `keys`, which provides the signing keys. */
   readonly keyset?: Optional<Keyset>;
   /** New encryption keys; `[]` removes all. A key manager's own encryption keys stay. */
@@ -28,7 +28,7 @@ export interface Provider extends Handlers {
    *
    * @throws KeyMaterialError see `createProvider`
    */
-  update(this: void, change: KeysetUpdate): Promise<void>;
+  update(this: void, change: ProviderUpdate): Promise<void>;
   /**
    * Signs claims with the active key and ES256. Sets `iss`, `iat` and `exp` if they are not given.
    *

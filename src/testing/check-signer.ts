@@ -5,7 +5,7 @@ import { inspect } from "node:util";
 import type { CryptoKey, JWK } from "jose";
 import { compactVerify } from "jose/jws/compact/verify";
 import { importJWK } from "jose/key/import";
-import { type ErrorCode, JwksdError, invalidOption } from "../base/errors.ts";
+import { type JwksdErrorCode, JwksdError, invalidOption } from "../base/errors.ts";
 import { type Rules, checkOptions, object, wholeNumber } from "../base/options.ts";
 import type { SignInput, Signer } from "../keys/signer/signer.ts";
 import { checkCall } from "./suite-arguments.ts";
@@ -54,7 +54,7 @@ const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNE
 /** Returns an attempt's error after checking it: a `JwksdError` with this code that contains neither a secret nor the digest of `input`. */
 export async function expectFailure(
   attempt: Promise<unknown>,
-  code: ErrorCode,
+  code: JwksdErrorCode,
   secrets: readonly string[],
   input: SignInput,
 ): Promise<JwksdError> {

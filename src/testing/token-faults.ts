@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
 import { exportSPKI } from "jose/key/export";
 import type { Bytes } from "../base/bytes.ts";
-import type { ErrorCode } from "../base/errors.ts";
+import type { JwksdErrorCode } from "../base/errors.ts";
 import type { TestAlgorithm, TestKey } from "./test-keys.ts";
 
 /** Claims of a token; a claim that is `undefined` is omitted. */
@@ -29,16 +29,16 @@ export interface FaultKeys {
 interface Fault {
   readonly title: string;
   /** Error code for which `verify` and the guard refuse the token. */
-  readonly code: ErrorCode;
+  readonly code: JwksdErrorCode;
   change(draft: Draft, keys: FaultKeys, nowSeconds: number): Partial<Draft> | Promise<Partial<Draft>>;
 }
 
-const claims = (title: string, code: ErrorCode, change: (now: number) => Claims): Fault => ({
+const claims = (title: string, code: JwksdErrorCode, change: (now: number) => Claims): Fault => ({
   title,
   code,
   change: ({ claims }, _keys, now) => ({ claims: { ...claims, ...change(now) } }),
 });
-const header = (title: string, code: ErrorCode, change: object): Fault => ({
+const header = (title: string, code: JwksdErrorCode, change: object): Fault => ({
   title,
   code,
   change: ({ header }) => ({ header: { ...header, ...change } }),

@@ -4,7 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
-import type { ErrorCode } from "../../src/base/errors.ts";
+import type { JwksdErrorCode } from "../../src/base/errors.ts";
 import { type ImportOptions, readImport } from "../../src/cli/files/read-import.ts";
 import { ecKey, named, rsaKey, spellingsOf } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
@@ -68,7 +68,7 @@ test("a JWK keeps its kid, and another kid is refused", async (t) => {
 });
 
 describe("a key that cannot be imported is refused without being quoted", () => {
-  const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
+  const rows: readonly [name: string, text: string, options: ImportOptions, code: JwksdErrorCode][] = [
     ["a public key", publicPem(ec), {}, "ERR_PRIVATE_KEY_MISSING"],
     ["a set without keys", '{"keys":{}}', {}, "ERR_KEY_FORMAT"],
     ["a set that holds null", '{"keys":[null]}', {}, "ERR_KEY_FORMAT"],

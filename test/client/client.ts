@@ -3,7 +3,7 @@ import {
   type Client,
   type ClientVerifier,
   type ClientVerifierOptions,
-  type ErrorCode,
+  type JwksdErrorCode,
   createClientVerifier,
 } from "../../src/index.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
@@ -94,6 +94,6 @@ export type Row = readonly [
   source: string,
   name: string,
   claims: object,
-  expect: "accepted" | ErrorCode,
+  expect: "accepted" | JwksdErrorCode,
   options?: Partial<ClientVerifierOptions>,
 ];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Client, type ErrorCode, FetchError } from "../../src/index.ts";
+import { type Client, type JwksdErrorCode, FetchError } from "../../src/index.ts";
 import { createClientKeys } from "../../src/verify/client/client-keys.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
@@ -185,7 +185,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 1);
   });
 
-  const failures: [name: string, script: Script, code: ErrorCode][] = [
+  const failures: [name: string, script: Script, code: JwksdErrorCode][] = [
     ["status 500", reply(500), "ERR_FETCH_STATUS"],
     ["a redirect", reply(302, null, { location: "https://169.254.169.254/" }), "ERR_FETCH_REDIRECT"],
     ["64 KiB and one byte", jwkSetReply(`{"keys":[]}${" ".repeat(65_536 - 10)}`), "ERR_FETCH_TOO_LARGE"],

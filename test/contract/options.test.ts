@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { decodeProtectedHeader } from "jose";
 import { systemClock } from "../../src/base/clock.ts";
-import { type ObserveOptions, type WatchOptions, observe, watch } from "../../src/doctor/node/index.ts";
+import { type ObserveOptions, type WatchOptions, observeIssuer, watch } from "../../src/doctor/node/index.ts";
 import {
   type ClientAssertionOptions,
   type Endpoints,
@@ -298,7 +298,12 @@ const backends = {
 };
 for (const [name, make] of Object.entries(backends))
   row<object>(`openSigner: ${name}`, {}, async (options) => make(options).open("none"), "ERR_SIGNER_URI");
-row<ObserveOptions>("observe", {}, (options) => observe("https://127.0.0.1", options), "ERR_ADDRESS_FORBIDDEN");
+row<ObserveOptions>(
+  "observeIssuer",
+  {},
+  (options) => observeIssuer("https://127.0.0.1", options),
+  "ERR_ADDRESS_FORBIDDEN",
+);
 row<WatchOptions>("watch", { durationMs: 0 }, async (options) =>
   watch({ at: systemClock.now() - (systemClock.now() % 1e9) }, options),
 );

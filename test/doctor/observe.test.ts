@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { examine } from "../../src/doctor/index.ts";
-import { type ObserveOptions, observe, observeBody } from "../../src/doctor/node/index.ts";
+import { type ObserveOptions, observeIssuer, observeBody } from "../../src/doctor/node/index.ts";
 import { requester } from "../../src/doctor/node/request.ts";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { certificateFor, certificateUntil } from "../client/certificate.ts";
@@ -16,7 +16,7 @@ import { providing, serveHttp, serveRaw, serveTls } from "./server.ts";
 
 const local: ObserveOptions = { allowInsecure: true };
 const codesAt = async (url: string, options: ObserveOptions = local): Promise<string[]> =>
-  (await examine(await observe(url, options))).map(({ code }) => code);
+  (await examine(await observeIssuer(url, options))).map(({ code }) => code);
 
 const codesIn = async (body: unknown): Promise<string[]> =>
   (await examine(observeBody(bytes(body), 0))).map(({ code }) => code);
@@ -38,7 +38,7 @@ const good =
     response.end(isSame || request.method === "HEAD" ? undefined : body);
   };
 
-describe("observe", () => {
+describe("observeIssuer", () => {
   test("finds no problems with a provider built with this library, with at most 30 requests, only GET and HEAD", async (t) => {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
@@ -91,7 +91,7 @@ describe("observe", () => {
     );
     for (const path of ["", "/", "/.well-known/openid-configuration", "/jwks"]) {
       assert.deepEqual(await codesAt(`${url}${path}`), path === "/" ? ["DISCOVERY_ISSUER_SLASH"] : []);
-      const { set, discovery } = await observe(`${url}${path}`, local);
+      const { set, discovery } = await observeIssuer(`${url}${path}`, local);
       assert.deepEqual([set?.status, discovery === undefined], [200, path === "/jwks"]);
     }
   });
@@ -142,10 +142,10 @@ describe("observe", () => {
   });
 });
 
-describe("by default, observe connects only to https and public addresses", () => {
+describe("by default, observeIssuer connects only to https and public addresses", () => {
   for (const url of ["http://login.example.com", "https://127.0.0.1:1", "https://[::1]:1", "https://169.254.169.254"]) {
     test(`refuses ${url}`, async () => {
-      await assert.rejects(observe(url), ({ code }: { code: string }) =>
+      await assert.rejects(observeIssuer(url), ({ code }: { code: string }) =>
         ["ERR_URL_INSECURE", "ERR_ADDRESS_FORBIDDEN"].includes(code),
       );
     });
@@ -156,7 +156,9 @@ describe("by default, observe connects only to https and public addresses", () =
     "[::ffff:100.100.100.200] [fd00:ec2::254] [fd00:ec2::23] [fd20:ce::254] [fd00:c1::a9fe:a9fe] [fd00:42::42]";
   for (const host of `${ipv4} ${ipv6} [fe80::a9fe:a9fe] [64:ff9b::a9fe:a9fe]`.split(" ")) {
     test(`refuses cloud metadata at ${host}, even with allowInsecure`, async () => {
-      await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
+      await assert.rejects(observeIssuer(`http://${host}`, { ...local, timeoutMs: 1000 }), {
+        code: "ERR_ADDRESS_FORBIDDEN",
+      });
     });
   }
 
@@ -178,17 +180,17 @@ describe("by default, observe connects only to https and public addresses", () =
     };
     const options = { ...local, ca: cert, resolve };
     const jwksUri = `https://login.example.com:${port}/.well-known/openid-configuration`;
-    const observations = await observe(jwksUri, options);
+    const observations = await observeIssuer(jwksUri, options);
     assert.equal(observations.set?.failure?.kind, "forbidden-address");
     assert.deepEqual(
       (await examine({ ...observations, issuer: metadata.issuer })).map(({ code }) => code),
       ["DISCOVERY_JWKS_URI_PRIVATE"],
     );
     metadata.jwks_uri = `https://login.example.com:${port}/jwks`;
-    const redirected = await observe(jwksUri, options);
+    const redirected = await observeIssuer(jwksUri, options);
     assert.deepEqual([redirected.set?.failure?.kind, redirected.set?.redirects?.length], ["forbidden-address", 1]);
     location = "file:///etc/passwd";
-    assert.equal((await observe(jwksUri, options)).set?.failure?.kind, "forbidden-url");
+    assert.equal((await observeIssuer(jwksUri, options)).set?.failure?.kind, "forbidden-url");
     assert.ok(asked.includes("keys.example.com"));
   });
 
@@ -197,7 +199,7 @@ describe("by default, observe connects only to https and public addresses", () =
     const port = await listening(t, server);
     server.close();
     await once(server, "close");
-    await assert.rejects(observe(`http://127.0.0.1:${port}`, local), {
+    await assert.rejects(observeIssuer(`http://127.0.0.1:${port}`, local), {
       code: "ERR_FETCH_FAILED",
       message: /ECONNREFUSED/,
     });
@@ -227,7 +229,7 @@ const early: RequestListener = (_, response) => {
 
 const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
 
-describe("observe stays within its limits, and reports the limit, at a server", () => {
+describe("observeIssuer stays within its limits, and reports the limit, at a server", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["that never responds", () => {}, "HTTP_TIMEOUT"],
@@ -241,7 +243,7 @@ describe("observe stays within its limits, and reports the limit, at a server", 
   for (const [about, jwks, code] of rows) {
     test(about, async (t) => {
       const url = await serveHttp(t, providing(jwks));
-      const found = await examine(await observe(url, quick));
+      const found = await examine(await observeIssuer(url, quick));
       assert.deepEqual(
         found.map((finding) => finding.code),
         [code],
@@ -271,7 +273,7 @@ describe("observe stays within its limits, and reports the limit, at a server", 
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
     );
     const url = await serveHttp(t, providing(good(many)));
-    const found = await examine(await observe(url, local));
+    const found = await examine(await observeIssuer(url, local));
     assert.deepEqual(found.find(({ code }) => code === "JWKS_KEYS_MANY")?.seen, [
       "5,000 keys, of which 1,000 were examined",
     ]);
@@ -306,7 +308,7 @@ describe("observe stays within its limits, and reports the limit, at a server", 
       else response.writeHead(302, { location: `/jwks?${requests}` }).end();
     };
     const url = await serveHttp(t, moving);
-    const found = await examine(await observe(`${url}/jwks`, local));
+    const found = await examine(await observeIssuer(`${url}/jwks`, local));
     assert.equal(requests, 30);
     assert.deepEqual(
       found.map(({ code }) => code),
@@ -320,7 +322,7 @@ describe("observe stays within its limits, and reports the limit, at a server", 
       providing(() => {}),
     );
     const controller = new AbortController();
-    const looking = observe(url, { ...local, signal: controller.signal });
+    const looking = observeIssuer(url, { ...local, signal: controller.signal });
     setImmediate(() => controller.abort(new Error("gone")));
     await assert.rejects(looking, /gone/);
   });
@@ -366,7 +368,7 @@ describe("TLS and addresses", () => {
   });
 });
 
-describe("observe finds with one of its probes", () => {
+describe("observeIssuer finds with one of its probes", () => {
   const rsa = published("rsa", rsaKey(), "RS256");
   const zipped = gzipSync(goodBody);
   const moved = { location: "/keys" };

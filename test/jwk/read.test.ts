@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, createSecretKey, webcrypto, createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import type { ErrorCode } from "../../src/index.ts";
+import type { JwksdErrorCode } from "../../src/index.ts";
 import { ed25519Members, keyIdentity, publicMembers, rsaBits } from "../../src/keys/jwk/public-members.ts";
 import { type KeyInput, type KeyMaterial, readKey, readKeySet } from "../../src/keys/jwk/read-key.ts";
 import { type VerificationKeys, verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
@@ -39,7 +39,7 @@ describe("a JWK Set is read in order, with each key's other members", () => {
 });
 
 describe("an invalid JWK Set is refused, and the message names it and the key", () => {
-  const refused: [code: ErrorCode, message: RegExp, input: unknown][] = [
+  const refused: [code: JwksdErrorCode, message: RegExp, input: unknown][] = [
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, a],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, "null"],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, { keys: a }],
@@ -122,7 +122,7 @@ describe("every key format gives the same result", () => {
 
 describe("invalid keys are refused with a reason that does not quote the key", () => {
   const short = Buffer.alloc(29, 1).toString("base64url");
-  const refused: readonly (readonly [code: ErrorCode, message: RegExp, input: unknown])[] = [
+  const refused: readonly (readonly [code: JwksdErrorCode, message: RegExp, input: unknown])[] = [
     ["ERR_KEY_FORMAT", /not undefined$/, undefined],
     ["ERR_KEY_FORMAT", /not number$/, 7],
     ["ERR_KEY_FORMAT", /neither PEM nor JSON$/, "key"],

@@ -3,7 +3,7 @@ import { getEventListeners } from "node:events";
 import { after, before, describe, test } from "node:test";
 import * as jose from "jose";
 import type { Bytes } from "../../src/base/bytes.ts";
-import type { ErrorCode, JwksdError } from "../../src/index.ts";
+import type { JwksdErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded-signer.ts";
 import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
 import { checkSigner, expectFailure as failingWith, inputOf } from "../../src/testing/check-signer.ts";
@@ -23,7 +23,7 @@ export interface Opened {
 }
 
 /** A fault, the error's code, and a part of its message. */
-export type Failing = readonly [name: string, fault: Fault, code: ErrorCode, message: RegExp];
+export type Failing = readonly [name: string, fault: Fault, code: JwksdErrorCode, message: RegExp];
 
 export const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
 
@@ -32,7 +32,7 @@ export const input = inputOf("header.claims");
 /** {@link failingWith} for the input of these tests. */
 export const failing = (
   attempt: () => Promise<unknown>,
-  code: ErrorCode,
+  code: JwksdErrorCode,
   secrets: readonly string[] = [],
 ): Promise<JwksdError> => failingWith(attempt(), code, secrets, input);
 
@@ -58,7 +58,7 @@ export function checkWrongUris(
 export async function checkCannotSign<Key>(
   stub: StubServer & { readonly add: (key: Key) => string },
   backend: Backend,
-  rows: readonly (readonly [key: Key, code: ErrorCode, message: RegExp])[],
+  rows: readonly (readonly [key: Key, code: JwksdErrorCode, message: RegExp])[],
   absent: string,
   secrets: readonly string[],
 ): Promise<void> {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { type ErrorCode, SignerError } from "../../src/base/errors.ts";
+import { type JwksdErrorCode, SignerError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
@@ -278,14 +278,14 @@ test("a wrong kid or option is refused before a key is generated", async () => {
   const { world, manager, made, replica } = await start();
   const any = manager as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   const { calls } = world.store;
-  const rows: readonly [method: string, args: readonly unknown[], code: ErrorCode][] = [
+  const rows: readonly [method: string, args: readonly unknown[], code: JwksdErrorCode][] = [
     ["rotate", [{ use: "foo" }], "ERR_OPTION_INVALID"],
     ["rotate", [{ alg: "" }], "ERR_OPTION_INVALID"],
     ["rotate", ["sig"], "ERR_OPTION_INVALID"],
     ["revoke", [], "ERR_OPTION_INVALID"],
     ["revoke", [""], "ERR_OPTION_INVALID"],
     ["revoke", [{ kid: "a" }], "ERR_OPTION_INVALID"],
-    ...["activate", "retire", "remove"].flatMap((method): [string, unknown[], ErrorCode][] => [
+    ...["activate", "retire", "remove"].flatMap((method): [string, unknown[], JwksdErrorCode][] => [
       [method, [], "ERR_OPTION_INVALID"],
       [method, [5], "ERR_OPTION_INVALID"],
       [method, ["a", true], "ERR_OPTION_INVALID"],

@@ -9,7 +9,7 @@ import {
   withJWKSRotationActive,
   type Provider,
   type ProviderEvent,
-  type KeysetUpdate,
+  type ProviderUpdate,
 } from "../../src/index.ts";
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
@@ -332,10 +332,10 @@ const flaws = {
   "wrong curve": [{ kid: "x", signer: { publicKey: withoutPrivate(ecKey("x", "P-384")), sign: () => {} } }],
 };
 
-function toUpdate({ signing, encryption, flaw }: Change): KeysetUpdate {
+function toUpdate({ signing, encryption, flaw }: Change): ProviderUpdate {
   const keyset = signing?.map((kid) => ({ kid, signer: signers.get(kid) }));
   const encryptionKeyset = encryption?.map((kid) => ({ kid, publicKey: withoutPrivate(ecKey(kid)) }));
-  return { keyset: keyset && [...keyset, ...flaws[flaw]], encryptionKeyset } as KeysetUpdate;
+  return { keyset: keyset && [...keyset, ...flaws[flaw]], encryptionKeyset } as ProviderUpdate;
 }
 
 /** Returns the keys after a change: the new ones if the change is valid, or the previous ones. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import {
-  type ErrorCode,
+  type JwksdErrorCode,
   type ProviderOptions,
   clientAlgorithms,
   createProvider,
@@ -84,7 +84,7 @@ describe("issuer, mount prefix and path determine the public URL and the paths o
 const op = "https://op.example";
 const clash = "/.well-known/openid-configuration";
 
-const refused: [code: ErrorCode, ...input: Input][] = [
+const refused: [code: JwksdErrorCode, ...input: Input][] = [
   ["ERR_ISSUER_INVALID", undefined],
   ["ERR_ISSUER_INVALID", ""],
   ["ERR_ISSUER_INVALID", "op.example"],
@@ -134,7 +134,7 @@ const refused: [code: ErrorCode, ...input: Input][] = [
     "/\xe9",
     "/a\\b",
     op,
-  ].map((mountPrefix): [ErrorCode, ...Input] => ["ERR_PATH_INVALID", op, mountPrefix]),
+  ].map((mountPrefix): [JwksdErrorCode, ...Input] => ["ERR_PATH_INVALID", op, mountPrefix]),
   ...[
     "",
     "jwks",
@@ -152,7 +152,7 @@ const refused: [code: ErrorCode, ...input: Input][] = [
     "/%6awks",
     "/jwks\n",
     op,
-  ].map((jwksPath): [ErrorCode, ...Input] => ["ERR_PATH_INVALID", op, undefined, jwksPath]),
+  ].map((jwksPath): [JwksdErrorCode, ...Input] => ["ERR_PATH_INVALID", op, undefined, jwksPath]),
   ["ERR_PATH_INVALID", op, undefined, clash],
   ["ERR_PATH_INVALID", op, "/oidc", clash],
   ["ERR_PATH_INVALID", op, "/.well-known", "/openid-configuration"],
@@ -390,7 +390,7 @@ describe("contract, section 4, rotation cache mode, 4 and 5: nil is the long cac
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });
 
-const refusedOptions: [code: ErrorCode, message: RegExp, ...options: unknown[]][] = [
+const refusedOptions: [code: JwksdErrorCode, message: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_UNKNOWN", /"JWKSRotationActive"/, { ...given, JWKSRotationActive: () => true }],
   ["ERR_OPTION_UNKNOWN", /"constructor"/, { ...given, constructor: {} }],
   ["ERR_OPTION_UNKNOWN", /"JWKS" endpoint/, given, { endpoints: { JWKS: "/k" } }],

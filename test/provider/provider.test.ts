@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import {
   type EncryptionEntry,
-  type ErrorCode,
-  type KeysetUpdate,
+  type JwksdErrorCode,
+  type ProviderUpdate,
   type Provider,
   type SigningEntry,
   createProvider,
@@ -35,7 +35,7 @@ async function served({ fetch, jwksUri }: Provider): Promise<Served> {
   return { kids: keys.map(({ kid }) => kid).join(" "), text, etag: response.headers.get("etag") };
 }
 
-const changes: [name: string, change: KeysetUpdate, kids: string][] = [
+const changes: [name: string, change: ProviderUpdate, kids: string][] = [
   ["the signing keys", { keyset: await signing("b", "a") }, "b a e"],
   ["the encryption keys", { encryptionKeyset: encryption("f") }, "a f"],
   ["both", { keyset: await signing("b"), encryptionKeyset: encryption("f", "g") }, "b f g"],
@@ -55,7 +55,7 @@ describe("contract, section 2, rule 4: the keysets rotate independently; update 
   }
 });
 
-const refused: [code: ErrorCode, name: string, change: unknown][] = [
+const refused: [code: JwksdErrorCode, name: string, change: unknown][] = [
   ["ERR_KEYSET_EMPTY", "no signing key", { keyset: [], encryptionKeyset: encryption("f") }],
   ["ERR_KID_DUPLICATE", "one kid twice", { keyset: await signing("b", "b") }],
   ["ERR_KEY_DUPLICATE", "kid and key of the keyset that stays", { encryptionKeyset: encryption("a") }],
@@ -74,7 +74,7 @@ describe("an update that breaks a rule changes nothing", () => {
     test(`${code}: ${name}`, async () => {
       const provider = await provide(await signing("a"), encryption("e"));
       const before = await served(provider);
-      await refusal(() => provider.update(change as KeysetUpdate), code);
+      await refusal(() => provider.update(change as ProviderUpdate), code);
       assert.deepEqual(await served(provider), before);
       // No part of it is left for the next update.
       await provider.update({});

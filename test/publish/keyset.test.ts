@@ -6,7 +6,7 @@ import * as jose from "jose";
 import { systemClock } from "../../src/base/clock.ts";
 import {
   type EncryptionEntry,
-  type ErrorCode,
+  type JwksdErrorCode,
   type KeyInput,
   type SigningEntry,
   createProvider,
@@ -45,7 +45,7 @@ const longer = Buffer.concat([Buffer.of(0), Buffer.from(a.y, "base64url")]).toSt
 const offCurve = { ...withoutPrivate(a), y: b.y };
 
 type Refused = [
-  code: ErrorCode,
+  code: JwksdErrorCode,
   /** Part of the message that names the entry, usually with its kid. */
   message: string,
   name: string,

@@ -7,7 +7,7 @@ import * as jose from "jose";
 import { errorTable } from "../../src/base/error-table.ts";
 import type { CodeOf } from "../../src/base/errors.ts";
 import { FetchError, TokenError, verify } from "../../src/index.ts";
-import type { ErrorCode, RemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import type { JwksdErrorCode, RemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { samplesOf } from "../support/scrape.ts";
@@ -57,7 +57,7 @@ function watched(chunk?: Uint8Array, status: number = 200): { script: Script; is
 
 type Row<Expect> = readonly [source: string, name: string, input: Script, expect: Expect];
 
-const refused: readonly Row<ErrorCode>[] = [
+const refused: readonly Row<JwksdErrorCode>[] = [
   ["design", "no connection", unreachable, "ERR_FETCH_FAILED"],
   ["design", "a fetch that throws", () => assert.fail(secretText), "ERR_FETCH_FAILED"],
   // oxlint-disable-next-line prefer-promise-reject-errors
@@ -69,7 +69,7 @@ const refused: readonly Row<ErrorCode>[] = [
   ["9110 15.3.7", "206 with a whole set", reply(206, set), "ERR_FETCH_STATUS"],
   ["9110 15.5.5", "404 with a whole set", reply(404, set), "ERR_FETCH_STATUS"],
   ["9110 15.6.1", "500 with a whole set", reply(500, set), "ERR_FETCH_STATUS"],
-  ...[300, 301, 302, 303, 307, 308].map((status): Row<ErrorCode> => [
+  ...[300, 301, 302, 303, 307, 308].map((status): Row<JwksdErrorCode> => [
     "issue 3",
     `${status} to a set`,
     reply(status, set, { Location: "https://op.example/moved" }),
@@ -91,7 +91,7 @@ const refused: readonly Row<ErrorCode>[] = [
     '{"keys":{}}',
     '{"keys":"a"}',
     JSON.stringify(entry("a")),
-  ].map((text): Row<ErrorCode> => [
+  ].map((text): Row<JwksdErrorCode> => [
     "7517 5",
     `${text.slice(0, 20)} instead of a set`,
     reply(200, text),

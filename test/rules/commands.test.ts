@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { StateError } from "../../src/base/errors.ts";
-import type { ErrorCode } from "../../src/base/errors.ts";
+import type { JwksdErrorCode } from "../../src/base/errors.ts";
 import { type Command, type NewKey, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import {
   type RotationPolicyOptions,
@@ -232,7 +232,7 @@ type Refused = readonly [
   name: string,
   message: RegExp,
   /** Default of `code`: `ERR_TOO_EARLY` with `allowedAt`, otherwise `ERR_TRANSITION`. */
-  more?: Circumstances & { readonly code?: ErrorCode; readonly allowedAt?: number },
+  more?: Circumstances & { readonly code?: JwksdErrorCode; readonly allowedAt?: number },
 ];
 
 const wrongState = (type: string, targets: string, rule: string): Refused[] =>

@@ -5,7 +5,7 @@ import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
 import {
-  type ErrorCode,
+  type JwksdErrorCode,
   type SignInput,
   type Signer,
   type SignerLimits,
@@ -76,7 +76,7 @@ describe("the result of a signer", () => {
   const der = sign("sha256", message, createPrivateKey({ key: { ...key }, format: "jwk" }));
   const other = signature("ES256", ecKey("b"))(Buffer.from(message));
   const elsewhere = signature("ES256", key)(Buffer.from("other.claims"));
-  const rows: [name: string, given: unknown, verdict: "accepted" | ErrorCode][] = [
+  const rows: [name: string, given: unknown, verdict: "accepted" | JwksdErrorCode][] = [
     ["64 bytes that verify", good, "accepted"],
     ["a Buffer", Buffer.from(good), "accepted"],
     ["a part of a larger buffer", Uint8Array.from([1, ...good, 2]).subarray(1, 65), "accepted"],
@@ -141,7 +141,7 @@ function throwing(reason: unknown): never {
 describe("an error from a signer", () => {
   const throttled = new SignerError("ERR_SIGNER_THROTTLED", "slow down");
   const unauthorized = new SignerError("ERR_SIGNER_UNAUTHORIZED", "no");
-  const rows: [name: string, thrown: unknown, code: ErrorCode, retryable: boolean][] = [
+  const rows: [name: string, thrown: unknown, code: JwksdErrorCode, retryable: boolean][] = [
     ["a retryable SignerError", throttled, "ERR_SIGNER_THROTTLED", true],
     ["a SignerError that is not retryable", unauthorized, "ERR_SIGNER_UNAUTHORIZED", false],
     ["an Error", new Error("connect ECONNREFUSED"), "ERR_SIGNER_UNAVAILABLE", true],

@@ -3,7 +3,7 @@ import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, ver
 import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { describe, test } from "node:test";
-import { type ErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
+import { type JwksdErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
 import { openSigner, signerBackend } from "../../src/keys/open-signer.ts";
 import { signerTypes } from "../../src/keys/signer-backends.ts";
 import { failing } from "../kms/failures.ts";
@@ -205,7 +205,7 @@ P1COypAr
 const ed25519 = generateKeyPairSync("ed25519");
 const secret = generateKeyPairSync("x25519").privateKey;
 
-const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] = [
+const refused: [code: JwksdErrorCode, name: string, input: unknown, says?: RegExp][] = [
   ["ERR_KEY_FORMAT", "encrypted PKCS#8", encrypted("pkcs8"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
   ["ERR_KEY_FORMAT", "encrypted SEC1", encrypted("sec1"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
   ["ERR_KEY_FORMAT", "a certificate", certificate, /certificate.*openssl x509 -pubkey -noout/s],

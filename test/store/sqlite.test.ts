@@ -19,7 +19,7 @@ import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { inspect } from "node:util";
-import { type ErrorCode, StoreError } from "../../src/base/errors.ts";
+import { type JwksdErrorCode, StoreError } from "../../src/base/errors.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
@@ -34,7 +34,7 @@ import { watched } from "./watched.ts";
 
 const temporaryPath = async (t: TestContext): Promise<string> => join(await temporaryFolder(t), "store.db");
 
-async function refusal(attempt: Promise<unknown>, code: ErrorCode, path: string): Promise<StoreError> {
+async function refusal(attempt: Promise<unknown>, code: JwksdErrorCode, path: string): Promise<StoreError> {
   const error = await attempt.then(
     () => assert.fail(`nothing was refused; expected ${code}`),
     (thrown: unknown) => thrown,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { type ErrorCode, JwksdError } from "../../src/index.ts";
+import { type JwksdErrorCode, JwksdError } from "../../src/index.ts";
 import { keyMaterial } from "./keys.ts";
 
 /** Returns the error of an attempt, which must be a JwksdError with this code. */
-export async function refusal(attempt: () => unknown, code: ErrorCode): Promise<JwksdError> {
+export async function refusal(attempt: () => unknown, code: JwksdErrorCode): Promise<JwksdError> {
   const error = await (async () => attempt())().then(
     () => assert.fail(`nothing was refused; expected ${code}`),
     (thrown: unknown) => thrown,

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
 import {
-  type ErrorCode,
+  type JwksdErrorCode,
   FetchError,
   type KeySource,
   type Provider,
@@ -48,7 +48,7 @@ interface Row {
   readonly name: string;
   readonly token: string;
   readonly options?: Partial<VerifyOptions> | undefined;
-  readonly expect: "accepted" | ErrorCode;
+  readonly expect: "accepted" | JwksdErrorCode;
 }
 
 function check(rows: readonly Row[]): void {

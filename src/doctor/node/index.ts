@@ -5,6 +5,6 @@
  */
 
 export { type TimelineEvent } from "../timeline.ts";
-export { observe, observeBody } from "./observe.ts";
+export { observeIssuer, observeBody } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
 export { type WatchOptions, watch } from "./watch.ts";

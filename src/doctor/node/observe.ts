@@ -31,13 +31,13 @@ const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, d
  *
  * @example
  * ```ts
- * for (const finding of await examine(await observe("https://login.example.com"))) console.log(finding.code, finding.remedy);
+ * for (const finding of await examine(await observeIssuer("https://login.example.com"))) console.log(finding.code, finding.remedy);
  * ```
  *
  * @param target the URL that relying parties use
  * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` if there is nothing to observe
  */
-export async function observe(target: string, options: ObserveOptions = {}): Promise<Observations> {
+export async function observeIssuer(target: string, options: ObserveOptions = {}): Promise<Observations> {
   const limits = limitsOf(options);
   const at = Date.now();
   if (!URL.canParse(target)) throw new FetchError("ERR_URL_INSECURE", "this is not a URL");

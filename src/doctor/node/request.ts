@@ -16,7 +16,7 @@ import type { Exchange, Failure } from "../observations.ts";
 // An import of node:http also loads undici, which takes longer than everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
-/** Options of `observe`. */
+/** Options of `observeIssuer`. */
 export interface ObserveOptions {
   /** Time limit for one response, from the host lookup to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs?: Optional<number>;

@@ -30,7 +30,7 @@ export interface WatchOptions {
   readonly intervalMs?: Optional<number>;
   /** Clock. Default: the system clock. */
   readonly clock?: Optional<Clock>;
-  /** Fetches the set. Default: with a GET and the limits of `observe`. */
+  /** Fetches the set. Default: with a GET and the limits of `observeIssuer`. */
   readonly ask?: Optional<() => Promise<Exchange>>;
   /** Returns compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;

@@ -4,8 +4,8 @@ import type { DocumentChange, StoreDocument } from "../custody/document.ts";
 import { rewrap } from "../custody/rewrap.ts";
 import { type Advance, type At, type Change, type View, advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
+import { announceNext, reserveNextKey, reasonForNext } from "../rules/next-key.ts";
 import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords, nextAlg } from "../rules/records.ts";
-import { announceNext, leaveNextTo, reasonForNext } from "../rules/successor.ts";
 import { namedTarget, writtenTarget } from "../rules/targets.ts";
 import { waitOf } from "../rules/waits.ts";
 import { type CheckIn, stale } from "./check-in.ts";
@@ -149,7 +149,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     // For the first key, there is no record that could name the process that generates it.
     if (records.length > 0) {
       const left = await keyring.change(({ document, now }) => ({
-        records: leaveNextTo(process.id, document.records, document.policy, now),
+        records: reserveNextKey(process.id, document.records, document.policy, now),
       }));
       if (left.records === left.before) return undefined;
     }

@@ -1,6 +1,6 @@
 import { notify, retryDelayMs, sleep } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
-import { type ErrorCode, StoreError } from "../../base/errors.ts";
+import { type JwksdErrorCode, StoreError } from "../../base/errors.ts";
 import type { KeySubscriber, ManagedKeys } from "../../provider/managed-keys.ts";
 import { type Keysets, checkKeysets } from "../../publish/keyset.ts";
 import type { Owner } from "../custody/issuer-check.ts";
@@ -66,7 +66,7 @@ export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
 }
 
 /** Errors after which the store may become available later. */
-const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
+const withoutStore: ReadonlySet<string> = new Set<JwksdErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
 export async function startKeys<Manager extends KeyManager>(

@@ -1,5 +1,5 @@
 import { notify } from "../../base/async.ts";
-import { type ErrorCode, invalidOption } from "../../base/errors.ts";
+import { type JwksdErrorCode, invalidOption } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
 import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
@@ -208,5 +208,5 @@ export function createGuard(settings: BearerSettings): Guard {
 
 /** An event, before the request is added to it. */
 type EventStart =
-  | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
+  | { readonly type: "failed"; readonly code: JwksdErrorCode; readonly cause: unknown }
   | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;

@@ -4,7 +4,7 @@
  * @module jwksd/bearer
  */
 
-export { type ErrorCode, ConfigError, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
+export { type JwksdErrorCode, ConfigError, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
 export type { SetIfAbsent } from "../client/replay.ts";
 export { memoryReplayStore } from "../client/replay.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { ErrorCode } from "../../base/errors.ts";
+import type { JwksdErrorCode } from "../../base/errors.ts";
 import type { Optional } from "../../base/options.ts";
 import type { SetIfAbsent } from "../client/replay.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
@@ -51,11 +51,11 @@ export type BearerEvent =
       readonly type: "refused";
       readonly status: number;
       readonly error: string | undefined;
-      readonly code: ErrorCode | undefined;
+      readonly code: JwksdErrorCode | undefined;
       readonly reason: string;
     })
   /** A request got a 503 because of this error. */
-  | (EventRequest & { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown })
+  | (EventRequest & { readonly type: "failed"; readonly code: JwksdErrorCode; readonly cause: unknown })
   /** An event of an issuer's key set. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
 

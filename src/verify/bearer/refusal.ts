@@ -1,4 +1,4 @@
-import { type ErrorCode, FetchError, TokenError, codeOf } from "../../base/errors.ts";
+import { type JwksdErrorCode, FetchError, TokenError, codeOf } from "../../base/errors.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
 
 export type Scheme = "Bearer" | "DPoP";
@@ -30,7 +30,7 @@ export interface Refusal {
   /** Nonce for the next proof. */
   readonly nonce?: string;
   /** Error code of an invalid token, or of the error that caused a 503. */
-  readonly code?: ErrorCode;
+  readonly code?: JwksdErrorCode;
   /** Error that caused a 503. */
   readonly cause?: unknown;
 }

@@ -1,5 +1,12 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ClientError, ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
+import {
+  ClientError,
+  ConfigError,
+  type JwksdErrorCode,
+  JwksdError,
+  TokenError,
+  invalidOption,
+} from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
 import {
   type Optional,
@@ -349,7 +356,7 @@ function explainAudience(error: unknown): never {
 }
 
 /** The exhausted budget by error code. */
-const budgets: { readonly [Code in ErrorCode]?: "documents" | "keys" | "fetches" | "replay" } = {
+const budgets: { readonly [Code in JwksdErrorCode]?: "documents" | "keys" | "fetches" | "replay" } = {
   ERR_CLIENT_RETRY_LATER: "documents",
   ERR_KEYS_RETRY_LATER: "keys",
   ERR_FETCH_BUSY: "fetches",

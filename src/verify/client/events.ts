@@ -1,5 +1,5 @@
 import { notify } from "../../base/async.ts";
-import type { ErrorCode } from "../../base/errors.ts";
+import type { JwksdErrorCode } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
@@ -13,7 +13,7 @@ export type TokenKind = "clientAssertion" | "requestObject";
  */
 export type ClientEvent =
   /** A token was refused. */
-  | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: ErrorCode }
+  | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: JwksdErrorCode }
   /**
    * Reason for a refusal: too many requests for the client's document or keys, too many requests overall, or a full
    * replay store.
@@ -27,7 +27,7 @@ export type ClientEvent =
   /** The event of the key set at a `jwks_uri`. */
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
   /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
-  | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
+  | { readonly type: "failed"; readonly jwksUri: string; readonly code: JwksdErrorCode; readonly message: string }
   /** Keys by value that have a token's kid but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
@@ -39,7 +39,7 @@ export type ClientDocumentEvent =
   /** The document was fetched (200) or confirmed (304). */
   | { readonly type: "refreshed"; readonly clientId: string; readonly status: 200 | 304; readonly bytes: number }
   /** The document could not be fetched, or is invalid. */
-  | { readonly type: "failed"; readonly clientId: string; readonly code: ErrorCode; readonly message: string };
+  | { readonly type: "failed"; readonly clientId: string; readonly code: JwksdErrorCode; readonly message: string };
 
 const maxShownLength = 200;
 

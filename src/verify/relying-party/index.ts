@@ -4,7 +4,7 @@
  * @module jwksd/relying-party
  */
 
-export { type ErrorCode, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
+export { type JwksdErrorCode, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
 export type { Metric } from "../../base/metrics.ts";
 export type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 export type { KeyHeader } from "./find-key.ts";

@@ -7,7 +7,7 @@ import { type KeyRecord, activeKey, mapLive } from "./records.ts";
  * Reserves the generation of the next signing key for one process for a while, if one is due. Without the reservation,
  * several processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
  */
-export function leaveNextTo(
+export function reserveNextKey(
   process: string,
   records: readonly KeyRecord[],
   policy: RotationPolicy,
