@@ -44,7 +44,7 @@ async function guard(
     const { configReport } = await import("../service/guard/report.ts");
     return print(
       io,
-      configReport(await readGuardConfig(sourcesOf(io, { ...options, config: check }, guardDefinitions))),
+      await configReport(await readGuardConfig(sourcesOf(io, { ...options, config: check }, guardDefinitions))),
     );
   }
   const read = () => readGuardConfig(sourcesOf(io, options, guardDefinitions));

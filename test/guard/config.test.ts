@@ -29,30 +29,40 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [{ for: "nginx", hosts: { "API.example.com": host } }, /host "API.example.com" must be a host name in lower case/],
   [{ for: "nginx", hosts: { "a.example:443": host } }, /must be a host name in lower case, without port/],
   [{ for: "nginx", hosts: { "*.example.com": host } }, /must be a host name/],
+  [{ for: "nginx", hosts: { "[0:0:0:0:0:0:0:1]": host } }, /is not in canonical form; write "\[::1\]"/],
+  [{ for: "nginx", hosts: { "127.1": host } }, /host "127.1" is not in canonical form; write "127.0.0.1"/],
   [{ for: "nginx", hosts: { "*": null } }, /host "\*": an object is expected, not null/],
   [withHost({ route: [] }), /host "api.example.com": there is no "route" member; did you mean "routes"\?/],
   [withHost({ routes: [] }), /"routes" is empty, so every request would be refused; add a route/],
   [withHost({ issuers: [] }), /"issuers" is missing, but a route is not public/],
   [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
-  [withHost({ issuers: ["https://a.example"] }), /issuer 1: "issuer" must be a non-empty string/],
+  [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not of type string/],
   [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names with letters or digits that differ/],
   [withHost({ claims: ["é"] }), /"claims" must be names with letters or digits/],
   [withHost({ cors: "*" }), /the "cors" member must be pass/],
-  [withIssuer({ audience: undefined }), /issuer 1: the "audience" option is missing/],
-  [withIssuer({ typ: "jwt" }), /issuer 1: the "typ" option must be at\+jwt or JWT/],
-  [withIssuer({ tpy: "JWT" }), /issuer 1: there is no "tpy" option; did you mean "typ"\?/],
-  [withIssuer({ scope: "a" }), /issuer 1: there is no "scope" option; pass it to each route/],
+  [withIssuer({ audience: undefined }), /issuer 1: the "audience" member is missing/],
+  [withIssuer({ typ: "jwt" }), /issuer 1: the "typ" member must be at\+jwt or JWT/],
+  [withIssuer({ tpy: "JWT" }), /issuer 1: there is no "tpy" member; did you mean "typ"\?/],
+  [withIssuer({ scope: "a" }), /issuer 1: there is no "scope" member/],
   [withIssuer({ issuer: "http://login.example.com" }), /issuer 1: .*http/],
-  [withIssuer({ nonceSecret: "x".repeat(32) }), /issuer 1: "nonceSecret" is the same for all issuers; remove it here/],
-  [withIssuer({ certificate: "x" }), /"certificate" is the same for all issuers/],
-  [withIssuer({ token: "x" }), /the "token" option must be a function/],
-  [withIssuer({ keySet: { timeout: 1 } }), /there is no "timeout" option/],
+  [
+    withIssuer({ nonceSecret: "x".repeat(32) }),
+    /issuer 1: there is no "nonceSecret" member; choose from issuer, jwksUri, audience, [ \w,]*, keySet /,
+  ],
+  [withIssuer({ certificate: "x" }), /there is no "certificate" member/],
+  [withIssuer({ token: "x" }), /there is no "token" member/],
+  [withIssuer({ metadata: {} }), /there is no "metadata" member/],
+  [withIssuer({ keySet: { timeout: 1 } }), /issuer 1: there is no "timeout" member of "keySet"/],
+  ...["issuer", "jwksUri", "clock", "onEvent", "fetch", "state"].map(
+    (name) => [withIssuer({ keySet: { [name]: null } }), RegExp(`there is no "${name}" member of "keySet"`)] as const,
+  ),
   [{ for: "nginx", hosts: { "*": { ...host, issuers: [{ ...issuer, dpop: "required" }] } } }, /"dpop" needs "baseUrl"/],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
   [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path as the guard accepts it/],
   [withRoute({ path: "/a/../b" }), /route 1: "path" must be a path/],
   [withRoute({ path: "/a", methods: ["get"] }), /route 1: the "methods" member must be .* in upper case/],
+  [withRoute({ path: "/a", methods: ["CONNECT"] }), /route 1: the "methods" member must be .* except CONNECT/],
   [withRoute({ path: "/a", methods: [] }), /must be an array, not empty/],
   [withRoute({ path: "/a", public: true, scope: "a" }), /route 1: "public" lets every request through/],
   [withRoute({ path: "/a", public: true, optional: false }), /"public" lets every request through/],
@@ -135,10 +145,22 @@ every other host
   /*  every method  public
 
 sizes
-  response to a check     at most 8547 bytes; set proxy_buffer_size 16k
+  head of a response      at most 8547 bytes; set proxy_buffer_size to at least 12k
   headers for a program   at most 8291 bytes more than the client sends
   request head of a check at most 131072 bytes; larger ones are refused with 431
 `,
     );
+  });
+
+  test("names the buffer that nginx needs, even if a refusal is larger than the identity headers", async (t) => {
+    const report = async (proxy: string, members: object): Promise<string> => {
+      const config = { for: proxy, hosts: { "*": { ...host, ...members } } };
+      return (await cliDone(t, ["guard", "--check", await fileWith(t, config)])).stdout;
+    };
+    const acrValues = Array.from({ length: 100 }, (_, index) => `urn:example:${"x".repeat(60)}:${index}`);
+    const long = { routes: [{ path: "/*", acrValues }] };
+    assert.match(await report("nginx", {}), / at most 8520 bytes; set proxy_buffer_size to at least 12k\n/);
+    assert.match(await report("nginx", long), / at most \d{5} bytes; set proxy_buffer_size to at least 20k\n/);
+    for (const proxy of ["caddy", "traefik"]) assert.doesNotMatch(await report(proxy, long), /buffer/);
   });
 });

@@ -72,6 +72,21 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
+  test("of a claim that has the name of a member of every object are not invented", async (t) => {
+    const names = ["constructor", "toString", "__proto__"];
+    const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
+    const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
+    assert.deepEqual(await identity(guard, setup, { scope: "a" }), base);
+    const own = { ["__proto__"]: "p", constructor: "b", toString: "s" };
+    assert.deepEqual(await identity(guard, setup, own), {
+      ...base,
+      scope: "b",
+      "claim-constructor": "b",
+      "claim-tostring": "s",
+      "claim-proto": "p",
+    });
+  });
+
   test("are refused, not cut, if a value is too long or not valid Unicode", async (t) => {
     const { setup, guard } = await startOne(t, { claims: ["a", "b", "c", "d"] });
     const long = "x".repeat(2_048);
@@ -168,7 +183,7 @@ describe("a check", () => {
         assert.equal(await status(...whole.toSpliced(index, 1, [forwarded, value])), 400, forwarded);
     }
     const changed: readonly (readonly [index: number, values: readonly string[], expected: number])[] = [
-      [0, ["get", "Get", "", "FOO", "GET,POST", "GET "], 400],
+      [0, ["get", "Get", "", "FOO", "CONNECT", "GET,POST", "GET "], 400],
       [
         1,
         ["API.EXAMPLE.COM", "api.example.com:443", "api.example.com:", "api.example.com.", "Api.example.com.:1"],
@@ -177,11 +192,22 @@ describe("a check", () => {
       [1, ["a.example", "127.0.0.1", "[::1]:443"], 403],
       [
         1,
-        ["", ".", "api.example.com..", "api%2Eexample.com", "api.example.com, a.example", "api.example.com/", "[::1"],
+        [
+          "",
+          ".",
+          "api.example.com..",
+          "api%2Eexample.com",
+          "api.example.com, a.example",
+          "api.example.com/",
+          "[::1",
+          "[0:0:0:0:0:0:0:1]",
+          "[::ffff:127.0.0.1]",
+          "127.1",
+        ],
         400,
       ],
       [2, ["/a?x=/../", "/?a=%2e&b=\\;#"], 200],
-      [2, ["", "?", "*", "https://api.example.com/", "/%2e", "/a//b"], 400],
+      [2, ["", "?", "*", "https://api.example.com/", "api.example.com:443", "/%2e", "/a//b"], 400],
       [4, ["", ":", "x", "-----BEGIN CERTIFICATE-----"], 400],
     ];
     for (const [index, values, expected] of changed)

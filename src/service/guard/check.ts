@@ -5,10 +5,8 @@ import { readClaims } from "../../verify/token/compact-jws.ts";
 import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";
 import type { Host, Hosts, IssuerGuard, Route, SharedOptions } from "./hosts.ts";
 import { identityHeaders } from "./identity.ts";
-import { selectRoute } from "./paths.ts";
+import { methods, selectRoute } from "./paths.ts";
 import type { SameRequests } from "./same-requests.ts";
-
-const { METHODS } = process.getBuiltinModule("node:http");
 
 /** The guard's decision about a request. */
 export interface Decision {
@@ -72,18 +70,20 @@ async function decideAbout(
   const host = hosts.get(described.host) ?? hosts.get("*");
   refuseForged(rawHeaders, host?.hasMethods ?? true);
   const source: Source = { certificate: certificateOf(context.certificateHeader, rawHeaders), id: described.id };
-  if (!METHODS.includes(described.method)) throw new RefusedCheck(400, "method", "the method is not known");
+  if (!methods.includes(described.method)) throw new RefusedCheck(400, "method", "the method is unknown or CONNECT");
   if (host === undefined) throw new RefusedCheck(403, "host", "no route is configured for this host");
 
   const wanted = preflightMethod(described, rawHeaders);
   const preflighted = wanted === undefined ? undefined : routeOf(host, wanted, described.target);
   if (preflighted?.passesPreflights === true) return allowed(host, context, "preflight");
-  const { requirements } = routeOf(host, described.method, described.target) ?? noRoute();
+  const route = routeOf(host, described.method, described.target);
+  if (route === undefined) throw new RefusedCheck(403, "route", "no route is configured for this path and method");
+  const { requirements } = route;
   if (requirements === undefined) return allowed(host, context, "public");
 
   const { method, target } = described;
   const authorization = joined("authorization", rawHeaders);
-  const { guard } = guardFor(host.guards, authorization) ?? noRoute();
+  const { guard } = guardFor(host.guards, authorization);
   const asked = { method, target, authorization, proof: joined("dpop", rawHeaders), source, raw: source };
   const request = context.sameRequests(described, asked);
   const decision = await guard.decide(request, requirements);
@@ -97,10 +97,6 @@ async function decideAbout(
 function joined(name: string, rawHeaders: readonly string[]): string | undefined {
   const lines = headerLines(name, rawHeaders);
   return lines.length === 0 ? undefined : lines.join(", ");
-}
-
-function noRoute(): never {
-  throw new RefusedCheck(403, "route", "no route is configured for this path and method");
 }
 
 function allowed(
@@ -139,8 +135,9 @@ function preflightMethod({ method }: Described, rawHeaders: readonly string[]): 
  * Returns the guard of the issuer that a token names, which then verifies that. For a token that names no issuer of the host, returns the
  * first guard, which refuses it.
  */
-function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): IssuerGuard | undefined {
-  const [first, ...others] = guards;
+function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): IssuerGuard {
+  // A host has one unless all of its routes are public.
+  const [first, ...others] = guards as readonly [IssuerGuard, ...IssuerGuard[]];
   if (others.length === 0) return first;
   const token = authorization.slice(authorization.lastIndexOf(" ") + 1);
   const named = issuerIn(token);

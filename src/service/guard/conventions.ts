@@ -55,13 +55,16 @@ export function onlyLine(name: string, rawHeaders: readonly string[]): string {
   return value;
 }
 
-/** A host name in the one form that all programs read in the same way, or an IPv6 address. */
-export const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
+const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
+
+/** Returns the form of a host name or address that all programs read in the same way; `undefined` if it is neither. */
+export const canonicalHost = (host: string): string | undefined =>
+  hostForm.test(host) && URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined;
 
 /** Returns the host without its port and the period of a fully qualified name. @throws RefusedCheck */
 function hostOf(value: string): string {
   const host = value.toLowerCase().replace(/\.?(?::\d*)?$/, "");
-  if (!hostForm.test(host)) throw new RefusedCheck(400, "host", "the host is not a name in its usual form");
+  if (canonicalHost(host) !== host) throw new RefusedCheck(400, "host", "the host is not a name in its usual form");
   return host;
 }
 

@@ -18,7 +18,7 @@ import { type CheckContext, type Decision, type Source, decide } from "./check.t
 import { conventions } from "./conventions.ts";
 import { createDecisionCounts } from "./decision-counts.ts";
 import type { GuardConfig } from "./guard-config.ts";
-import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
+import { type SharedOptions, hostsOf } from "./hosts.ts";
 import { createKeySets } from "./key-sets.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 import { redisReplayStore } from "./replay-store.ts";
@@ -69,19 +69,16 @@ export async function startGuard(
     requestId: (source: Source) => source.id,
     onEvent,
   };
-  const build = ({ hosts }: GuardConfig): readonly [hosts: Hosts, keep: () => void] => {
-    const next = keySets.begin();
-    return [hostsOf(hosts, next, shared), next.keep];
-  };
 
   const adminAddress = hostAndPort(settings.admin);
   const wanted: Wanted[] = [[address, "--listen"]];
   if (adminAddress !== undefined) wanted.push([adminAddress, "--admin"]);
   await checkFree(wanted);
 
-  let [hosts, keep] = build(config);
+  const first = keySets.begin();
+  let hosts = hostsOf(config.hosts, first.use, shared);
   let isRefused = false;
-  let phase: "running" | "stopping" = "running";
+  let isStopping = false;
   const decisions = createDecisionCounts();
 
   const context: CheckContext = {
@@ -104,7 +101,7 @@ export async function startGuard(
   };
 
   const notReady = (): string | undefined => {
-    if (phase !== "running") return `it is ${phase}`;
+    if (isStopping) return "it is stopping";
     const missing = keySets.missing();
     return missing.length === 0 ? undefined : `the keys of ${missing.join(", ")} have not been fetched yet`;
   };
@@ -132,7 +129,7 @@ export async function startGuard(
       throw error;
     }));
 
-  keep();
+  first.keep();
 
   const oneByOne = serial();
   const reload = (): Promise<boolean> =>
@@ -141,7 +138,8 @@ export async function startGuard(
         const next = await read();
         if (!isDeepStrictEqual({ ...next, hosts: undefined }, { ...config, hosts: undefined }))
           throw invalidOption("only hosts can change while the guard runs; restart it for other settings");
-        [hosts, keep] = build(next);
+        const { use, keep } = keySets.begin();
+        hosts = hostsOf(next.hosts, use, shared);
         keep();
         isRefused = false;
         log.info({ hosts: [...hosts.keys()] }, "configuration reloaded");
@@ -166,7 +164,7 @@ export async function startGuard(
     adminUrl,
     reload,
     async stop(signal) {
-      phase = "stopping";
+      isStopping = true;
       log.info({ signal }, "stopping");
       watch?.stop();
       await server.stop();

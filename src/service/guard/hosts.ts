@@ -9,7 +9,6 @@ import {
   object,
   oneOf,
   required,
-  stringThat,
   strings,
 } from "../../base/options.ts";
 import { type Guard, createGuard } from "../../verify/bearer/access-decision.ts";
@@ -20,16 +19,39 @@ import {
   checkRequirements,
   requirementRules,
 } from "../../verify/bearer/requirements.ts";
-import { resolveBearerOptions } from "../../verify/bearer/settings.ts";
-import { hostForm } from "./conventions.ts";
+import { bearerRules, resolveBearerOptions } from "../../verify/bearer/settings.ts";
+import { keySetRules } from "../../verify/relying-party/options.ts";
+import { canonicalHost } from "./conventions.ts";
 import { type ClaimHeader, claimHeader } from "./identity.ts";
 import type { NextKeySets } from "./key-sets.ts";
-import { type RoutePattern, hiddenRoute, patternOf } from "./paths.ts";
+import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 
-const { METHODS } = process.getBuiltinModule("node:http");
+/** The options of `createBearer` for one issuer's tokens that a file can have. */
+const tokenNames = [
+  "audience",
+  "typ",
+  "scopeClaims",
+  "algorithms",
+  "requiredClaims",
+  "clockToleranceSeconds",
+  "maxTokenBytes",
+  "dpop",
+  "proofMaxAgeSeconds",
+  "baseUrl",
+  "resource",
+  "keySet",
+] as const;
+const keySetNames = [
+  "allowInsecure",
+  "timeoutMs",
+  "minFreshSeconds",
+  "maxFreshSeconds",
+  "outageToleranceSeconds",
+  "maxWaitMs",
+] as const;
 
-/** One issuer's tokens: the options of `createBearer` that JSON can hold, for one issuer. */
-interface IssuerMembers extends Omit<BearerOptions, "issuer"> {
+/** One issuer's tokens. */
+interface IssuerMembers extends Pick<BearerOptions, (typeof tokenNames)[number]> {
   readonly issuer: string;
   readonly jwksUri?: string;
 }
@@ -86,8 +108,16 @@ export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecr
   readonly onEvent: (host: string, event: BearerEvent) => void;
 }
 
-/** Options that only the settings set. */
-const sharedNames = ["replay", "nonceSecret", "certificate", "requestId", "clock", "onEvent"] as const;
+/** Returns the rules of some options. */
+const pick = <Options, Name extends keyof Options>(rules: Rules<Options>, names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, rules[name]])) as Rules<Pick<Options, Name>>;
+
+const issuerRules: Rules<IssuerMembers> = {
+  issuer: required(nonEmptyString),
+  jwksUri: nonEmptyString,
+  ...pick(bearerRules, tokenNames),
+};
+const keySetFileRules = pick(keySetRules, keySetNames);
 const { check: _, ...tokenRules } = requirementRules;
 const corsRule = oneOf("pass");
 const routeRules: Rules<RouteMembers> = {
@@ -95,9 +125,9 @@ const routeRules: Rules<RouteMembers> = {
   path: required(nonEmptyString),
   methods: {
     ...strings,
-    must: "an array, not empty, of HTTP methods in upper case",
+    must: "an array, not empty, of HTTP methods in upper case, except CONNECT",
     holds: (value): value is string[] =>
-      strings.holds(value) && value.length > 0 && value.every((method) => METHODS.includes(method)),
+      strings.holds(value) && value.length > 0 && value.every((method) => methods.includes(method)),
   },
   public: boolean,
   cors: corsRule,
@@ -109,10 +139,6 @@ const hostRules: Rules<HostMembers> = {
   cors: corsRule,
   routes: required(array),
 };
-const hostName = stringThat(
-  "a host name in lower case, without port and slashes, or *",
-  (value) => value === "*" || hostForm.test(value),
-);
 
 /**
  * Builds the hosts of a configuration.
@@ -120,13 +146,17 @@ const hostName = stringThat(
  * @param members the `hosts` member of the configuration
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function hostsOf(members: unknown, keySets: NextKeySets, shared: SharedOptions): Hosts {
+export function hostsOf(members: unknown, use: NextKeySets["use"], shared: SharedOptions): Hosts {
   if (!object.holds(members) || Object.keys(members).length === 0)
     throw invalidOption('"hosts" must be an object with a member for each host; add one');
   return new Map(
     Object.entries(members).map(([name, given]) => {
-      if (!hostName.holds(name)) throw invalidOption(`host ${JSON.stringify(name)} must be ${hostName.must}`);
-      return [name, within(`host ${JSON.stringify(name)}`, () => hostOf(name, given as HostMembers, keySets, shared))];
+      const quoted = JSON.stringify(name);
+      const canonical = name === "*" ? name : canonicalHost(name);
+      if (canonical === undefined)
+        throw invalidOption(`host ${quoted} must be a host name in lower case, without port and slashes, or *`);
+      if (canonical !== name) throw invalidOption(`host ${quoted} is not in canonical form; write "${canonical}"`);
+      return [name, within(`host ${quoted}`, () => hostOf(name, given as HostMembers, use, shared))];
     }),
   );
 }
@@ -141,7 +171,7 @@ function within<T>(subject: string, build: () => T): T {
   }
 }
 
-function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared: SharedOptions): Host {
+function hostOf(name: string, members: HostMembers, use: NextKeySets["use"], shared: SharedOptions): Host {
   const { issuers = [], claims = [], cors, ...given } = checkOptions(members, hostRules, "member");
   const routes = given.routes.map((route, index) =>
     within(`route ${index + 1}`, () => routeOf(route, cors ?? undefined)),
@@ -155,7 +185,7 @@ function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared
   const baseUrl = name === "*" ? undefined : `https://${name}`;
   const onEvent = (event: BearerEvent): void => shared.onEvent(name, event);
   const guards = issuers.map((issuer, index) =>
-    within(`issuer ${index + 1}`, () => guardOf({ baseUrl, ...issuer }, keySets, { ...shared, onEvent })),
+    within(`issuer ${index + 1}`, () => guardOf(issuer, use, { baseUrl, ...shared, onEvent })),
   );
   const names = guards.map(({ issuer }) => issuer);
   if (new Set(names).size < names.length) throw invalidOption("an issuer is listed twice; list it once");
@@ -175,13 +205,15 @@ function hostOf(name: string, members: HostMembers, keySets: NextKeySets, shared
   };
 }
 
-function guardOf(members: IssuerMembers, keySets: NextKeySets, shared: Partial<BearerOptions>): IssuerGuard {
-  const { issuer, jwksUri, keySet, ...tokens } = members;
-  if (!nonEmptyString.holds(issuer)) throw invalidOption(`"issuer" must be ${nonEmptyString.must}`);
-  const own = sharedNames.find((name) => Object.hasOwn(tokens, name));
-  if (own !== undefined) throw invalidOption(`"${own}" is the same for all issuers; remove it here`);
-  const keys = keySets.use(issuer, { ...keySet, ...(jwksUri === undefined ? { issuer } : { jwksUri }) });
-  return { issuer, guard: createGuard(resolveBearerOptions({ ...tokens, ...shared, issuer: { issuer, keys } })) };
+function guardOf(
+  members: IssuerMembers,
+  use: NextKeySets["use"],
+  shared: Omit<BearerOptions, "issuer" | "audience">,
+): IssuerGuard {
+  const { issuer, jwksUri, keySet = {}, ...tokens } = checkOptions(members, issuerRules, "member");
+  const where = jwksUri === undefined ? { issuer } : { jwksUri };
+  const keys = use(issuer, { ...checkOptions(keySet, keySetFileRules, 'member of "keySet"'), ...where });
+  return { issuer, guard: createGuard(resolveBearerOptions({ ...shared, ...tokens, issuer: { issuer, keys } })) };
 }
 
 function routeOf(members: RouteMembers, hostCors: "pass" | undefined): Route {

@@ -40,7 +40,8 @@ export function identityHeaders(
   sendsEmpty: boolean,
 ): readonly string[] {
   const { iss, sub } = auth?.claims ?? {};
-  const values = [iss, sub, auth?.clientId, auth?.scopes.join(" "), ...claims.map(({ claim }) => auth?.claims[claim])];
+  const own = new Map(Object.entries(auth?.claims ?? {}));
+  const values = [iss, sub, auth?.clientId, auth?.scopes.join(" "), ...claims.map(({ claim }) => own.get(claim))];
   let bytes = 0;
   return identityHeaderNames(claims).flatMap((name, index) => {
     const text = encoded(values[index]);

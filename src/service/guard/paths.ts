@@ -1,3 +1,5 @@
+const { METHODS } = process.getBuiltinModule("node:http");
+
 /** Rules for paths, each with the reason for the refusal. A path that breaks none of them means the same to every backend. */
 const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
   [/^(?!\/)/, "the path does not begin with /"],
@@ -52,6 +54,9 @@ function withoutEnd(text: string, characters: string): string {
   while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;
   return text.slice(0, end);
 }
+
+/** Methods that routes can have. CONNECT asks for a connection and has no path. */
+export const methods: readonly string[] = METHODS.filter((method) => method !== "CONNECT");
 
 /** The requests that a route is for. */
 export interface RoutePattern {

@@ -1,32 +1,38 @@
 import { systemClock } from "../../base/clock.ts";
-import { loggerOf } from "../config/log.ts";
+import type { Reply } from "../../publish/respond.ts";
+import type { AccessDecision } from "../../verify/bearer/access-decision.ts";
+import { type RemoteKeySetOptions, createRemoteKeySet } from "../../verify/relying-party/index.ts";
+import { conventions } from "./conventions.ts";
 import type { GuardConfig } from "./guard-config.ts";
 import { maxHeaderBytes } from "./guard.ts";
 import { type Host, type Route, hostsOf } from "./hosts.ts";
 import { identityHeaderNames, identityLimits } from "./identity.ts";
-import { createKeySets } from "./key-sets.ts";
 
-/** Bytes of a response to the proxy without its identity headers: the status line and the headers of HTTP. */
+const unusedKeySet = (_issuer: string, options: RemoteKeySetOptions) => createRemoteKeySet(options);
+
+/** Bytes of a response's head without the guard's own headers: the status line and the headers of HTTP. */
 const plainBytes = 256;
+/** Bytes of a refusal's fixed texts, which are in the challenge and in the body, and of a nonce. */
+const refusalTexts = 512;
 
 /**
  * Returns what each route of a configuration needs, and the worst-case sizes, for people.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function configReport({ settings, proxy, hosts: members }: GuardConfig): string {
-  const keySets = createKeySets(
-    systemClock,
-    loggerOf(() => {}),
-  );
-  const hosts = [...hostsOf(members, keySets.begin(), { clock: systemClock, onEvent() {} })];
+export async function configReport({ settings, proxy, hosts: members }: GuardConfig): Promise<string> {
+  const hosts = [...hostsOf(members, unusedKeySet, { clock: systemClock, onEvent() {} })];
   const sections = hosts.map(([name, host]) =>
     [name === "*" ? "every other host" : name, ...hostLines(host)].join("\n"),
   );
-  const worst = Math.max(...hosts.map(([, { claims }]) => responseBytes(claims)));
+  const identity = Math.max(...hosts.map(([, { claims }]) => identityBytes(claims)));
+  const refusals = await Promise.all(hosts.map(([, host]) => refusalBytes(host, conventions[proxy].deny)));
+  const worst = plainBytes + Math.max(identity, ...refusals);
+  // nginx must have the whole head in one buffer.
+  const buffer = `; set proxy_buffer_size to at least ${Math.ceil(worst / 4_096) * 4}k`;
   const sizes = [
-    `response to a check     at most ${worst} bytes${proxy === "nginx" ? "; set proxy_buffer_size 16k" : ""}`,
-    `headers for a program   at most ${worst - plainBytes} bytes more than the client sends`,
+    `head of a response      at most ${worst} bytes${proxy === "nginx" ? buffer : ""}`,
+    `headers for a program   at most ${identity} bytes more than the client sends`,
     `request head of a check at most ${maxHeaderBytes} bytes; larger ones are refused with 431`,
   ];
   return [
@@ -66,9 +72,27 @@ function needs({ requirements, encodedSlashes, passesPreflights }: Route): strin
   ].join("; ");
 }
 
-function responseBytes(claims: Host["claims"]): number {
+function identityBytes(claims: Host["claims"]): number {
   const names = identityHeaderNames(claims);
   const values = Math.min(names.length * identityLimits.value, identityLimits.all);
   // ": " and a line break.
-  return names.reduce((sum, name) => sum + name.length + 4, plainBytes + values);
+  return names.reduce((sum, name) => sum + name.length + 4, values);
+}
+
+/** Returns the size of the largest refusal's headers: those for a request without a token, and what others add to them. */
+async function refusalBytes({ guards, routes }: Host, deny: (reply: Reply) => Reply): Promise<number> {
+  const source = {};
+  const request = { method: "GET", target: "/", authorization: undefined, proof: undefined, source, raw: source };
+  const sizes = guards.flatMap(({ guard }) =>
+    routes.map(async ({ requirements = {} }) => {
+      const decision = await guard.decide(request, { ...requirements, optional: false });
+      const { headers } = deny((decision as Extract<AccessDecision, { reply: Reply }>).reply);
+      // The challenge and the body may repeat the requirements.
+      return headers.reduce(
+        (sum, text) => sum + text.length + 2,
+        refusalTexts + 2 * JSON.stringify(requirements).length,
+      );
+    }),
+  );
+  return Math.max(0, ...(await Promise.all(sizes)));
 }

@@ -119,7 +119,9 @@ export const challengedScope = (scope: Requirements["scope"]): string | undefine
 
 /** Returns a token's scopes, from the first of these claims that it has. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
-  const given = names.map((name) => claims[name] ?? undefined).find((value) => value !== undefined);
+  const given = names
+    .map((name) => (Object.hasOwn(claims, name) ? claims[name] : undefined))
+    .find((value) => value !== undefined && value !== null);
   const list: readonly unknown[] = typeof given === "string" ? given.split(" ") : Array.isArray(given) ? given : [];
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }

@@ -32,7 +32,7 @@ const httpsUrl: Rule = stringThat("an https URL without query and fragment", (va
   return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
 });
 
-const bearerRules: Rules<BearerOptions> = {
+export const bearerRules: Rules<BearerOptions> = {
   issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
   audience: required({ ...anything, must: "the name of this API in tokens" }),
   typ: oneOf("at+jwt", "JWT"),
