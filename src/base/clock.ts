@@ -51,7 +51,7 @@ export function longestSince({ wall, monotonic }: Instant, clock: Clock): number
   return Math.max(msBetween(wall, now.wall), msBetween(monotonic, now.monotonic));
 }
 
-/** Returns how far the wall clock has been set since an instant, in milliseconds; negative if it was set back. */
+/** Returns by how much the wall clock has been adjusted since an instant, in milliseconds; negative if it was set back. */
 export function setSince({ wall, monotonic }: Instant, clock: Clock): number {
   const now = instantNow(clock);
   return msBetween(wall, now.wall) - msBetween(monotonic, now.monotonic);

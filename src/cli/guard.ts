@@ -7,19 +7,19 @@ import { handleSignals } from "./signals.ts";
 export function commandOf(io: Io): Command {
   const command = new Command("guard").option(
     "--check <file>",
-    "check a --config file, print what each route needs, and exit",
+    "check a --config file, print what each route requires, and exit",
   );
   return addSettings(command, Object.keys(guardDefinitions), guardDefinitions)
     .notes(`
 A proxy asks the guard about each request: nginx with auth_request, Caddy with
 forward_auth, Traefik with forwardAuth. The guard checks the access token and
-answers. The programs behind the proxy read the X-Jwksd headers and no tokens.
-Each proxy needs the configuration in docs/guard.md, line by line.
+answers. The programs behind the proxy read the X-Jwksd headers and do not need to read
+tokens. Each proxy needs every line of its configuration in docs/guard.md.
 
-The --config file has the same settings, and "hosts": what each host and path
-needs. It is reloaded when it changes and on SIGHUP; if it is invalid, the guard
-logs an error and keeps the old hosts. On SIGTERM, the guard finishes the checks
-in flight and exits.
+The --config file has the same settings, plus "hosts", which says what each host
+and path requires. It is reloaded when it changes and on SIGHUP; if it is
+invalid, the guard logs an error and keeps the old hosts. On SIGTERM, the guard
+finishes the checks in flight and exits.
 
 Examples:
   $ jwksd guard --for nginx --issuer https://login.example.com \\

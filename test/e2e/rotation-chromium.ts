@@ -38,15 +38,19 @@ export function checkRotation(browser: () => Browser, swaps: number): void {
     );
 
     if (!isSoak) return;
-    test("refuses valid tokens if it leaves an unknown kid to its HTTP cache", { timeout }, async (t) => {
-      const op = await startProvider(t);
-      const report = await rotate(
-        op,
-        pageVerifier(t, browser(), op, verifierScript, { kind: "leaves refetches to the HTTP cache" }),
-        3,
-      );
-      assert.deepEqual(Object.keys(report.failures), ["ERR_TOKEN_KID_UNKNOWN"]);
-      assert.equal(op.requests.length, 2, "discovery and the first set");
-    });
+    test(
+      "refuses valid tokens if its refetch for an unknown kid may come from the HTTP cache",
+      { timeout },
+      async (t) => {
+        const op = await startProvider(t);
+        const report = await rotate(
+          op,
+          pageVerifier(t, browser(), op, verifierScript, { kind: "leaves refetches to the HTTP cache" }),
+          3,
+        );
+        assert.deepEqual(Object.keys(report.failures), ["ERR_TOKEN_KID_UNKNOWN"]);
+        assert.equal(op.requests.length, 2, "discovery and the first set");
+      },
+    );
   });
 }

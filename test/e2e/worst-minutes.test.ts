@@ -176,7 +176,7 @@ describe("a port in use", () => {
   }
 
   for (const host of ["127.0.0.1", "0.0.0.0", "::1"]) {
-    test(`by another setting of the same start, on ${host}`, async (t) => {
+    test(`by another setting of the same process, on ${host}`, async (t) => {
       const data = await dataOf(t);
       const port = String(await freePort(host));
       const admin = host === "::1" ? `[::1]:${port}` : `127.0.0.1:${port}`;

@@ -63,7 +63,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [withRoute({ path: "/a/../b" }), /route 1: "path" must be a path/],
   [withRoute({ path: "/a", methods: ["get"] }), /route 1: the "methods" member must be .* in upper case/],
   [withRoute({ path: "/a", methods: ["CONNECT"] }), /route 1: the "methods" member must be .* except CONNECT/],
-  [withRoute({ path: "/a", methods: [] }), /must be an array, not empty/],
+  [withRoute({ path: "/a", methods: [] }), /must be a non-empty array/],
   [withRoute({ path: "/a", public: true, scope: "a" }), /route 1: "public" lets every request through/],
   [withRoute({ path: "/a", public: true, optional: false }), /"public" lets every request through/],
   [withRoute({ path: "/a", public: true, encodedSlashes: true }), /"public" lets every request through/],

@@ -133,7 +133,7 @@ describe("invalid keys are refused with a reason that does not quote the key", (
     ["ERR_KEY_UNSUPPORTED", /kty "oct" is not supported/, { kty: "oct", k: "AAAA" }],
     ["ERR_KEY_UNSUPPORTED", /kty of type undefined/, {}],
     ["ERR_KEY_UNSUPPORTED", /curve "secp256k1" is not supported/, { ...a, crv: "secp256k1" }],
-    ["ERR_KEY_FORMAT", /^key, kid "a": "d" is 29 bytes long, but on P-256 it has exactly 32/, { ...a, d: short }],
+    ["ERR_KEY_FORMAT", /^key, kid "a": "d" is 29 bytes long, but must be exactly 32 on P-256/, { ...a, d: short }],
     ["ERR_KEY_FORMAT", /"d" is missing$/, { ...a, d: 7 }],
     ["ERR_KEY_FORMAT", /"x" is 29 bytes long/, { ...a, x: short }],
     ["ERR_KEY_FORMAT", /"x" is not base64url/, { ...a, x: `${x}=` }],

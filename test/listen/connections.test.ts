@@ -199,7 +199,7 @@ describe("a Unix socket", () => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path });
     const { ctimeMs } = statSync(path);
-    await assert.rejects(listen(t, { path }), { code: "ERR_LISTEN", message: /another process listens there/ });
+    await assert.rejects(listen(t, { path }), { code: "ERR_LISTEN", message: /another process is listening there/ });
     assert.equal(statSync(path).ctimeMs, ctimeMs);
     (await openSocket(path)).close();
   });

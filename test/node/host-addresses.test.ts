@@ -141,7 +141,7 @@ test("at most 500 lookups are in flight, and each one that ends makes room", asy
   assert.equal(await last, "ERR_ADDRESS_FORBIDDEN");
 });
 
-test("if two files contain one key, the error names both", async (t) => {
+test("if two files contain the same key, the error names both", async (t) => {
   const folder = await temporaryFolder(t);
   for (const name of ["2026-01.jwk", "2026-02.jwk"]) await writeFile(join(folder, name), JSON.stringify(ecKey("a")));
   const error = await refusal(() => readKeyset(folder), "ERR_KEY_DUPLICATE");

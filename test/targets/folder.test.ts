@@ -126,7 +126,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.deepEqual(await targets(), []);
   });
 
-  test("store migrate copies the target, and a publisher that fails there keeps its record", async (t) => {
+  test("store migrate copies the target, and a failed publish to the new store keeps the target's record", async (t) => {
     const { publish, cli, data, targets, server } = await start(t);
     await publish();
     const before = await targets();

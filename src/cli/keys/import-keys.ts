@@ -28,7 +28,7 @@ type ImportFlags = ChangeFlags & {
 export function importCommand(io: Io): Command {
   const command = new Command("import")
     .description("Import another provider's private keys: PEM, a private JWK, or a private JWK Set.")
-    .argument("[file]", "file of the private key or keys; it is not changed")
+    .argument("[file]", "file with the private key or keys; it is not changed")
     .option("--signer <uri>", "instead of a file: key URI of a signing key in an HSM or key service")
     .addOption(
       new Option(

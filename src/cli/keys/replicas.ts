@@ -64,7 +64,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
 /** Returns the part of an id that distinguishes replicas with the same name. */
 const shortId = (id: string): string => printable(id.slice(0, 8));
 
-/** Shortens text from a presence record for a table, in which a column has the same width on every line. */
+/** Shortens text from a presence record so that one long value does not widen its whole column. */
 const inColumn = (text: string): string => shortened(text, 45);
 
 function table(found: StoreView): string[] {

@@ -123,7 +123,7 @@ export function checkSize(
     throw keyError(
       "ERR_KEY_FORMAT",
       name,
-      `"${member}" is ${bytes} bytes long, but on ${crv} it has exactly ${size}, including leading zeros (RFC 7518 section 6.2)`,
+      `"${member}" is ${bytes} bytes long, but must be exactly ${size} on ${crv}, including leading zeros (RFC 7518 section 6.2)`,
     );
   }
 }

@@ -262,7 +262,7 @@ export interface StoreHealth {
 
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
 export interface ManagerHealth {
-  /** Last failure, until keys are managed again; `at` is the time of the first failure in a row. */
+  /** The last failure; absent once keys are managed again. `at` is when the current run of failures began. */
   readonly failure?: KnownError | undefined;
   /** Reason why this process does not sign and is not ready, with the time since which that is so. */
   readonly stale?: KnownError | undefined;

@@ -125,7 +125,7 @@ const routeRules: Rules<RouteMembers> = {
   path: required(nonEmptyString),
   methods: {
     ...strings,
-    must: "an array, not empty, of HTTP methods in upper case, except CONNECT",
+    must: "a non-empty array of HTTP methods in upper case, except CONNECT",
     holds: (value): value is string[] =>
       strings.holds(value) && value.length > 0 && value.every((method) => methods.includes(method)),
   },

@@ -78,7 +78,7 @@ async function checkDead(path: string): Promise<void> {
   } finally {
     socket.destroy();
   }
-  throw refused(path, "another process listens there; stop it or choose another path");
+  throw refused(path, "another process is listening there; stop it or choose another path");
 }
 
 /** Returns a group's number. Supports only groups in /etc/group, because Node has no call for this. */

@@ -64,7 +64,7 @@ export interface CheckedRequirements extends Omit<Requirements, "check"> {
 const challengeText = stringThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const words: Rule = {
-  must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
+  must: 'a non-empty array of strings of printable ASCII without spaces, " and \\',
   types: ["array"],
   holds: (value: unknown): value is unknown =>
     strings.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),

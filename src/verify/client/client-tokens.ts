@@ -106,7 +106,7 @@ export interface ClientVerifier {
   clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
   /**
    * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or contains the provider, `exp` is
-   * near, `sub` is not the client (that would make it a client assertion), `request` and `request_uri` are absent, a
+   * near, `sub` does not identify the client (that would make it a client assertion), `request` and `request_uri` are absent, a
    * `jti` has not been used before, and the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
@@ -175,7 +175,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   ): Promise<VerifiedToken> {
     const alg = isDocument(client) ? client.metadata[algMember] : undefined;
     if (isGiven(alg) && readHeader(token, clientAlgorithms).alg !== alg)
-      throw new TokenError("ERR_TOKEN_ALG", `the token's alg is not the client's "${algMember}"`);
+      throw new TokenError("ERR_TOKEN_ALG", `the token's alg differs from the client's "${algMember}"`);
     const keys = keysOf(client);
     const verified = await verify(token, {
       keys: keys.find,
@@ -218,7 +218,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       algMember: "token_endpoint_auth_signing_alg",
     });
     if (verified.claims.sub !== client.clientId) {
-      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" is not the client (RFC 7523 section 3)');
+      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" does not identify the client (RFC 7523 section 3)');
     }
     checkSoleAudience(verified.claims, audience);
     await useOnce(verified, client);
@@ -239,9 +239,9 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     const { claims } = verified;
     const broken =
       claims["client_id"] !== client.clientId
-        ? '"client_id" is not the client'
+        ? '"client_id" does not identify the client'
         : claims.sub === client.clientId
-          ? '"sub" is the client, as in a client assertion (RFC 9101 section 10.8)'
+          ? '"sub" identifies the client, as in a client assertion (RFC 9101 section 10.8)'
           : claims["request"] !== undefined || claims["request_uri"] !== undefined
             ? '"request" and "request_uri" must not be in a request object (RFC 9101 section 4)'
             : undefined;
@@ -271,7 +271,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
         if (documents === undefined) throw invalidOption('pass the client, or give the "documents" option');
         readHeader(token, clientAlgorithms);
         const { iss } = readClaims(token);
-        if (typeof iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" must be the client');
+        if (typeof iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" must identify the client');
         clientId = iss;
         return await verifyToken(token, await documents.resolve(clientId));
       } catch (error) {
@@ -303,7 +303,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
           : sent.has("client_secret")
             ? "a client with a metadata document has no secret"
             : (sent.get("client_id") ?? (isSigned ? clientId : undefined)) !== clientId
-              ? "client_id is not the client of the grant"
+              ? "client_id does not identify the client that the grant belongs to"
               : isSigned && sent.get("client_assertion_type") !== assertionType
                 ? `client_assertion_type must be ${assertionType}`
                 : isSigned !== (typeof given === "string")

@@ -108,7 +108,10 @@ function checkMediaType(url: string, contentType = "", allowed: readonly string[
   const mediaType = first.trim().toLowerCase();
   const isJson = /^application\/[\w!#$&^.-]+\+json$/.test(mediaType);
   if (allowed === undefined || allowed.includes(mediaType) || (isJson && allowed.includes("+json"))) return;
-  throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the Content-Type is neither ${allowed.join(" nor ")}`);
+  throw new FetchError(
+    "ERR_FETCH_BODY",
+    `${shownUrl(url)}: the Content-Type is neither ${allowed.join(" nor ").replace("+json", "a type that ends in +json")}`,
+  );
 }
 
 /** Reads a body chunk by chunk and stops at the limit, in decompressed bytes. */

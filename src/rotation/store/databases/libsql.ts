@@ -34,7 +34,7 @@ interface LibsqlClient {
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): ClosableRegister {
-  checkArgument("the database", database, urlOr("a client of @libsql/client", "batch"));
+  checkArgument("the database", database, urlOr("an @libsql/client client", "batch"));
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const { client, name, close } = clientOf(database);
   const register = sqlRegister(

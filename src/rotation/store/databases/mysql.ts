@@ -58,7 +58,7 @@ export function mysqlStore(
   database: string | MysqlPool | MysqlCallbackPool,
   options: DatabaseStoreOptions,
 ): ClosableRegister {
-  checkArgument("the database", database, urlOr("a pool of mysql2", "getConnection"));
+  checkArgument("the database", database, urlOr("a mysql2 pool", "getConnection"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, pool, end } = poolOf(database, timeoutMs);
   const register = sqlRegister(

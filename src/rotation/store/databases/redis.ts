@@ -60,7 +60,7 @@ export function redisStore(
   database: string | RedisClient | IoredisClient,
   options: DatabaseStoreOptions,
 ): ClosableRegister {
-  checkArgument("the database", database, urlOr("a client of redis or ioredis", "sendCommand", "call"));
+  checkArgument("the database", database, urlOr("a redis or ioredis client", "sendCommand", "call"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, send, end } = connectionTo(database, timeoutMs);
   const calls = callsTo(name, timeoutMs, faultOf);
