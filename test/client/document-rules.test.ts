@@ -68,6 +68,18 @@ describe("identifiers", () => {
     }
   });
 
+  test("02 8.6: the keys of a client may be on a loopback host only if the client is too", async () => {
+    const jwks_uri = "http://localhost:4000/jwks";
+    for (const [client_id, expect] of [
+      ["http://localhost:4000/client.json", "accepted"],
+      [documentUrl, "ERR_CLIENT_DOCUMENT"],
+    ] as const) {
+      const script = documentReply({ ...confidentialDocument, client_id, jwks_uri });
+      const { resolve } = documented(script, { issuer: "http://localhost:3000" });
+      assert.equal(await verdict(resolve(client_id)), expect, client_id);
+    }
+  });
+
   test("a query, the root of a host, and redirect URIs that any local program can claim are reported", async () => {
     const redirect_uris = ["http://localhost/callback", "http://127.0.0.1:9/callback"];
     const script: Script = (request, clock) =>

@@ -64,6 +64,14 @@ const path = (index: number): string => `https://client.example/${index}`;
 const plain: Sent = () => ({ client_id: documentUrl });
 type Sent = (nowMs: number) => Record<string, unknown>;
 
+/** Returns the parameters with which the client authenticates for a grant. */
+const signed = (nowMs: number, kid = "a"): Record<string, unknown> => ({
+  client_id: documentUrl,
+  client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+  client_assertion: assertionAt(nowMs, kid),
+});
+const granted = { clientId: documentUrl, method: "private_key_jwt" } as const;
+
 describe("resolve", () => {
   test("returns the checked document, frozen, with unknown members", async () => {
     const { resolve } = documented(documentReply({ ...publicDocument, "x-y": { z: [1] } }));
@@ -492,16 +500,41 @@ describe("bounds", () => {
 });
 
 describe("a verifier with documents", () => {
-  test("accepts assertions of clients that are not registered, and proves them", async () => {
-    const { clients, clock, origin, resolve } = documented(hostedClient(["a"]), { maxDocuments: 5 });
-    const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
-    assert.equal(claims.sub, documentUrl);
-    assert.equal(origin.requests.length, 2);
+  test("accepts assertions of clients that are not registered; only one for a grant proves its client", async () => {
+    for (const isGranted of [true, false]) {
+      const { clients, clock, origin, resolve } = documented(hostedClient(["a"]), { maxDocuments: 5 });
+      const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
+      assert.equal(claims.sub, documentUrl);
+      assert.equal(origin.requests.length, 2);
+      if (isGranted) await clients.authenticate(signed(clock.now()), granted);
+      clock.setBy(60_000);
+      origin.script = anyDocument;
+      for (let index = 0; index < 50; index += 1) await verdict(resolve(`https://h${index}.example/`));
+      const requests = origin.requests.length;
+      const again = await verdict(clients.authenticate(signed(clock.now()), granted));
+      assert.equal(again, isGranted ? "accepted" : "ERR_CLIENT_RETRY_LATER");
+      assert.equal(origin.requests.length, requests);
+    }
+  });
+
+  test("clients that sign for themselves evict neither documents nor keys of clients with a grant", async () => {
+    const bounds = [{ maxDocuments: 5 }, { maxKeySets: 5 }] as const;
+    const own: Script = (request, clock) => {
+      const document = { ...confidentialDocument, client_id: request.url, jwks_uri: `${request.url}/jwks` };
+      return (request.url.endsWith("jwks") ? served(["a"]) : documentReply(document))(request, clock);
+    };
+    const { clients, clock, origin } = documented(own, ...bounds);
+    await clients.authenticate(signed(clock.now()), granted);
+    const results = new Set<string>();
+    for (const id of ids(20)) {
+      results.add(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a", {}, id))));
+    }
+    assert.deepEqual([...results], ["accepted", "ERR_CLIENT_RETRY_LATER"], "the limit on new clients applies");
     clock.setBy(60_000);
-    origin.script = anyDocument;
-    for (let index = 0; index < 50; index += 1) await verdict(resolve(`https://h${index}.example/`));
+    for (const id of ids(20, (index) => `i${index}.example`))
+      await verdict(clients.clientAssertion(assertionAt(clock.now(), "a", {}, id)));
     const requests = origin.requests.length;
-    assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"))), "accepted");
+    assert.equal(await verdict(clients.authenticate(signed(clock.now()), granted)), "accepted");
     assert.equal(origin.requests.length, requests);
   });
 
@@ -574,7 +607,7 @@ describe("a verifier with documents", () => {
 
   test("a registered client is passed and takes precedence: its document is not requested", async () => {
     const { clients, clock, origin } = documented(reply(500));
-    const client = { clientId: documentUrl, jwks: { keys: [entry("a")] } };
+    const client = { clientId: documentUrl, jwks: { keys: [entry("a")] }, fingerprint: "its own", metadata: null };
     assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"), client)), "accepted");
     assert.equal(origin.requests.length, 0);
   });
@@ -593,30 +626,34 @@ describe("a verifier with documents", () => {
     const { clients, clock, origin } = documented(script(["a"]));
     const check = (token: string, client?: { clientId: string }): Promise<string> =>
       verdict(clients.clientAssertion(token, client));
+    const authenticate = (kid: string): Promise<string> =>
+      verdict(clients.authenticate(signed(clock.now(), kid), granted));
     const victims = assertionAt(clock.now(), "a");
     const thiefDocument = await documented(script(["a"])).resolve(thief);
     assert.equal(await check(victims, thiefDocument), "ERR_TOKEN_CLAIM", "the victim's token is not the thief's");
-    assert.equal(await check(victims), "accepted");
+    assert.equal(await authenticate("a"), "accepted");
     // The thief has no key, but its made-up kids cause requests to the victim's URL.
     for (let index = 0; index < 5; index += 1)
       assert.notEqual(await check(assertionAt(clock.now(), `made-up ${index}`, {}, thief)), "accepted");
     const before = origin.requests.length;
     origin.script = script(["b"]);
-    assert.equal(await check(assertionAt(clock.now(), "b")), "accepted", "a rotation is found in the same second");
+    assert.equal(await authenticate("b"), "accepted", "a rotation is found in the same second");
     assert.equal(origin.requests.length, before + 1);
   });
 
   test("hundreds of made-up clients that name a client's URL share one refetch in 20 s, and the client keeps its own", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
-    const check = (kid: string, clientId?: string): Promise<string> =>
+    const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
+    const authenticate = (kid: string): Promise<string> =>
+      verdict(clients.authenticate(signed(clock.now(), kid), granted));
     const requests = (): number => origin.requests.filter(({ url }) => url === jwksUri).length;
-    assert.equal(await check("a"), "accepted");
+    assert.equal(await authenticate("a"), "accepted");
     for (const [index, id] of ids(300, (index) => `h${index}.evil.example`).entries())
       assert.notEqual(await check(`made-up ${index}`, id), "accepted");
     assert.equal(requests(), 2);
     origin.script = sharedKeys(["b"]);
-    assert.equal(await check("b"), "accepted", "a rotation is found in the same second");
+    assert.equal(await authenticate("b"), "accepted", "a rotation is found in the same second");
     assert.equal(requests(), 3);
   });
 
@@ -666,12 +703,6 @@ describe("a verifier with documents", () => {
 });
 
 describe("at the token endpoint, the method of the authorization request is required", () => {
-  const type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-  const signed: Sent = (now) => ({
-    client_id: documentUrl,
-    client_assertion_type: type,
-    client_assertion: assertionAt(now, "a"),
-  });
   const without =
     (name: string): Sent =>
     (now) => {
@@ -737,7 +768,6 @@ describe("at the token endpoint, the method of the authorization request is requ
 
   test("a repeated parameter of authentication is refused (RFC 6749 section 3.2), a repeated resource is not (RFC 8707 section 2)", async () => {
     const { clients, clock } = documented(hostedClient(["a"]));
-    const granted = { clientId: documentUrl, method: "private_key_jwt" } as const;
     for (const [name, expect] of [
       ["client_id", "ERR_CLIENT_METHOD"],
       ["client_assertion", "ERR_CLIENT_METHOD"],

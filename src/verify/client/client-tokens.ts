@@ -33,7 +33,7 @@ import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./claim
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
 import type { ClientMethod } from "./document-method.ts";
-import { type ClientDocuments, type DocumentClient, fetchOf } from "./documents.ts";
+import { type ClientDocuments, type DocumentClient, fetchOf, isDocumentClient } from "./documents.ts";
 import { type ClientEvent, type TokenKind, printableEvents } from "./events.ts";
 import { hostLimits } from "./hosted.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
@@ -121,7 +121,7 @@ export interface ClientVerifier {
   /**
    * Authenticates a client that is identified by its metadata document, at the token endpoint. The method is the one
    * that was fixed at the authorization request: a client is refused if it has changed its method since, does not send
-   * an assertion, or sends a secret.
+   * an assertion, or sends a secret. A client that is accepted is proven, see `ClientDocuments`.
    *
    * @param parameters the form parameters of the request: `client_id`, `client_assertion`, `client_assertion_type`
    * @param granted what was stored with the code or the refresh token: the `method`, and the `fingerprint` for `changed`
@@ -171,9 +171,9 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   async function check(
     token: string,
     client: Client,
-    { typ, requiredClaims, algMember }: Expected,
+    { typ, requiredClaims, algMember, isGranted }: Expected,
   ): Promise<VerifiedToken> {
-    const alg = isDocument(client) ? client.metadata[algMember] : undefined;
+    const alg = isDocumentClient(client) ? client.metadata[algMember] : undefined;
     if (isGiven(alg) && readHeader(token, clientAlgorithms).alg !== alg)
       throw new TokenError("ERR_TOKEN_ALG", `the token's alg differs from the client's "${algMember}"`);
     const keys = keysOf(client);
@@ -189,8 +189,8 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     }).catch(explainAudience);
     checkTyp(verified.header, { typ, acceptsPlain: true });
     checkTimes(verified.claims, { nowSeconds: clock.now() / 1000, maxLifetimeSeconds, clockToleranceSeconds });
-    keys.prove();
-    if (isDocument(client)) documents?.prove(client.clientId);
+    // Anyone can make up clients that sign with their own keys, so only a grant proves a client that is not registered.
+    if (isGranted || !isDocumentClient(client)) keys.prove();
     return verified;
   }
 
@@ -209,13 +209,14 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
-  async function assertion(token: string, client: Client): Promise<VerifiedToken> {
-    if (isDocument(client) && client.method !== "private_key_jwt")
+  async function assertion(token: string, client: Client, isGranted: boolean): Promise<VerifiedToken> {
+    if (isDocumentClient(client) && client.method !== "private_key_jwt")
       throw new ClientError("ERR_CLIENT_METHOD", "the client is public, so it must not send a client assertion");
     const verified = await check(token, client, {
       typ: "client-authentication+jwt",
       requiredClaims: ["sub", "jti"],
       algMember: "token_endpoint_auth_signing_alg",
+      isGranted,
     });
     if (verified.claims.sub !== client.clientId) {
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" does not identify the client (RFC 7523 section 3)');
@@ -226,7 +227,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   async function request(token: string, client: Client): Promise<VerifiedToken> {
-    if (isDocument(client) && client.jwks === undefined && client.jwksUri === undefined)
+    if (isDocumentClient(client) && client.jwks === undefined && client.jwksUri === undefined)
       throw new ClientError(
         "ERR_CLIENT_KEYS_MISSING",
         "the client signs a request object, but its metadata document has no keys",
@@ -235,6 +236,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       typ: "oauth-authz-req+jwt",
       requiredClaims: ["client_id"],
       algMember: "request_object_signing_alg",
+      isGranted: false,
     });
     const { claims } = verified;
     const broken =
@@ -285,10 +287,10 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     };
   }
 
-  const clientAssertion = reporting("clientAssertion", assertion);
+  const grantedAssertion = reporting("clientAssertion", async (token, client) => assertion(token, client, true));
 
   return {
-    clientAssertion,
+    clientAssertion: reporting("clientAssertion", async (token, client) => assertion(token, client, false)),
     requestObject: reporting("requestObject", request),
 
     async authenticate(parameters, { clientId, method, fingerprint }) {
@@ -310,7 +312,8 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
                   ? `the client's method is ${method}, so client_assertion must ${isSigned ? "" : "not "}be sent`
                   : undefined;
       if (broken !== undefined) throw new ClientError("ERR_CLIENT_METHOD", broken);
-      if (typeof given === "string") await clientAssertion(given, client);
+      if (typeof given === "string") await grantedAssertion(given, client);
+      documents.prove(clientId);
       return client;
     },
   };
@@ -322,9 +325,9 @@ interface Expected {
   readonly requiredClaims: readonly string[];
   /** Member of a metadata document that names the only algorithm. @see OpenID Connect Dynamic Client Registration 1.0 section 2 */
   readonly algMember: "token_endpoint_auth_signing_alg" | "request_object_signing_alg";
+  /** Whether the client has a code or a refresh token. */
+  readonly isGranted: boolean;
 }
-
-const isDocument = (client: Client): client is DocumentClient => "fingerprint" in client;
 
 const authenticationParameters: ReadonlySet<string> = new Set([
   "client_id",

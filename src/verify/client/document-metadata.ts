@@ -44,11 +44,11 @@ const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", 
 /**
  * Reads a client's metadata document and freezes it. Members that are not checked are kept.
  *
- * @param allowsLoopback whether its `jwks_uri` may be on a loopback host
+ * @param clientId its URL, already checked; only if that is on a loopback host may its `jwks_uri` be too
  * @throws ClientError `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`
  * @see draft-ietf-oauth-client-id-metadata-document-02 section 4; MCP 2026-07-28, Client Registration
  */
-export function readClientMetadata(text: string, clientId: string, allowsLoopback: boolean): ClientMetadata {
+export function readClientMetadata(text: string, clientId: string): ClientMetadata {
   const refuse = (rule: string): ClientError =>
     new ClientError("ERR_CLIENT_DOCUMENT", `${shownUrl(clientId)}: the client's metadata document ${rule}`);
   const metadata = jsonOf(text);
@@ -72,7 +72,7 @@ export function readClientMetadata(text: string, clientId: string, allowsLoopbac
   const redirectUris = member("redirect_uris");
   if (!strings.holds(redirectUris) || redirectUris.length === 0) throw refuse('has no "redirect_uris"');
   for (const uri of redirectUris) checkRedirectUri(uri, refuse);
-  checkKeys(metadata as ClientMetadata, refuse, allowsLoopback);
+  checkKeys(metadata as ClientMetadata, refuse);
   return metadata as ClientMetadata;
 }
 
@@ -105,14 +105,14 @@ function checkRedirectUri(uri: string, refuse: Refuse): void {
 }
 
 /** Checks the methods and the keys of a document. */
-function checkKeys(metadata: ClientMetadata, refuse: Refuse, allowsLoopback: boolean): void {
-  const { jwks, jwks_uri: jwksUri } = metadata;
+function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
+  const { client_id: clientId, jwks, jwks_uri: jwksUri } = metadata;
   const methods = offeredMethods(metadata);
   // Every symmetric method in the IANA registry has this prefix.
   if (methods.some((method) => method.startsWith("client_secret_")))
     throw refuse("offers a method with a shared secret, which a public document cannot establish");
   if (isGiven(jwks) && isGiven(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
-  if (isGiven(jwksUri) && !isKeysUrl(jwksUri, allowsLoopback))
+  if (isGiven(jwksUri) && !isKeysUrl(jwksUri, isLoopback(new URL(clientId).hostname)))
     throw refuse('has a "jwks_uri" that is not an https URL in canonical form');
   if (isGiven(jwks)) {
     try {
@@ -122,7 +122,7 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse, allowsLoopback: boo
     }
   }
   if (!methods.includes("private_key_jwt") || isGiven(jwksUri) || isGiven(jwks?.keys)) return;
-  const message = `${shownUrl(metadata.client_id)}: the client offers private_key_jwt, but its metadata document has no keys`;
+  const message = `${shownUrl(clientId)}: the client offers private_key_jwt, but its metadata document has no keys`;
   throw new ClientError("ERR_CLIENT_KEYS_MISSING", message);
 }
 

@@ -121,6 +121,11 @@ export interface DocumentClient extends Client {
   readonly warnings: readonly ClientWarning[];
 }
 
+/** All results of `resolve`. A registered client may have the same members. */
+const documentClients = new WeakSet<Client>();
+
+export const isDocumentClient = (client: Client): client is DocumentClient => documentClients.has(client);
+
 /** Clients that are identified by the URLs of their metadata documents. */
 export interface ClientDocuments {
   /**
@@ -132,7 +137,7 @@ export interface ClientDocuments {
    * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet; otherwise see `RemoteKeySet`
    */
   resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
-  /** Records that a user has consented to a client, or that it has authenticated. Its document is kept longer than others. */
+  /** Records that a user has consented to a client, or that it holds a grant. Its document is kept longer than others. */
   prove(this: void, clientId: string): void;
   /** Returns the document of a client for the `pinned` option of a later process; `undefined` if it is not stored. */
   state(this: void, clientId: string): ClientDocumentState | undefined;
@@ -185,7 +190,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     newBudget: () => createBudget(1, [leastSeconds * 1000]),
     retryLater,
   });
-  const read = (clientId: string, body: string) => readClientMetadata(body, clientId, allowsLoopback);
+  const read = (clientId: string, body: string) => readClientMetadata(body, clientId);
   const pinned = new Map<string, { readonly state: ClientDocumentState; readonly metadata: ClientMetadata }>();
   for (const { clientId, body } of given.pinned ?? []) {
     checkClientId(clientId, allowsLoopback);
@@ -243,7 +248,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     const fingerprint = await fingerprintOf(metadata, method);
     const changed = since === undefined || since === null ? [] : changedParts(since, fingerprint);
     for (const list of [warnings, changed]) Object.freeze(list);
-    return Object.freeze({
+    const client: DocumentClient = Object.freeze({
       clientId,
       method,
       name,
@@ -255,6 +260,8 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
       changed,
       warnings,
     });
+    documentClients.add(client);
+    return client;
   }
 
   async function checkAllowed(url: string): Promise<void> {
