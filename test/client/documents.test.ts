@@ -41,6 +41,12 @@ const sharedKeys =
     return (request.url === jwksUri ? served(kids) : documentReply(document))(request, clock);
   };
 
+/** Responds to each identifier with a document that names its own keys. */
+const ownKeys: Script = (request, clock) => {
+  const document = { ...confidentialDocument, client_id: request.url, jwks_uri: `${request.url}/jwks` };
+  return (request.url.endsWith("jwks") ? served(["a"]) : documentReply(document))(request, clock);
+};
+
 let jtis = 0;
 
 /** Returns a client assertion of a client at this time, signed with the key of a kid. */
@@ -306,6 +312,23 @@ describe("after a document was fetched, a response with", () => {
     }
   });
 
+  test("in an outage, the call that requests a document again still gets the old one; after a 410, the next does not", async () => {
+    const { resolve, origin, clock } = documented(documentReply(publicDocument));
+    await resolve(documentUrl);
+    for (const [status, elapsedMs] of [
+      [500, 300_000],
+      [410, 20_000],
+    ] as const) {
+      origin.script = reply(status);
+      clock.setBy(elapsedMs);
+      assert.equal(await verdict(resolve(documentUrl)), "accepted");
+      await settled();
+    }
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_RETRY_LATER");
+    clock.setBy(20_000);
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
+  });
+
   test("an outage lasts for an hour at most; must-revalidate excludes it", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
@@ -519,11 +542,7 @@ describe("a verifier with documents", () => {
 
   test("clients that sign for themselves evict neither documents nor keys of clients with a grant", async () => {
     const bounds = [{ maxDocuments: 5 }, { maxKeySets: 5 }] as const;
-    const own: Script = (request, clock) => {
-      const document = { ...confidentialDocument, client_id: request.url, jwks_uri: `${request.url}/jwks` };
-      return (request.url.endsWith("jwks") ? served(["a"]) : documentReply(document))(request, clock);
-    };
-    const { clients, clock, origin } = documented(own, ...bounds);
+    const { clients, clock, origin } = documented(ownKeys, ...bounds);
     await clients.authenticate(signed(clock.now()), granted);
     const results = new Set<string>();
     for (const id of ids(20)) {

@@ -1,4 +1,4 @@
-// Metadata documents as their clients published them in September 2026, without logos on other hosts.
+// Metadata documents of published clients, from public reports and source code as of September 2026. Some members may be missing.
 
 /** @see https://github.com/cloudflare/workers-oauth-provider/issues/293; one URL per connector, its id replaced */
 export const chatGpt = {

@@ -167,7 +167,7 @@ describe("the authorization server with Hono", () => {
     const { client_id } = document;
     const jti = randomBytes(16).toString("hex");
     const claims = { iss: client_id, sub: client_id, aud: issuer, exp: Date.now() / 1000 + 60, jti };
-    const { client_assertion_type } = hosts.credentials(chatGpt) as Record<string, string>;
+    const { client_assertion_type } = hosts.credentials(chatGpt);
     const client_assertion = compact({ alg: "ES256", kid: "first" }, claims, signature("ES256", ecKey("first")));
     const { status, error } = await token({
       ...form,
@@ -176,6 +176,19 @@ describe("the authorization server with Hono", () => {
       client_assertion,
     });
     assert.deepEqual([status, error], [401, "invalid_client"]);
+  });
+
+  test("issues tokens for its own API only (RFC 8707 section 2)", async (t) => {
+    const { hosts, authorize, authorized, token } = await server(t);
+    const other = "https://other.example/mcp";
+    const [, [document, redirectUri]] = published;
+    const refused = await authorize(document, redirectUri, { resource: other });
+    assert.deepEqual([refused.status, await refused.text()], [400, "invalid_target"]);
+    const { form } = await authorized(document, redirectUri);
+    const sent = { ...form, ...hosts.credentials(document) };
+    assert.equal((await token({ ...sent, resource: other })).error, "invalid_target");
+    const { tokens } = await token({ ...sent, resource });
+    assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
   });
 
   test("refuses an unregistered redirect URI, a missing PKCE, an unknown host and another user's consent", async (t) => {

@@ -190,11 +190,10 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     newBudget: () => createBudget(1, [leastSeconds * 1000]),
     retryLater,
   });
-  const read = (clientId: string, body: string) => readClientMetadata(body, clientId);
   const pinned = new Map<string, { readonly state: ClientDocumentState; readonly metadata: ClientMetadata }>();
   for (const { clientId, body } of given.pinned ?? []) {
     checkClientId(clientId, allowsLoopback);
-    pinned.set(clientId, { state: Object.freeze({ clientId, body }), metadata: read(clientId, body) });
+    pinned.set(clientId, { state: Object.freeze({ clientId, body }), metadata: readClientMetadata(body, clientId) });
   }
 
   function open(clientId: string, { fetch, weigh }: PoolTools): Cached<ClientMetadata> {
@@ -212,7 +211,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
         try {
           return await fetchStored(clientId, stored, bypassCaches, {
             ...request,
-            read: async ({ body }) => read(clientId, body),
+            read: async ({ body }) => readClientMetadata(body, clientId),
           });
         } catch (error) {
           if (!isOutage(error)) cached.keeper.drop();
