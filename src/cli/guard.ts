@@ -25,7 +25,7 @@ Examples:
   $ jwksd guard --for nginx --issuer https://login.example.com \\
       --audience https://api.example.com --scope orders:read
   $ jwksd guard --config guard.json
-  $ jwksd guard --config guard.json --listen /run/jwksd/guard.sock \\
+  $ jwksd guard --config guard.json --listen /run/jwksd-guard/guard.sock \\
       --socket-group www-data`)
     .action((options: Record<string, unknown>) => guard(io, options));
 }

@@ -175,12 +175,33 @@ async function analyze(...args: readonly string[]): Promise<string> {
   return stdout + stderr;
 }
 
+/** Returns a unit with its optional lines, which are comments. */
+const wholeUnit = async (unit: string): Promise<string> =>
+  (await read(join(ops, unit))).replaceAll(/^# (?=[A-Z]\w+=)/gm, "");
+
+test("with its optional lines, ops/guard/jwksd-guard.service has the socket and the nonce secret of the guide", async () => {
+  const unit = await wholeUnit("guard/jwksd-guard.service");
+  const value = (name: string): string => RegExp(`^${name}=(.*)$`, "m").exec(unit)?.[1] ?? assert.fail(name);
+  const page = await read(join(root, "docs/guard.md"));
+  const [, json = ""] = /```json\n(\{[^`]*"socketGroup"[^`]*)```/.exec(page) ?? [];
+  const { listen, socketGroup, nonceSecretFile } = JSON.parse(json) as Record<string, string>;
+  const [id, secret = ""] = value("LoadCredential").split(":");
+  assert.deepEqual(
+    [listen, socketGroup, nonceSecretFile],
+    [`/run/${value("RuntimeDirectory")}/guard.sock`, value("Group"), `/run/credentials/jwksd-guard.service/${id}`],
+  );
+  assert.ok(page.includes(`> ${secret})`), secret);
+  // The group enters the folder, and a later line allows what ~@privileged forbids.
+  assert.equal(value("RuntimeDirectoryMode"), "0750");
+  assert.match(unit, /SystemCallFilter=~@privileged [^]*SystemCallFilter=@chown\n/);
+});
+
 for (const unit of ["jwksd.service", "guard/jwksd-guard.service"]) {
   describe(`ops/${unit}`, { skip: skipWithout("systemd-analyze") }, () => {
     test("systemd accepts every line", async (t) => {
       const file = join(await temporaryFolder(t), basename(unit));
       // It must name an existing program.
-      await writeFile(file, (await read(join(ops, unit))).replaceAll("/usr/local/bin/jwksd", process.execPath));
+      await writeFile(file, (await wholeUnit(unit)).replaceAll("/usr/local/bin/jwksd", process.execPath));
       assert.equal(await analyze("verify", "--man=no", file), "");
     });
 
