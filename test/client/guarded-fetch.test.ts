@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Server, createServer } from "node:https";
 import { type TestContext, describe, test } from "node:test";
-import { inspect } from "node:util";
+import { inspect, promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
 import { isPublicAddress } from "../../src/node/public-addresses.ts";
+import { binary } from "../support/bundle.ts";
 import { listening } from "../support/listening.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
@@ -66,6 +68,26 @@ async function check(url: string, clock = simulatedClock(), fetch = guarded()): 
 async function until(holds: () => boolean): Promise<void> {
   for (let turn = 0; turn < 5_000 && !holds(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
   assert.ok(holds());
+}
+
+for (const [name, ...args] of [
+  ["bun", "-e"],
+  ["deno", "eval"],
+] as const) {
+  test(`in ${name} too, addresses are checked and the connection uses the checked one`, async (t) => {
+    const { url } = await site(t, published);
+    const script = `
+      import { createGuardedFetch } from ${JSON.stringify(import.meta.resolve("../../src/node/index.ts"))};
+      const ca = ${JSON.stringify(certificate.cert)};
+      const resolve = async () => [${JSON.stringify(loopback)}];
+      const fetch = createGuardedFetch({ resolve, isAllowed: () => true, ca });
+      const { status } = await fetch(${JSON.stringify(url)}, {});
+      const error = await createGuardedFetch({ resolve, ca })(${JSON.stringify(url)}, {}).catch((error) => error);
+      console.log(status, error.code);
+    `;
+    const { stdout } = await promisify(execFile)(binary(name), [...args, script]);
+    assert.equal(stdout, "200 ERR_ADDRESS_FORBIDDEN\n");
+  });
 }
 
 test("keys from a real server verify tokens", async (t) => {
