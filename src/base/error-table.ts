@@ -41,7 +41,7 @@ export const errorTable = {
     },
     ERR_CONFIRMATION: {
       when: "a command would make valid tokens fail",
-      remedy: "see what it would break with `--dry-run`, then add `--yes`",
+      remedy: "use `--dry-run` to see what it would break, then add `--yes`",
     },
     ERR_SIGNER_URI: {
       when: "a key URI has an unknown scheme, or names an alias instead of a key version",
@@ -55,14 +55,14 @@ export const errorTable = {
   KeyMaterialError: {
     ERR_KEYSET_EMPTY: {
       when: "there is no signing key, or a key folder contains no key file",
-      remedy: "configure at least one; the first is the active key; `jwksd keygen` makes one",
+      remedy: "configure at least one; the first is the active key; `jwksd keygen` generates one",
     },
     ERR_KID_INVALID: { when: "a kid is missing, empty or not well-formed Unicode", remedy: "give every entry a kid" },
     ERR_KID_DUPLICATE: {
       when: "two entries share a kid, in or across keysets",
       remedy: "rename one; a kid is never used twice",
     },
-    ERR_KEY_DUPLICATE: { when: "one key is in two entries", remedy: "remove one entry, or generate a second key" },
+    ERR_KEY_DUPLICATE: { when: "the same key is in two entries", remedy: "remove one entry, or generate a second key" },
     ERR_KEY_FORMAT: {
       when: "the input is not a key, the key is malformed or encrypted, or its `notAfter` is not a `Date`",
       remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
@@ -71,7 +71,10 @@ export const errorTable = {
       when: "keys with this type, curve, size or `alg` cannot be published",
       remedy: "encryption keys: RSA from 2048 bits, EC on P-256, P-384, P-521, with an `alg` from the message",
     },
-    ERR_KEY_NOT_P256: { when: "a signing key is not an ECDSA key on P-256", remedy: "`jwksd keygen` makes one" },
+    ERR_KEY_NOT_P256: {
+      when: "a signing key is not an ECDSA key on P-256",
+      remedy: "generate one with `jwksd keygen`",
+    },
     ERR_KEY_PURPOSE: {
       when: "`use`, `alg` or `key_ops` of a JWK contradicts its keyset",
       remedy: "move it to the other keyset, or correct the JWK",

@@ -13,8 +13,9 @@ export function commandOf(io: Io): Command {
     .notes(`
 A proxy asks the guard about each request: nginx with auth_request, Caddy with
 forward_auth, Traefik with forwardAuth. The guard checks the access token and
-answers. The programs behind the proxy read the X-Jwksd headers and do not need to read
-tokens. Each proxy needs every line of its configuration in docs/guard.md.
+answers. The programs behind the proxy read the X-Jwksd headers and do not need
+to read tokens. Each proxy needs every line of its configuration in
+docs/guard.md.
 
 The --config file has the same settings, plus "hosts", which says what each host
 and path requires. It is reloaded when it changes and on SIGHUP; if it is

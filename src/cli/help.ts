@@ -83,7 +83,7 @@ function unknown(group: Command, name: string): string {
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
   ]);
   const meant = known.get(nearest(optionOf(name), [...known.keys()]) ?? "");
-  const hint = meant === undefined ? "jwksd help lists the commands" : `Did you mean jwksd help ${meant}?`;
+  const hint = meant === undefined ? "run jwksd help to list the commands" : `Did you mean jwksd help ${meant}?`;
   return `error: no command or option '${name}'\n(${hint})`;
 }
 

@@ -42,7 +42,7 @@ export function commandOf(io: Io): Command {
     .argument("<uri>", "key URI, with a key version")
     .option("--probes <number>", "number of signatures", probeCount, 100)
     .option("--json", "JSON output")
-    .option("--report", "a report to publish, without the key, its name and your account");
+    .option("--report", "report that you can publish: without the key, its name or your account");
   addSettings(checking, ["signers"])
     .notes(`
 Exit codes: 0, every signature is valid; 1, there was an error. The service's

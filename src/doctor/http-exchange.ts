@@ -27,7 +27,7 @@ const unknownAuthority = /^(UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 /** Describes why there is no complete response. Includes the remedy if the certificate authority is private. */
 export const failureText = ({ kind, detail }: Failure): string =>
   kind === "tls" && unknownAuthority.test(detail)
-    ? `${detail}; if this is your own authority, set NODE_EXTRA_CA_CERTS to the file of its certificate`
+    ? `${detail}; if you run this certificate authority, set NODE_EXTRA_CA_CERTS to the file with its certificate`
     : detail;
 
 /** Origin that a probe sends, like a web page. */

@@ -67,7 +67,7 @@ export function withoutSecrets(document: unknown): string {
           : value,
       2,
     );
-    return isPrivateText(json) ? "The name of a member is a private key, so this is not shown." : json;
+    return isPrivateText(json) ? "The name of a member is a private key, so this document is not shown." : json;
   } catch {
     // Only depth can be the cause.
     return "It is nested too deeply to be shown.";

@@ -312,7 +312,7 @@ test("shellWord quotes any string for a shell", () => {
   assert.deepEqual(["plain-1", "pkcs11:a=b"].map(shellWord), ["plain-1", "pkcs11:a=b"]);
 });
 
-test("the guide of a store error depends on its code", () => {
+test("the guide for a store error depends on its code", () => {
   const codes = ["ERR_STORE_EMPTY", "ERR_RECORDS_INVALID", "ERR_STORE_NOT_AUTHENTIC", "ERR_WRAPPING_KEY_MISSING"];
   assert.deepEqual(
     codes.map((code) => remedyOf(code).guide),
@@ -322,7 +322,7 @@ test("the guide of a store error depends on its code", () => {
   );
 });
 
-test("every section of docs that a fault links to exists", async () => {
+test("every docs section that a fault links to exists", async () => {
   const sources = ["remedies", "faults"].map((name) => readFile(`src/service/admin/${name}.ts`, "utf8"));
   const guides = [...(await Promise.all(sources)).join("\n").matchAll(/guide: "([^"]+)"/g)];
   assert.ok(guides.length > 10);

@@ -76,7 +76,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
 }
 
 describe("requests for keys", () => {
-  test("the first token causes one request for the discovery document and one for the JWK Set, however many come", async () => {
+  test("the first token causes one request for the discovery document and one for the JWK Set, however many tokens follow", async () => {
     const { origin, status, token } = guardOf();
     assert.equal(origin.requests.length, 0);
     assert.deepEqual(await Promise.all(Array.from({ length: 20 }, () => status(token()))), Array(20).fill(200));

@@ -19,7 +19,7 @@ export function replyOf(
   const challenge = "challenge" in expected ? expected.challenge : "";
   const [, described] = /error_description="([^"]*)"/.exec(challenge) ?? [];
   const [scheme] = challenge.split(/[ ,]/);
-  const needed = `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
+  const needed = `This request needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
   const detail = status === 503 ? "the token cannot be checked now" : (described ?? expected.detail ?? needed);
   const body = JSON.stringify({ type: "about:blank", title: titles[status], status, detail });
   return {

@@ -514,7 +514,7 @@ const routes: readonly Row[] = [
   cookieRow("no token in the cookies", "a=b", {
     status: 401,
     challenge: `Bearer ${realm}`,
-    detail: "This needs an access token.",
+    detail: "This request needs an access token.",
   }),
   cookieRow("an invalid token in a cookie", "token=abc", malformed),
   optional(
@@ -588,10 +588,10 @@ const resourceRows: readonly Row[] = [
   ),
 ];
 
-const otherUrl = badProof("the proof's htu is not the request URL");
+const otherUrl = badProof("the proof's htu does not match the request URL");
 const unknownBinding = invalid("the token has an unknown binding (cnf)");
-const otherMethod = badProof("the proof's htm is not the request method");
-const otherHash = badProof("the proof's ath is not the token's hash");
+const otherMethod = badProof("the proof's htm does not match the request method");
+const otherHash = badProof("the proof's ath does not match the token's hash");
 const isPrivate = { header: { jwk: { ...clientKey } } };
 const dpopRows: readonly Row[] = [
   formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "9449 7.2"),
@@ -608,7 +608,7 @@ const dpopRows: readonly Row[] = [
     {},
     {
       status: 401,
-      challenge: `DPoP ${realm}, error="invalid_token", error_description="a token needs a proof here; send it as DPoP", ${algs}, ${metadata}`,
+      challenge: `DPoP ${realm}, error="invalid_token", error_description="a token needs a DPoP proof here; send it with the DPoP scheme", ${algs}, ${metadata}`,
     },
     "/dpop-required",
   ),

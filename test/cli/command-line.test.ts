@@ -321,8 +321,8 @@ describe("waiting for the replicas", () => {
   test("explains a few of many late replicas and counts the others", async () => {
     for (const [count, last] of [
       [5, /^Replica "r4"/],
-      [6, /^1 more is behind; jwksd replicas lists them\.$/],
-      [475, /^470 more are behind; jwksd replicas lists them\.$/],
+      [6, /^1 more is behind; run jwksd replicas to list them\.$/],
+      [475, /^470 more are behind; run jwksd replicas to list them\.$/],
     ] as const) {
       const late = Array.from({ length: count }, (_, index) => presenceRecord(`r${index}`, { revision: 4 }));
       const { keys } = command([late]);

@@ -462,7 +462,7 @@ describe("--token", () => {
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];
-  test("refuses a token that was pasted with something else in the first step, and says what else", async (t) => {
+  test("in the first step, refuses a token that was pasted with other text, and describes that text", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url });
     for (const [form, paste, said] of pasted)
@@ -563,7 +563,7 @@ describe("--token", () => {
     ["a firewall", answers(403, "<!doctype html>no"), `${at}: status 403, with an HTML page [ERR_FETCH_STATUS]`],
     ["a redirect to a login", redirect, `${login}: it is a login page in HTML of 46 characters [ERR_FETCH_REDIRECT]`],
     ["a page", answers(200, "<html>"), `${at}: it is an HTML page of 6 characters [ERR_FETCH_BODY]`],
-    ["no keys", answers(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5) [ERR_KEY_FORMAT]'],
+    ["no keys", answers(200, "{}"), 'a JWK Set must have a "keys" array (RFC 7517 section 5) [ERR_KEY_FORMAT]'],
   ];
   for (const [about, jwks, said] of away) {
     test(`reports which URL has no keys, and what it returned: ${about}`, async (t) => {

@@ -157,14 +157,14 @@ test("help COMMAND prints the same as COMMAND --help, even in a group", async (t
 
 describe("help for an unknown name is an error that suggests the nearest name", () => {
   const rows = [
-    { words: ["help", "NOSUCH"], hint: "jwksd help lists the commands" },
+    { words: ["help", "NOSUCH"], hint: "run jwksd help to list the commands" },
     { words: ["help", "rotat"], hint: "Did you mean jwksd help rotate?" },
     { words: ["help", "--prot"], hint: "Did you mean jwksd help port?" },
     { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
     { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["help", "JWKSD_PROT"], hint: "Did you mean jwksd help port?" },
-    { words: ["help", "port", "serve"], hint: "jwksd help lists the commands" },
+    { words: ["help", "port", "serve"], hint: "run jwksd help to list the commands" },
   ];
   for (const { words, hint } of rows) {
     test(words.join(" "), async (t) => {

@@ -56,7 +56,7 @@ describe("identifiers", () => {
     });
   }
 
-  test("02 8.6: a loopback host is accepted if the issuer is on one, and then with http too", async () => {
+  test("02 8.6: a loopback host is accepted if the issuer is on one, and then over http too", async () => {
     for (const [issuer, clientId, expect] of [
       ["http://localhost:3000", "http://localhost:4000/client.json", "accepted"],
       ["https://127.0.0.1:3000", "https://localhost:4000/client.json", "accepted"],

@@ -153,7 +153,7 @@ describe("resolve", () => {
     }
   });
 
-  test("an entry of `allow` that no host equals is refused", () => {
+  test("an entry in `allow` that no host can equal is refused", () => {
     for (const host of [
       "https://client.example",
       "Client.example",
@@ -370,7 +370,7 @@ describe("a pinned document", () => {
     assert.equal(await verdict(resolve("https://client.example/other")), "ERR_CLIENT_FORBIDDEN");
   });
 
-  test("is checked when it is given", async () => {
+  test("is checked when it is passed", async () => {
     const state = await saved();
     for (const [pinned, code] of [
       [{ ...state, clientId: "https://client.example/other" }, "ERR_CLIENT_DOCUMENT"],
@@ -505,7 +505,7 @@ describe("bounds", () => {
     assert.equal(await verdict(clients.clientAssertion(token, registered)), "ERR_FETCH_BUSY");
   });
 
-  test("key sets of registered clients have the bound too", async () => {
+  test("key sets of registered clients have the same bound", async () => {
     const { origin, clock } = documented(hanging);
     const plain = verifier({ clock, fetch: origin.fetch });
     for (let index = 0; index < 20; index += 1) {
@@ -800,7 +800,7 @@ describe("at the token endpoint, the method of the authorization request is requ
     }
   });
 
-  test("what changed since is returned, for the server to decide", async () => {
+  test("the changes since the grant are returned, so that the server can decide", async () => {
     const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);
     const { clients } = documented(documentReply({ ...publicDocument, client_name: "Bank" }));
     const granted = { clientId: documentUrl, method: "none", fingerprint } as const;

@@ -149,7 +149,7 @@ describe("DNS rebinding", () => {
     assert.equal(connections.total, 0);
   });
 
-  test("by the default rules, a server on loopback is unreachable under any name", async (t) => {
+  test("under the default rules, a server on loopback is unreachable under any name", async (t) => {
     const { url, connections } = await site(t, published);
     const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
     assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");

@@ -293,11 +293,11 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     assert.deepEqual(await examine(observeBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("starts no request after the time for all requests", async (t) => {
+  test("starts no request after the time limit for all requests", async (t) => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const { failure } = await requester({ timeoutMs: 300, totalMs: 0, allowInsecure: true })(url);
-    assert.deepEqual([requests, failure], [0, { kind: "limit", detail: "the time for all requests is over" }]);
+    assert.deepEqual([requests, failure], [0, { kind: "limit", detail: "the time limit for all requests is reached" }]);
   });
 
   test("sends at most 30 requests, including redirects, and what was not requested is not a finding", async (t) => {

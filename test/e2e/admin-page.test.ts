@@ -22,7 +22,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
 }
 
 describe("the admin page", () => {
-  test("shows the store's keys and the JWK Set response, and no secret", async (t) => {
+  test("shows the store's keys and the JWK Set response, but no secret", async (t) => {
     const data = await temporaryFolder(t);
     const { service, admin } = await startWithAdmin(t, "--data", data, "--replica-name", "here & there");
     const response = await ask(admin);

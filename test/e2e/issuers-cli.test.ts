@@ -125,7 +125,7 @@ describe("jwksd issuers", () => {
     assert.match(wrong.stdout, /\[ERR_WRAPPING_KEY_MISSING\]\n\n1 issuers: 1 failing/);
   });
 
-  test("the list has each issuer once, whatever keys the rows have", async (t) => {
+  test("lists each issuer once, whatever the keys of the rows are", async (t) => {
     const { environment, issuers, sql } = await database(t, { a: 0, b: 0, c: 0 });
     await sql("UPDATE jwksd_documents SET issuer = 'zz' WHERE name = ?", named("b"));
     await sql(
@@ -165,7 +165,7 @@ describe("jwksd issuers revoke-keys", () => {
     return { live: kids(false), revoked: kids(true) };
   }
 
-  test("revokes all keys in one commit each, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
+  test("revokes all keys of each issuer in one commit, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
     const { environment, wrappingKeys, open, issuers, sql } = await database(t, ages);
     const keysOf = async (name: string) => ((await issuers.get(named(name))) ?? assert.fail()).keys;
     await (await keysOf("1")).rotate();

@@ -156,7 +156,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("a rollback: the earlier key signs again, and the next one is announced by its period", async (t) => {
+  test("a rollback: the earlier key signs again, and its period determines when the next one is announced", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_TRANSITION", "rotate", "--back"), /no earlier key to roll back to/);
@@ -183,7 +183,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an issuer ends, first gracefully, then immediately, and again after a restored backup", async (t) => {
+  test("an issuer is ended gracefully, then immediately, and again after a restored backup", async (t) => {
     const { data, file, run, ok, refused, change, states, stored, assertSilent } = await setUp(t);
     const folder = join(data, "..");
     await ok("keys", "import", file, "--issuer", "https://op.example");

@@ -165,7 +165,7 @@ describe("a flag takes precedence over the environment, the environment over the
 
 describe("an invalid value is refused with a message that names its source and the rule but not the value, which may be a secret", () => {
   const notEmpty = "must be a non-empty string";
-  const host = "must be an IP address, without brackets, or a host name";
+  const host = "must be an IP address without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";
   const seconds = "must be a whole number from 0 to 1000000000";
   const trueOrFalse = "must be true or false";
@@ -285,7 +285,7 @@ describe("a configuration error makes the start fail with code 1 and one line", 
     [
       "missing wrapping key file",
       { args: ["--wrapping-key-file", "no.key"] },
-      /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
+      /cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
     ],
     [
       "unavailable host",
@@ -380,7 +380,10 @@ test("a wrapping key given instead of its path is not repeated", async (t) => {
     const stderr = await cliRefused(t, ["serve", "--port", "0", "--admin", "off", "--data", data], {
       JWKSD_WRAPPING_KEY_FILE: key,
     });
-    assert.match(stderr, /the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE .*\[ERR_FILE_UNREADABLE\]/);
+    assert.match(
+      stderr,
+      /the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names .*\[ERR_FILE_UNREADABLE\]/,
+    );
     assert.ok(!stderr.includes(key), stderr);
   }
 });

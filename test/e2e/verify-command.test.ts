@@ -171,7 +171,7 @@ describe("jwksd verify explains each step, whatever is in a token or a set", { t
   });
 });
 
-test("jwksd verify reports a key that only the next response has, with advice", { timeout }, async (t) => {
+test("jwksd verify reports a key that only the next response contains, and gives advice", { timeout }, async (t) => {
   const { issuer, set } = await publish(t);
   set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
   const token = compact(good, ownClaims(issuer), es256);
@@ -179,7 +179,7 @@ test("jwksd verify reports a key that only the next response has, with advice", 
   assert.equal(code, 0);
   assert.match(
     stdout,
-    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, the provider's servers/,
+    /; the response above lacks it, but the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, the provider's servers/,
   );
 });
 
@@ -196,7 +196,7 @@ test("jwksd verify reports a provider with two names for itself", { timeout }, a
 });
 
 describe("jwksd verify --jwks-uri", { timeout }, () => {
-  test("fetches the set from there, without discovery", async (t) => {
+  test("fetches the set from that URL, without discovery", async (t) => {
     const { issuer, requests } = await publish(t);
     const token = compact(good, { ...ownClaims(issuer), iss: "accounts.example" }, es256);
     const args = ["--issuer", "accounts.example", "--jwks-uri", `${issuer}/jwks`, "--aud", "me"];

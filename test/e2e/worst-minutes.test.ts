@@ -162,7 +162,7 @@ describe("a store that holds no keys", () => {
 
 describe("a port in use", () => {
   for (const setting of ["--port", "--admin"]) {
-    test(`${setting}: the message names the setting, and no keys are made`, async (t) => {
+    test(`${setting}: the message names the setting, and no keys are generated`, async (t) => {
       const port = await listening(t, createServer());
       const data = await dataOf(t);
       const address = setting === "--port" ? String(port) : `127.0.0.1:${port}`;
@@ -190,7 +190,7 @@ describe("a port in use", () => {
   }
 });
 
-test("a lost wrapping key: messages name its id, the given ids and the next step", async (t) => {
+test("a lost wrapping key: messages name its id, the ids of the given keys and the next step", async (t) => {
   const folder = await temporaryFolder(t);
   const [own, other] = [newWrappingKey(), newWrappingKey()];
   const otherFile = join(folder, "other");

@@ -12,7 +12,7 @@ const withIssuer = (members: object): object => withHost({ issuers: [{ ...issuer
 
 /** Invalid configurations, each with a part of the message. */
 const invalid: readonly (readonly [config: object, message: RegExp])[] = [
-  [{ hosts: { "*": host } }, /--for is missing; name the proxy that asks: nginx, caddy or traefik/],
+  [{ hosts: { "*": host } }, /--for is missing; name the proxy that asks the guard: nginx, caddy or traefik/],
   [{ for: "envoy", hosts: { "*": host } }, /"for" in the configuration file must be nginx, caddy or traefik/],
   [{ for: "nginx" }, /--issuer and --audience are missing; give both, or a --config file with "hosts"/],
   [{ for: "nginx", hosts: {} }, /"hosts" must be an object with a member for each host; add one/],
@@ -37,7 +37,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [withHost({ issuers: [] }), /"issuers" is missing, but a route is not public/],
   [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
   [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not of type string/],
-  [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names with letters or digits that differ/],
+  [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names that differ in their letters or digits/],
   [withHost({ claims: ["é"] }), /"claims" must be names with letters or digits/],
   [withHost({ cors: "*" }), /the "cors" member must be pass/],
   [withIssuer({ audience: undefined }), /issuer 1: the "audience" member is missing/],

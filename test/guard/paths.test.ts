@@ -153,7 +153,7 @@ test("a long path takes linear time", () => {
 });
 
 describe("routes", () => {
-  test("the first one that has the path and the method applies", () => {
+  test("the first one that matches the path and the method applies", () => {
     const other = [route("/a/b"), route("/a/*", { methods: ["GET"] }), route("/a/*", { methods: ["PUT"] })];
     const results = [
       ["GET", "/a/b"],
@@ -169,7 +169,7 @@ describe("routes", () => {
     );
   });
 
-  test("a path is a path that the guard accepts, or that with /* at its end", () => {
+  test("a route's path is one that the guard accepts, or such a path followed by /*", () => {
     const refused = [
       "",
       "a",

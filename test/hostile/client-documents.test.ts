@@ -114,7 +114,7 @@ describe("no request reaches an address that is not public", () => {
       assert.equal(await verdict(resolve(`https://${host}/client.json`)), "ERR_CLIENT_ID", host);
   });
 
-  test("a name that resolves to a private address later ends the use of its document, and nothing connects there", async (t) => {
+  test("a name that later resolves to a private address ends the use of its document, and nothing connects to that address", async (t) => {
     const clock = simulatedClock();
     let address = loopback.address;
     const { resolve, url, connections } = await attacked(
@@ -200,7 +200,7 @@ describe("a document that", () => {
     await eventually("0 open sockets", () => connections.open === 0);
   });
 
-  test("grows is used until it is too large", async () => {
+  test("keeps growing is used until it is too large", async () => {
     let size = 1_000;
     const growing: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_id: request.url, x: "x".repeat((size += 1_000)) })(request, clock);

@@ -102,7 +102,7 @@ describe("robustness:", { concurrency: true }, () => {
       t.diagnostic(`${served.length} other requests were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
     });
 
-    test("repeats its request is served as long as it does; a partial head after that is cut off", async () => {
+    test("repeats its request is served for as long as it does so; a partial head afterwards is cut off", async () => {
       const { port } = shared;
       // Longer than the limit for a head.
       const timer = new AbortController();

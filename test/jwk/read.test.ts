@@ -40,9 +40,9 @@ describe("a JWK Set is read in order, with each key's other members", () => {
 
 describe("an invalid JWK Set is refused, and the message names it and the key", () => {
   const refused: [code: JwksdErrorCode, message: RegExp, input: unknown][] = [
-    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, a],
-    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, "null"],
-    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set is/, { keys: a }],
+    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, a],
+    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, "null"],
+    ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, { keys: a }],
     ["ERR_KEY_FORMAT", /^keys\.json: neither PEM nor JSON/, `${JSON.stringify({ keys: [a] })}}`],
     ["ERR_KEY_FORMAT", /^keys\.json, key 2 of 2: not a JSON object/, { keys: [a, null] }],
     ["ERR_KEY_FORMAT", /^keys\.json, key 2 of 2, kid "b": "x" is missing/, { keys: [a, { ...b, x: undefined }] }],
@@ -127,7 +127,7 @@ describe("invalid keys are refused with a reason that does not quote the key", (
     ["ERR_KEY_FORMAT", /not number$/, 7],
     ["ERR_KEY_FORMAT", /neither PEM nor JSON$/, "key"],
     ["ERR_KEY_FORMAT", /not a JWK \(a JSON object\)$/, "null"],
-    ["ERR_KEY_FORMAT", /a JWK Set where one key is expected$/, JSON.stringify({ keys: [a] })],
+    ["ERR_KEY_FORMAT", /a JWK Set, but a single key is expected$/, JSON.stringify({ keys: [a] })],
     ["ERR_KEY_FORMAT", /this CryptoKey is not extractable; pass the CryptoKeyPair/, lockedCryptoKey],
     ["ERR_KEY_UNSUPPORTED", /a secret key has no public key$/, createSecretKey(Buffer.alloc(32))],
     ["ERR_KEY_UNSUPPORTED", /kty "oct" is not supported/, { kty: "oct", k: "AAAA" }],
@@ -159,7 +159,7 @@ function identity(jwk: object): string {
   return keyIdentity(publicMembers(jwk as Record<string, unknown>, "key"));
 }
 
-test("a key's identity does not depend on its other members, and differs from every other key's", () => {
+test("a key's identity does not depend on its optional members, and differs from every other key's", () => {
   assert.equal(identity({ ...a, use: "sig" }), identity(publicA));
   assert.equal(identity({ ...rsa, alg: "RS256" }), identity(publicRsa));
   const keys = [
@@ -242,7 +242,12 @@ const rows: readonly Row[] = [
   ["7517 4.2", "use null", { ...p256, use: null }, /"use"/],
   ["7517 4.3", "key_ops with verify", { ...p256, key_ops: ["encrypt", "verify"] }, es256],
   ["7517 4.3", "key_ops without verify", { ...p256, key_ops: ["sign"] }, /"key_ops"/],
-  ["7517 4.3", "key_ops with a duplicate", { ...p256, key_ops: ["verify", "verify"] }, /"key_ops" has a member twice/],
+  [
+    "7517 4.3",
+    "key_ops with a duplicate",
+    { ...p256, key_ops: ["verify", "verify"] },
+    /"key_ops" contains a duplicate/,
+  ],
   ["7517 4.3", "empty key_ops", { ...p256, key_ops: [] }, /"key_ops"/],
   ["7517 4.3", "key_ops that are not a list", { ...p256, key_ops: "verify" }, /"key_ops"/],
   ["7517 4.4", "its own alg", { ...p256, alg: "ES256" }, es256],

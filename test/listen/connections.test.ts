@@ -195,7 +195,7 @@ describe("a Unix socket", () => {
     assert.deepEqual(readdirSync(join(path, "..")), ["s"]);
   });
 
-  test("on which a process listens is not replaced and keeps working", async (t) => {
+  test("on which a process is listening is not replaced and keeps working", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path });
     const { ctimeMs } = statSync(path);

@@ -130,7 +130,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("end with now revokes every key, also later; a new first key is generated once nothing trusts them", async () => {
+  test("end with now revokes every key, even after a plain end; a new first key is generated once nothing trusts them", async () => {
     const { world, manager, now, replica } = await start();
     await world.until(manager.end());
     const { events } = await world.until(manager.end({ now: true }));

@@ -163,7 +163,10 @@ describe("a document is bounded", () => {
     assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "fewer than 16 KiB allow");
     assert.equal(events.at(-1)?.type, "revoked");
     // The remaining space is reserved for revocations.
-    const refused = { code: "ERR_STORE_FULL", message: /18,000 bytes\); copy the keys into .*: jwksd store migrate$/ };
+    const refused = {
+      code: "ERR_STORE_FULL",
+      message: /18,000 bytes\); run jwksd store migrate to copy the keys to a store that can hold more$/,
+    };
     let rotations = 0;
     const rotate = async (): Promise<void> => {
       for (; rotations < 60; rotations += 1) {

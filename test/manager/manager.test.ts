@@ -251,7 +251,7 @@ describe("close", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("after a failed start: no timer is left", async () => {
+  test("leaves no timer after a failed start", async () => {
     const world = new World();
     world.store.isGone = true;
     const events: unknown[] = [];

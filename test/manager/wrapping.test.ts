@@ -141,7 +141,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     );
   });
 
-  test("a key with the padding of openssl and basenc is the same key", async () => {
+  test("a key padded by openssl or basenc is the same key", async () => {
     const wrapped = await (await createWrapping([`${wrappingKey(7)}=`], issuer)).wrap("a", { kty: "EC" });
     assert.deepEqual(await (await createWrapping([wrappingKey(7)], issuer)).unwrap("a", wrapped), { kty: "EC" });
   });

@@ -348,7 +348,7 @@ describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, 
     await again.close();
   });
 
-  test("a token that allows few sessions is used with those", async () => {
+  test("a token that allows few sessions is used with that many", async () => {
     // A separate backend, which starts the module again.
     const { modulePath } = shim;
     shim.control("C_OpenSession most 4");

@@ -32,7 +32,7 @@ for (const proxy of isSoak ? proxies : []) {
       assert.deepEqual(await options(passing, preflight("PUT"), "PUT"), refused);
     });
 
-    test("a page of another origin can read a refusal, and the program answers for itself", async (t) => {
+    test("a page from another origin can read a refusal, and the program answers for itself", async (t) => {
       const { port, token } = await startSite(t, proxy, { isCrossOrigin: true });
       const allowed = async (token?: string): Promise<readonly string[]> => {
         const { head } = await ask(

@@ -74,7 +74,7 @@ async function differs(port: number, host: string, row: Row, setup: TestProvider
 for (const [way, proxy] of [...proxies, traefik].entries()) {
   const isStandIn = proxy === traefik;
   describe(`through ${proxy.name}`, { skip: isStandIn ? false : skipWithout(proxy.name) }, () => {
-    test("the client gets the response of the library, and the program the subject", async (t) => {
+    test("the client gets the library's response, and the program gets the subject", async (t) => {
       const setup = await startProviders(t);
       const portOf = await start(t, proxy, setup);
       const rows = guardRows(setup).filter(({ source }) => !isStandIn || source !== "8705 3");

@@ -142,7 +142,7 @@ describe("messages do not quote responses", () => {
   const shown = "https://op.example/ab%1B[2J%E2%80%AE: ";
   const rows: [name: string, input: Script, message: string][] = [
     ["a status", reply(404), "responded with status 404"],
-    ["not a JWK Set", reply(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5)'],
+    ["not a JWK Set", reply(200, "{}"), 'a JWK Set must have a "keys" array (RFC 7517 section 5)'],
     ["not JSON", reply(200, "secret"), "the body is not a JWK Set"],
     ["a redirect", reply(302), "responded with a redirect, which is not followed"],
     ["a body that is too large", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],

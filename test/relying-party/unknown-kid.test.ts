@@ -62,7 +62,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("becomes the newest each time that it was unknown", async () => {
+  test("becomes the newest each time it is unknown", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const [first = "", ...others] = kidsOf(1_000);
     await Promise.all([first, ...others].map((kid) => ask(kid)));

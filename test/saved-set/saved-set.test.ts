@@ -127,7 +127,7 @@ describe("starting without the store", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("prevents new keys in an empty store if a saved set shows that there were keys", async () => {
+  test("prevents new keys in an empty store if a saved set shows that the store had keys", async () => {
     const world = new World();
     const savedSet = memoryText();
     const given: unknown[] = [];
@@ -207,7 +207,7 @@ describe("starting without the store", () => {
     assert.equal(closed.length, 2);
   });
 
-  test("a close while the manager starts closes that, too", async () => {
+  test("a close while the manager is starting closes the manager too", async () => {
     const starting = Promise.withResolvers<KeyManager>();
     const { world, start, comeBack, closed } = await outage();
     comeBack();
@@ -336,7 +336,7 @@ describe("a saved set", () => {
       edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
       says: /keys do not match its MAC/,
     },
-    { name: "under another wrapping key", by: others, says: /none of the wrapping keys made its MAC/ },
+    { name: "under another wrapping key", by: others, says: /its MAC was not made with any of the wrapping keys/ },
     {
       name: "of another issuer",
       of: { ...owner, issuer: "https://b.example" },

@@ -305,7 +305,7 @@ describe("the PostgreSQL store", { skip }, () => {
       assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
     });
 
-    test("tables of another program are refused", async (t) => {
+    test("another program's tables are refused", async (t) => {
       const name = database();
       server.sql("CREATE SCHEMA jwksd; CREATE TABLE jwksd.documents (id text)", name);
       const store = await opened(t, server.url(name));
@@ -399,7 +399,7 @@ describe("the PostgreSQL store", { skip }, () => {
       await writing;
     });
 
-    test("a replaced primary that still runs answers plain reads but no confirmed ones", async (t) => {
+    test("a replaced primary that is still running answers plain reads but no confirmed ones", async (t) => {
       own.sql("CREATE DATABASE failover");
       // With this default, a write alone would not wait for the standby.
       own.sql("ALTER DATABASE failover SET synchronous_commit = off");

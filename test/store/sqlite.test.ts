@@ -296,7 +296,7 @@ interface Refused {
 }
 
 test(
-  "on a full disk, earlier writes survive, no write is partial, and writing resumes when there is space",
+  "on a full disk, earlier writes survive, no write is partial, and writing resumes when space is available",
   { skip },
   async (t) => {
     const folder = await temporaryFolder(t);
@@ -424,7 +424,7 @@ const endure = async (): Promise<void> => {
   await rm(folder, { recursive: true });
 };
 
-test(`after kill -9 at ${files * killsPerFile} random moments, all writes are there, and none is partial`, async () => {
+test(`after kill -9 at ${files * killsPerFile} random moments, all writes are present, and none is partial`, async () => {
   const lane = async (): Promise<void> => {
     for (let file = 0; file < files / lanes; file += 1) await endure();
   };

@@ -50,7 +50,7 @@ export function commandOf(io: Io): Command {
     .option("--skip <code>", "code or group of codes not to report; can be repeated", addCodes)
     .option(
       "--blocklist <file>",
-      "file of keys that must not be used: RFC 7638 thumbprints, lines from Debian's openssl-blacklist, or moduli and primes in hex",
+      "file that lists keys that must not be used: RFC 7638 thumbprints, lines from Debian's openssl-blacklist, or moduli and primes in hex",
     )
     .option(
       "--token <token>",
@@ -66,7 +66,7 @@ export function commandOf(io: Io): Command {
       "with --watch: shell command that prints a new token, run before each fetch (or --token - reads one token per line)",
     )
     .option("--json", "JSON output")
-    .option("--html <file>", "file for the findings as a web page, to send to the provider's operator")
+    .option("--html <file>", "HTML file for the findings, to send to the provider's operator")
     .notes(`
 Exit codes: 0, nothing is broken; 1, something is broken, or the token is
 refused; 2, there was nothing to check. docs/doctor.md explains every code.

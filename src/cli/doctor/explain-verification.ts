@@ -115,7 +115,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
     await source.getKey(header);
     const published = `kid ${header.kid} is published, for ${header.alg}`;
     if (kids.includes(header.kid)) done(published);
-    else done(`${published}; the response above lacks it, the next one has it`, "next answer");
+    else done(`${published}; the response above lacks it, but the next one has it`, "next answer");
 
     step = "claims";
     const isForAny = expected.audience === undefined;

@@ -67,7 +67,10 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
     const record = liveRecord(document.records, kid);
     if (jweOf(record) === undefined) {
       const name = `kid ${JSON.stringify(record.kid)}`;
-      throw new StateError("ERR_TRANSITION", `the private key of ${name} is in ${uriOf(record)}; export it there`);
+      throw new StateError(
+        "ERR_TRANSITION",
+        `the private key of ${name} is in ${uriOf(record)}; export it from that service`,
+      );
     }
     const privateJwk = await privateJwkOf(record, custody);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publishedJwk(record) }, undefined, 2)}\n`);

@@ -31,7 +31,7 @@ export function commandOf(io: Io): Command {
     .addCommand(importCommand(io))
     .addCommand(exportCommand(io))
     .addCommand(rewrapCommand(io)).notes(`
-The options of the list, such as --data and --all: jwksd help keys list.
+For the options of the list, such as --data and --all, run jwksd help keys list.
 
 jwksd serve takes each planned step automatically; these commands are for
 everything else. Commands that change keys have --dry-run, which prints the

@@ -34,7 +34,7 @@ next step of a key follows from the store's policy (see jwksd policy).`)
       // `jwksd keys` has no arguments, so an argument is the name of an unknown command.
       const [unknown] = command.args;
       if (unknown !== undefined)
-        command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
+        command.error(`error: unknown command '${unknown}'; run jwksd help keys to list the commands`);
       return listKeys(io, flags);
     });
 }

@@ -140,7 +140,7 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
       record === undefined
         ? "there is no replica with this name or id"
         : `${found.length} replicas have this name; use one of the ids ${ids}`;
-    throw new StateError("ERR_TRANSITION", `${problem}; jwksd replicas lists them`);
+    throw new StateError("ERR_TRANSITION", `${problem}; run jwksd replicas to list them`);
   }
   await access.forget([record.id]);
   const checkIn = lastCheckInText(record, view);

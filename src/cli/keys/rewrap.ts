@@ -55,7 +55,7 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
   const problems = [
     ...(lacking.length === 0
       ? []
-      : [`these replicas do not have it: ${names}; add it there, restart them, and try again`]),
+      : [`these replicas do not have it: ${names}; add it to each of them, restart them, and try again`]),
     ...unreadTexts(view).map(
       (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
     ),

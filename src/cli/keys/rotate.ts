@@ -36,8 +36,8 @@ tested first. Its period starts on the day on which it first signed: the next
 key may be announced immediately, and the output says when. To keep the earlier
 key for longer, first run jwksd policy --rotate-every-days.
 
-The new signing key is generated in the store or as --signer-type says. If serve
-has --signer-type, give it here, too.
+The new signing key is generated in the store or as --signer-type says. If
+jwksd serve has --signer-type, give it here, too.
 
 A jwksd serve on the same store catches up within a second. Exit code 3: the
 rotation has begun, but not every replica caught up within --wait; the message

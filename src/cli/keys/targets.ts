@@ -38,7 +38,7 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
     const processes = "a process does not need this command, because no step waits for it";
     throw new StateError(
       "ERR_TRANSITION",
-      `there is no target with this name; jwksd replicas lists them; ${processes}`,
+      `there is no target with this name; run jwksd replicas to list the targets; ${processes}`,
     );
   }
   const readBack = `last read back ${durationText(now - target.at)} ago`;

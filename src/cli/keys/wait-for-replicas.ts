@@ -89,7 +89,7 @@ export function catchUpLines({ view, late, targets }: CatchUp): string[] {
     `${caughtUpText(length - late.length, length)}.`,
     ...unreadTexts(view),
     ...late.slice(0, maxNamed).map((record) => behindText(record, view)),
-    ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; jwksd replicas lists them.`] : []),
+    ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; run jwksd replicas to list them.`] : []),
     ...targets.map(
       ({ name }) =>
         `The target ${printable(name)} does not have the change and serves the previous keys until jwksd publish writes it.`,

@@ -27,7 +27,7 @@ interface EndLine {
 export function commandOf(io: Io): Command {
   const command = new Command("end")
     .option("--now", "revoke all keys, even if the issuer has ended")
-    .option("--from <file>", "end each issuer in a file of lines that this command has printed");
+    .option("--from <file>", "file of lines that this command has printed; each issuer in it is ended");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
 Nothing signs for the issuer again, and no process generates a key for it. Each
@@ -103,7 +103,7 @@ function endLinesOf(text: string, file: string): readonly EndLine[] {
     if (typeof issuer === "string" && typeof now === "boolean") return { issuer, now };
     throw invalidOption(`${file} has a line that is damaged: ${JSON.stringify(line.slice(0, 80))}`);
   });
-  if (found.length === 0) throw invalidOption(`${file} has no line that jwksd end has printed`);
+  if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd end has printed`);
   const isNow = new Set(found.flatMap(({ issuer, now }) => (now ? [issuer] : [])));
   return [...new Set(found.map(({ issuer }) => issuer))].map((issuer) => ({ issuer, now: isNow.has(issuer) }));
 }

@@ -26,7 +26,8 @@ libSQL and etcd. To examine one issuer: jwksd keys --issuer ISSUER.
 
 Examples:
   $ jwksd issuers --store postgres://jwksd@db.example/jwksd
-  $ jwksd issuers --json | jq -r '.issuers[] | select(.state == "failing") | .issuer'`)
+  $ jwksd issuers --json |
+      jq -r '.issuers[] | select(.state == "failing") | .issuer'`)
     .action((flags: Flags) => listIssuers(io, flags));
 }
 

@@ -107,7 +107,7 @@ async function migrated(
   if (presence !== undefined) {
     const checkIn = lastCheckInText(presence, { document, ...found, now });
     throw refusal(
-      `the replica ${printable(presence.name)} uses the source store (last check-in ${checkIn}); stop it and all others`,
+      `the replica ${printable(presence.name)} is using the source store (last check-in ${checkIn}); stop it and all others`,
     );
   }
   if ((await target.read()).version !== undefined) {

@@ -216,7 +216,7 @@ export const endpoint = {
   HTTP_LIFETIME_LONG: {
     severity: "risk",
     title: "Caches may keep the JWK Set for more than a week",
-    why: "After a rotation, caches serve the old set until this time is over, and no server can recall it: tokens signed with a new key are refused, and a revoked key is trusted.",
+    why: "After a rotation, caches serve the old set until this time has passed, and no server can recall it: tokens signed with a new key are refused, and a revoked key is trusted.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Send `Cache-Control: public, max-age=3600`, and wait for the old lifetime before the next rotation.",
   },
@@ -232,14 +232,15 @@ export const endpoint = {
     title: "The response is an outdated cached set",
     why: "`Age` exceeds the lifetime, or a day if no lifetime is stated: verifiers get an old set, and learn about new and removed keys later than the headers promise.",
     rule: "RFC 9111 section 4.2.4",
-    remedy: "Purge the cache in front. Configure it to revalidate on time, and not to override Cache-Control.",
+    remedy:
+      "Purge the cache in front of the server. Configure it to revalidate on time, and not to override Cache-Control.",
   },
   HTTP_RATE_LIMIT: {
     severity: "risk",
     title: "The server refused requests with status 429",
     why: "After a restart or a rotation, a fleet of verifiers sends more requests than the doctor. Verifiers that are refused have no keys.",
     rule: "RFC 6585 section 4",
-    remedy: "Exempt this path from rate limits, or put a cache in front.",
+    remedy: "Exempt this path from rate limits, or put a cache in front of the server.",
   },
   HTTP_VARY_ANY: {
     severity: "advice",
@@ -251,7 +252,7 @@ export const endpoint = {
   HTTP_PRIVATE: {
     severity: "advice",
     title: "The JWK Set is not cacheable by shared caches",
-    why: "`private` is for data about one user. A cache in front does not store the set, so each verifier fetches it from the server.",
+    why: "`private` is for data about one user. A cache in front of the server does not store the set, so each verifier fetches it from the server.",
     rule: "RFC 9111 section 5.2.2.7",
     remedy: "Send `Cache-Control: public, max-age=3600`.",
   },

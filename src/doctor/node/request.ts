@@ -77,13 +77,14 @@ export function requester(limits: RequestLimits): Requester {
       requests += 1;
       const found = redirects.length === 0 ? {} : { redirects };
       if (requests > maxRequests)
-        return failed(target, found, "limit", "the number of requests is limited, and used up");
-      if (performance.now() > endsAt) return failed(target, found, "limit", "the time for all requests is over");
+        return failed(target, found, "limit", "the limit on the number of requests is reached");
+      if (performance.now() > endsAt)
+        return failed(target, found, "limit", "the time limit for all requests is reached");
       const exchange = { ...(await once(target, ask, limits)), ...found };
       const next = redirectOf(exchange, target);
       if (next === undefined) return exchange;
       if (redirects.length === maxRedirects) {
-        return failed(target, found, "redirects", `there are more than ${maxRedirects} redirects`);
+        return failed(target, found, "redirects", `it redirects more than ${maxRedirects} times`);
       }
       redirects.push(target);
       target = next;
@@ -108,7 +109,7 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
 /** Sends one request. The deadline applies to the whole exchange, no matter how slowly the server sends. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
   const { timeoutMs, signal } = limits;
-  const expired = (): Failed => new Failed("timeout", `there is no complete response within ${timeoutMs / 1000} s`);
+  const expired = (): Failed => new Failed("timeout", `no complete response arrived within ${timeoutMs / 1000} s`);
   try {
     return await withDeadline(
       async (ending) => {
@@ -171,7 +172,7 @@ function send(
     let connectedAt = performance.now();
     const connected = (): void => void (connectedAt = performance.now());
     outgoing.on("socket", (socket) => socket.once("connect", connected).once("secureConnect", connected));
-    limitInformational(outgoing, () => new Failed("protocol", "there are only informational responses"));
+    limitInformational(outgoing, () => new Failed("protocol", "it sends only informational responses"));
     outgoing.on("error", reject);
     // Without a listener, Node closes the connection, and neither a response nor an error follows.
     outgoing.once("upgrade", ({ statusCode }: IncomingMessage, socket: Socket) => {

@@ -99,7 +99,7 @@ export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: str
   }
   const bytes = decode(jwk, "x", name).length;
   if (bytes !== 32) {
-    throw keyError("ERR_KEY_FORMAT", name, `"x" is ${bytes} bytes long, but an Ed25519 key has 32`);
+    throw keyError("ERR_KEY_FORMAT", name, `"x" is ${bytes} bytes long, but must be exactly 32 for Ed25519`);
   }
   return { kty: "OKP", crv: "Ed25519", x: jwk["x"] as string };
 }

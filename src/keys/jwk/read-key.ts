@@ -92,7 +92,7 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
 export async function readKeyText(text: string, name: string): Promise<JWK> {
   if (text.includes("-----BEGIN ")) return readPem(text, name);
   const value = parseJson(text, name);
-  if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set where one key is expected");
+  if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set, but a single key is expected");
   if (typeof value !== "object" || value === null) throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
   return value;
 }
@@ -107,7 +107,7 @@ export function readKeySet(input: string | object, name: string): KeyMaterial[] 
   const set = typeof input === "string" ? parseJson(input, name) : input;
   const keys: unknown = (set as { keys?: unknown } | null)?.keys;
   if (!Array.isArray(keys)) {
-    throw keyError("ERR_KEY_FORMAT", name, 'a JWK Set is a JSON object with an array "keys" (RFC 7517 section 5)');
+    throw keyError("ERR_KEY_FORMAT", name, 'a JWK Set must be a JSON object with a "keys" array (RFC 7517 section 5)');
   }
   return keys.map((key: unknown, index) => {
     const where = `${name}, key ${index + 1} of ${keys.length}`;

@@ -95,7 +95,7 @@ export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
 export function entriesOf(jwkSet: unknown, most = maxKeys): readonly unknown[] {
   const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(entries))
-    throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set has an array "keys" (RFC 7517 section 5)');
+    throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set must have a "keys" array (RFC 7517 section 5)');
   if (entries.length > most)
     throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set with more than ${most} keys is refused`);
   return entries as unknown[];
@@ -171,7 +171,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
     throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "key_ops" does not include "verify"');
   }
   if (Array.isArray(keyOps) && new Set(keyOps).size < keyOps.length)
-    throw new KeyMaterialError("ERR_KEY_FORMAT", 'its "key_ops" has a member twice (RFC 7517 section 4.3)');
+    throw new KeyMaterialError("ERR_KEY_FORMAT", 'its "key_ops" contains a duplicate (RFC 7517 section 4.3)');
   const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
   if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
   const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;

@@ -36,7 +36,7 @@ const rules: Rules<VaultTransitOptions> = {
   tokenFile: nonEmptyString,
   tokenVariable: nonEmptyString,
   namespace: nonEmptyString,
-  fetch: onlyFromCode(callback, "put your own certificate authority into NODE_EXTRA_CA_CERTS"),
+  fetch: onlyFromCode(callback, "set NODE_EXTRA_CA_CERTS to the file with your own certificate authority"),
   ...backendRules,
 };
 

@@ -87,7 +87,9 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
  */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
-  throw invalidOption(`"${option}" must return an ExternalSigner, which has uri and close besides publicKey and sign`);
+  throw invalidOption(
+    `"${option}" must return an ExternalSigner, which has uri and close in addition to publicKey and sign`,
+  );
 }
 
 export function createKeyring(context: Context, options: KeyringOptions): Keyring {

@@ -320,7 +320,7 @@ const older = (what: string): StoreError =>
 const full = (maxBytes: number): StoreError =>
   new StoreError(
     "ERR_STORE_FULL",
-    `nothing was changed: the document would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); copy the keys into a store that can hold more: jwksd store migrate`,
+    `nothing was changed: the document would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); run jwksd store migrate to copy the keys to a store that can hold more`,
   );
 
 const conflict = (): StoreError =>

@@ -261,7 +261,7 @@ function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At):
 }
 
 const tooNew =
-  "must not sign again yet: caches do not have it, because it was not published for long enough; take the step now with now (--now --yes)";
+  "must not sign again yet: caches do not have it, because it was not published for long enough; to take the step anyway, set now (--now --yes)";
 
 function importKey(
   change: Change,
@@ -352,7 +352,7 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
 function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; correct the clocks, or take the step now with force (--force --yes)`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; correct the clocks, or set force to take the step anyway (--force --yes)`,
   );
 }
 

@@ -108,7 +108,7 @@ async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
       return (await jwtVerify(mac, macKey, { algorithms: ["HS256"], typ })).payload;
     } catch {}
   }
-  throw new Unusable("none of the wrapping keys made its MAC");
+  throw new Unusable("its MAC was not made with any of the wrapping keys");
 }
 
 const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });

@@ -17,7 +17,7 @@ export const guardDefinitions = {
   issuer: optional(
     nonEmptyString,
     "<url>",
-    "issuer whose tokens are accepted. For one issuer, every host and every path; otherwise, use --config.",
+    "issuer whose tokens are accepted. For one issuer on every host and path; otherwise, use --config.",
   ),
   audience: optional(nonEmptyString, "<name>", "audience of the tokens. The aud claim must be or contain it."),
   scope: optional(nonEmptyString, "<scopes>", "scopes that every token needs. Separated by spaces. Default: none."),
@@ -55,7 +55,7 @@ export const guardDefinitions = {
       (value) => /^rediss?:/.test(value) && isDatabaseUrl(value),
     ),
     "<url>",
-    "Redis server where several guards remember used proofs. redis:// or rediss://; put a URL with a password into JWKSD_REPLAY_STORE. Default: this process's memory.",
+    "Redis server in which several guards record used proofs. redis:// or rediss://; put a URL with a password into JWKSD_REPLAY_STORE. Default: this process's memory.",
   ),
   nonceSecretFile: optional(
     path,

@@ -95,7 +95,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
  */
 export const settingDefinitions = {
   host: withDefault(
-    stringThat("an IP address, without brackets, or a host name", isListenHost),
+    stringThat("an IP address without brackets, or a host name", isListenHost),
     "127.0.0.1",
     "<address>",
     "address to listen on. 0.0.0.0 and :: mean all addresses of the machine.",
@@ -160,7 +160,7 @@ export const settingDefinitions = {
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file of wrapping keys. One per line, 32 bytes in base64url. The first key encrypts, all keys decrypt. The JWKSD_WRAPPING_KEYS variable can contain the keys instead. Default: a file next to the store.",
+    "file with the wrapping keys. One per line, 32 bytes in base64url. The first key encrypts, all keys decrypt. The JWKSD_WRAPPING_KEYS variable can contain the keys instead. Default: a file next to the store.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(
@@ -210,7 +210,7 @@ export const settingDefinitions = {
   keys: optional(
     path,
     "<files>",
-    "signing keys, in a file or a folder. A private JWK Set, or a folder of PEM or JWK files, which jwksd does not manage. The file whose name sorts last is the active key.",
+    "file or folder with the signing keys. A private JWK Set, or a folder of PEM or JWK files, which jwksd does not manage. The file whose name sorts last is the active key.",
     { heading: "Keys that jwksd does not manage:", publish: true },
   ),
   encryptionKeys: optional(

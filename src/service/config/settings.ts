@@ -133,7 +133,7 @@ function checkKnown(given: readonly string[], known: readonly string[], what: st
   for (const name of given) {
     if (known.includes(name)) continue;
     const meant = nearest(name, known);
-    const hint = meant === undefined ? `jwksd help ${command} lists all settings` : `did you mean ${meant}?`;
+    const hint = meant === undefined ? `run jwksd help ${command} to list all settings` : `did you mean ${meant}?`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }

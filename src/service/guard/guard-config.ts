@@ -28,7 +28,7 @@ export async function readGuardConfig(sources: SettingSources): Promise<GuardCon
   const { settings, others, file } = await collectSettings(guardDefinitions, sources, "guard", ["hosts"]);
   const { for: proxy, nonceSecretFile, certificateHeader } = settings;
   if (proxy === undefined)
-    throw invalidOption(`--for is missing; name the proxy that asks: ${guardDefinitions.for.rule.must}`);
+    throw invalidOption(`--for is missing; name the proxy that asks the guard: ${guardDefinitions.for.rule.must}`);
   if (typeof sources.flags["replayStore"] === "string") refusePassword(sources.flags["replayStore"], "replayStore");
   if (proxy === "traefik" && certificateHeader !== undefined)
     throw invalidOption(

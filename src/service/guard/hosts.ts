@@ -180,7 +180,7 @@ function hostOf(name: string, members: HostMembers, use: NextKeySets["use"], sha
   const hidden = hiddenRoute(routes);
   if (hidden !== undefined)
     throw invalidOption(
-      `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move it before that`,
+      `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move it before that route`,
     );
   const baseUrl = name === "*" ? undefined : `https://${name}`;
   const onEvent = (event: BearerEvent): void => shared.onEvent(name, event);
@@ -194,7 +194,7 @@ function hostOf(name: string, members: HostMembers, use: NextKeySets["use"], sha
   const headers = claims.map(claimHeader);
   const claimed = new Set(headers.map(({ header }) => header));
   if (claimed.size < headers.length || claimed.has("X-Jwksd-Claim"))
-    throw invalidOption('"claims" must be names with letters or digits that differ in them; remove one');
+    throw invalidOption('"claims" must be names that differ in their letters or digits; remove one');
   return {
     guards,
     routes,
@@ -231,7 +231,9 @@ function routeOf(members: RouteMembers, hostCors: "pass" | undefined): Route {
       '"path" must be a path as the guard accepts it, such as /orders, or the same with /* at its end',
     );
   if (isPublic && (encodedSlashes === true || Object.keys(tokens).length > 0))
-    throw invalidOption('"public" lets every request through; remove it, or encodedSlashes and what the token needs');
+    throw invalidOption(
+      '"public" lets every request through; remove it, or remove encodedSlashes and the token requirements',
+    );
   return {
     ...pattern,
     path,

@@ -118,7 +118,7 @@ function lockFile(path: string, folder: string): () => void {
     database.close();
     throw new ServiceError(
       "ERR_TARGET",
-      `another jwksd publish writes to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again when it has ended`,
+      `another jwksd publish is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again when it has ended`,
       { cause },
     );
   }

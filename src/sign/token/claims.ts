@@ -3,7 +3,7 @@ import { type Rule, string, nonEmptyString } from "../../base/options.ts";
 import { checkClaimNames } from "./reserved-names.ts";
 
 const audience: Rule = {
-  must: "a string or a list of strings, none of them empty",
+  must: "a non-empty string or a list of non-empty strings",
   types: ["string", "array"],
   holds(value): value is unknown {
     const names: readonly unknown[] = Array.isArray(value) ? [...(value as unknown[])] : [value];

@@ -46,7 +46,8 @@ export function credentialsOf(
   // A request without a token for an accepted scheme is not authenticated, and its challenge has no error. RFC 6750 section 3
   if (scheme === undefined || !accepted.includes(scheme)) {
     // If proofs are required, a token without one is an error, so the client does not send it again.
-    if (scheme === "Bearer" && token !== undefined) throw invalidToken("a token needs a proof here; send it as DPoP");
+    if (scheme === "Bearer" && token !== undefined)
+      throw invalidToken("a token needs a DPoP proof here; send it with the DPoP scheme");
     throw new RefusedRequest({ status: 401, hint: missingCredentials(authorization, accepted) });
   }
   if (token === undefined) throw invalidRequest("the Authorization header must be a scheme, a space and one token");

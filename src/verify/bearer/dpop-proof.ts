@@ -36,11 +36,14 @@ export function createProofCheck(settings: BearerSettings) {
     const age = nowSeconds - (typeof claims.iat === "number" ? claims.iat : Number.NaN);
     const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
       [typeof claims.jti !== "string" || claims.jti === "", "the proof has no jti"],
-      [claims["htm"] !== proven.method, "the proof's htm is not the request method"],
-      [!isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)), "the proof's htu is not the request URL"],
+      [claims["htm"] !== proven.method, "the proof's htm does not match the request method"],
+      [
+        !isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)),
+        "the proof's htu does not match the request URL",
+      ],
       [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
       [!(age >= -aheadSeconds), "the proof's iat is in the future"],
-      [claims["ath"] !== (await textHash(proven.token)), "the proof's ath is not the token's hash"],
+      [claims["ath"] !== (await textHash(proven.token)), "the proof's ath does not match the token's hash"],
       [jkt !== proven.jkt, "the token is bound to a different key, not to the proof's key"],
     ];
     const broken = rules.find(([isBroken]) => isBroken);

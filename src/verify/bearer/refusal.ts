@@ -138,7 +138,9 @@ export function replyTo(
 }
 
 const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>
-  isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
+  isInHeader
+    ? `This request needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`
+    : "This request needs an access token.";
 
 /**
  * Returns one challenge for each scheme that the client may use. The challenge for the scheme that it did use contains

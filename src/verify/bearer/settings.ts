@@ -113,7 +113,7 @@ export function resolveBearerOptions(options: BearerOptions) {
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
-      throw invalidOption(`"metadata" must not set "${own}"; another option does`);
+      throw invalidOption(`"metadata" must not set "${own}"; another option sets it`);
   if (given.metadata !== undefined && resource === undefined)
     throw invalidOption('"metadata" needs "resource", the URL that it describes');
   const baseUrl = given.baseUrl ?? (resource && new URL(resource).origin);

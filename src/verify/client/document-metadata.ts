@@ -56,7 +56,7 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
   freeze(metadata, refuse, 1);
 
   const member = (name: string): unknown => memberOf(metadata, name) ?? undefined;
-  if (member("client_id") !== clientId) throw refuse('has another "client_id" than its URL');
+  if (member("client_id") !== clientId) throw refuse('has a "client_id" that differs from its URL');
   for (const name of ["client_secret", "client_secret_expires_at"])
     if (member(name) !== undefined) throw refuse(`has a "${name}"; a public document must not`);
   if (!nonEmptyString.holds(member("client_name")) || String(member("client_name")).trim() === "")
@@ -83,7 +83,7 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   if (typeof value !== "object" || value === null) return;
   const members = Object.values(value);
   if (depth > maxDepth) throw refuse(`has more than ${maxDepth} levels`);
-  if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members at one place`);
+  if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members in one object or array`);
   if (memberOf(value, "kty") !== undefined && secretMembers.some((name) => isGiven(memberOf(value, name))))
     throw refuse("contains a private or symmetric key, which is now known to anyone");
   // Assigned to another object, it would become the prototype, with members that nothing has checked.
@@ -97,11 +97,11 @@ const isPage = (value: unknown): boolean =>
 
 function checkRedirectUri(uri: string, refuse: Refuse): void {
   if (!URL.canParse(uri) || /[#\s\p{Cc}]/u.test(uri))
-    throw refuse('has a member of "redirect_uris" that is not an absolute URL without fragment');
+    throw refuse("has a redirect URI that is not an absolute URL without a fragment");
   const { protocol, hostname, username, password } = new URL(uri);
   if (forbiddenSchemes.has(protocol) || (protocol === "http:" && !isLoopback(hostname)))
-    throw refuse('has a member of "redirect_uris" with a forbidden scheme; http is for loopback hosts');
-  if (username !== "" || password !== "") throw refuse('has a member of "redirect_uris" with a user name or password');
+    throw refuse("has a redirect URI with a forbidden scheme; http is for loopback hosts");
+  if (username !== "" || password !== "") throw refuse("has a redirect URI with a user name or password");
 }
 
 /** Checks the methods and the keys of a document. */

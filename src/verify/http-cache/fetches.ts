@@ -61,7 +61,8 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   let lastBypass = 0;
   let lastError: JwksdError | undefined;
 
-  const overdue = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not end in time`);
+  const overdue = (): FetchError =>
+    new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not finish in time`);
   const elapsedMs = ({ startedAt }: OneFetch): number => msBetween(startedAt, monotonicNow(clock));
 
   /** Returns the time until the fetch's own timeouts will have ended it, in milliseconds. */

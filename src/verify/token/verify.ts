@@ -61,7 +61,7 @@ export interface VerifiedToken {
 
 const encoder = new TextEncoder();
 const oneOrMoreTexts: Rule = {
-  must: "a string, or an array of strings, none of them empty",
+  must: "a non-empty string, or an array of non-empty strings",
   types: ["string", "array"],
   holds: (value): value is unknown => nonEmptyString.holds(value) || (strings.holds(value) && value.length > 0),
 };
