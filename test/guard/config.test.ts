@@ -38,7 +38,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
   [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not of type string/],
   [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names that differ in their letters or digits/],
-  [withHost({ claims: ["é"] }), /"claims" must be names with letters or digits/],
+  [withHost({ claims: ["é"] }), /"claims" must be names that differ in their letters or digits/],
   [withHost({ cors: "*" }), /the "cors" member must be pass/],
   [withIssuer({ audience: undefined }), /issuer 1: the "audience" member is missing/],
   [withIssuer({ typ: "jwt" }), /issuer 1: the "typ" member must be at\+jwt or JWT/],

@@ -159,6 +159,6 @@ async function commit(
 function rethrowWithRemedy(error: unknown): never {
   if (!(error instanceof StoreError)) throw error;
   if (error.code !== "ERR_WRAPPING_KEY_MISSING" && error.code !== "ERR_WRAPPED_KEY") throw error;
-  const message = `nothing was changed: ${error.message}; give this command the --issuer and wrapping keys of jwksd serve`;
+  const message = `nothing was changed: ${error.message}; give this command the --issuer and wrapping keys that jwksd serve has`;
   throw new StoreError(error.code, message, { cause: error });
 }
