@@ -320,7 +320,7 @@ test("the message for a wrong value names its type, unless another value of that
     ],
     [() => createBearer({ issuer, audience: "a", maxTokenBytes: 0 }), /from 1 to 1048576, not 0$/],
     [() => createBearer({ issuer, audience: "a", token: true as never }), /must be a function, not of type boolean$/],
-    [() => verify(token, { keys, issuer: [], audience: "b", algorithms: ["ES256"] }), /none of them empty$/],
+    [() => verify(token, { keys, issuer: [], audience: "b", algorithms: ["ES256"] }), /an array of non-empty strings$/],
     [() => verify(token, { keys, issuer: 5 as never, audience: "b", algorithms: ["ES256"] }), /of type number$/],
     [() => memoryStore(5 as never), /an object is expected, not of type number$/],
   ];

@@ -165,7 +165,7 @@ describe("jwksd issuers revoke-keys", () => {
     return { live: kids(false), revoked: kids(true) };
   }
 
-  test("revokes all keys of each issuer in one commit, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
+  test("revokes each issuer's keys in one commit, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
     const { environment, wrappingKeys, open, issuers, sql } = await database(t, ages);
     const keysOf = async (name: string) => ((await issuers.get(named(name))) ?? assert.fail()).keys;
     await (await keysOf("1")).rotate();

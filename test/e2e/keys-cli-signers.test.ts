@@ -41,7 +41,10 @@ test("a key in a key service is imported by its URI, and only the URI is stored"
   const [record, ...others] = await records();
   assert.deepEqual([record?.kid, record?.state, record && uriOf(record), others], ["2026-11", "active", uri, []]);
   const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
-  assert.match(exported.stderr, /the private key of kid .* is in vault-transit:.*; export it there \[ERR_TRANSITION\]/);
+  assert.match(
+    exported.stderr,
+    /the private key of kid .* is in vault-transit:.*; export it from that service \[ERR_TRANSITION\]/,
+  );
   assert.match((await run("keys", "rewrap")).stdout, /^There is nothing to change/);
   const { stdout: help } = await run("keys", "import", "--help");
   assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+kid\s+to\s+publish/);

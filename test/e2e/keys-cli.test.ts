@@ -474,7 +474,7 @@ describe("a store", { timeout }, () => {
     const store = sqliteStore(from);
     t.after(async () => store.close?.());
     await store.presence?.put("a", presenceText(presenceRecord("a", { at: Date.now() })));
-    assert.match((await runCli(t, migrate)).stderr, /the replica a uses the source store .*\[ERR_TRANSITION\]\n$/);
+    assert.match((await runCli(t, migrate)).stderr, /the replica a is using the source store .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));

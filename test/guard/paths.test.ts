@@ -169,7 +169,7 @@ describe("routes", () => {
     );
   });
 
-  test("a route's path is one that the guard accepts, or such a path followed by /*", () => {
+  test("a route's path is one that the guard accepts, optionally followed by /*", () => {
     const refused = [
       "",
       "a",

@@ -173,7 +173,7 @@ describe("the PostgreSQL store", { skip }, () => {
       [
         at(`postgres@127.0.0.1:${port}/postgres`),
         "ERR_STORE_UNAVAILABLE",
-        /\(ECONNREFUSED\): nothing is listening there/,
+        /\(ECONNREFUSED\): no server is listening on this host and port/,
       ],
       [at(`postgres@127.0.0.1:${network.port}/postgres`), "ERR_STORE_UNAVAILABLE", /no response in time/],
       [at(`/postgres?host=/nowhere&port=${port}`), "ERR_STORE_UNAVAILABLE", /\(ENOENT\)/],
