@@ -132,7 +132,7 @@ interface Check {
 /** Processes of a provider behind a load balancer and a shared cache, and a verifier that follows the contract. */
 class World {
   processes: Issuers[] = [];
-  /** Times from and until which tokens of a key may be refused, by kid. */
+  /** Times from and until which tokens signed with a key may be refused, by kid. */
   readonly refusable = new Map<string, readonly [from: number, until: number]>();
   readonly accepted: Check[] = [];
   readonly refused: Check[] = [];
@@ -183,7 +183,7 @@ class World {
     }
   }
 
-  /** Signs for one tenant after another, and verifies each token at once and again before it expires. */
+  /** Signs for one tenant after another. Verifies each token at once and again before it expires. */
   async traffic(): Promise<void> {
     const later: Promise<void>[] = [];
     for (let turn = 0; !this.isOver; turn += 1) {
