@@ -366,7 +366,7 @@ test(
         ["DPoP", dpopProof(token, "/a")],
       ] as HeaderLine[],
     });
-    // A busy machine may not connect within the time that a request waits.
+    // A busy machine might not connect within the time that a request waits.
     for (const guard of [one, other])
       await eventually("it is connected", async () => (await result(guard, request())) === "200");
     const first = request();
