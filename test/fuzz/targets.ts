@@ -83,7 +83,7 @@ export async function jwe(input: Uint8Array): Promise<void> {
 
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "k", "oth", "priv"];
 
-/** No usable key has a private member, and jose can import each of them. */
+/** No public key that is read has a private member. */
 export async function jwkSet(input: Uint8Array): Promise<void> {
   const json = text(input);
   for (const { publicJwk } of (await accepted(() => readKeySet(json, "the set"))) ?? []) {
@@ -154,7 +154,7 @@ export async function storeDocument(input: Uint8Array): Promise<void> {
   const value = text(input);
   await accepted(() => parseDocument(unsealed(value)));
   const found = await accepted(() => parseDocument(value));
-  if (found !== undefined) assert.equal(found.format, 1);
+  if (found !== undefined) assert.ok(found.format === 1 || found.format === 2);
 }
 
 const remote = { issuer, keys };
