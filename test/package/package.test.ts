@@ -457,6 +457,8 @@ describe("types", () => {
         checkJs: true,
         experimentalDecorators: true,
         types: ["node"],
+        // The samples are programs, not libraries: h3's type of an application cannot be named.
+        declaration: false,
         // Elysia's own declarations contain errors.
         skipLibCheck: true,
       };
