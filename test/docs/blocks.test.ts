@@ -211,7 +211,6 @@ const acts: readonly Act[] = [
       @ Quick start: the service
       test "$(jwksd keys --json --issuer https://login.example.com | grep -c '"state"')" = 2
     `,
-    isShort: true,
   },
   {
     pages: ["docs/service.md"],
@@ -639,7 +638,7 @@ const acts: readonly Act[] = [
     needs: ["initdb", "psql", "openssl"],
     start: startDatabase,
   },
-  restoring({ setup: "", backup: "@1 SQLite", restore: "@2 SQLite", needs: ["sqlite3"], isShort: true }),
+  restoring({ setup: "", backup: "@1 SQLite", restore: "@2 SQLite", needs: ["sqlite3"] }),
   {
     pages: ["docs/backups.md"],
     script: String.raw`
