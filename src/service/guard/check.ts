@@ -1,6 +1,8 @@
 import { targetPath } from "../../base/urls.ts";
 import { headerLines } from "../../publish/node-response.ts";
 import type { Reply } from "../../publish/respond.ts";
+import type { Guard } from "../../verify/bearer/access-decision.ts";
+import type { Auth } from "../../verify/bearer/requirements.ts";
 import { readClaims } from "../../verify/token/compact-jws.ts";
 import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";
 import type { Host, Hosts, IssuerGuard, Route, SharedOptions } from "./hosts.ts";
@@ -83,7 +85,7 @@ async function decideAbout(
 
   const { method, target } = described;
   const authorization = joined("authorization", rawHeaders);
-  const { guard } = guardFor(host.guards, authorization);
+  const guard = guardFor(host.guards, authorization);
   const asked = { method, target, authorization, proof: joined("dpop", rawHeaders), source, raw: source };
   const request = context.sameRequests(described, asked);
   const decision = await guard.decide(request, requirements);
@@ -99,12 +101,7 @@ function joined(name: string, rawHeaders: readonly string[]): string | undefined
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
-function allowed(
-  { claims }: Host,
-  { convention }: CheckContext,
-  reason: string,
-  auth?: Parameters<typeof identityHeaders>[0],
-): Decision {
+function allowed({ claims }: Host, { convention }: CheckContext, reason: string, auth?: Auth): Decision {
   // A cached 200 would let a replayed proof through.
   const headers = [
     "Content-Length",
@@ -135,13 +132,13 @@ function preflightMethod({ method }: Described, rawHeaders: readonly string[]): 
  * Returns the guard of the issuer that a token names, which then verifies that. For a token that names no issuer of the host, returns the
  * first guard, which refuses it.
  */
-function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): IssuerGuard {
+function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): Guard {
   // A host has one unless all of its routes are public.
   const [first, ...others] = guards as readonly [IssuerGuard, ...IssuerGuard[]];
-  if (others.length === 0) return first;
+  if (others.length === 0) return first.guard;
   const token = authorization.slice(authorization.lastIndexOf(" ") + 1);
   const named = issuerIn(token);
-  return guards.find(({ issuer }) => issuer === named) ?? first;
+  return (guards.find(({ issuer }) => issuer === named) ?? first).guard;
 }
 
 function issuerIn(token: string): unknown {

@@ -20,7 +20,7 @@ import { createDecisionCounts } from "./decision-counts.ts";
 import type { GuardConfig } from "./guard-config.ts";
 import { type SharedOptions, hostsOf } from "./hosts.ts";
 import { createKeySets } from "./key-sets.ts";
-import { createRefusalLog } from "./refusal-log.ts";
+import { type RefusalLog, createRefusalLog } from "./refusal-log.ts";
 import { redisReplayStore } from "./replay-store.ts";
 import { createSameRequests } from "./same-requests.ts";
 
@@ -176,7 +176,7 @@ export async function startGuard(
   };
 }
 
-function logEvent({ info, warn }: ReturnType<typeof createRefusalLog>, host: string, event: BearerEvent): void {
+function logEvent({ info, warn }: RefusalLog, host: string, event: BearerEvent): void {
   if (event.type === "key-set") return;
   const { method, path, id } = event;
   if (event.type === "refused") {

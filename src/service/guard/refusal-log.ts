@@ -4,8 +4,11 @@ import type { Logger } from "../config/log.ts";
 /** Number of lines within one window, in milliseconds. Metrics count every refusal. */
 const limits = { windowMs: 10_000, lines: 50 } as const;
 
+/** The log of refusals. */
+export type RefusalLog = Pick<Logger, "info" | "warn">;
+
 /** Creates a log that cannot be flooded: clients cause its lines. */
-export function createRefusalLog(log: Logger, clock: Clock): Pick<Logger, "info" | "warn"> {
+export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
   let startedAt = monotonicNow(clock);
   let lines = 0;
 
@@ -20,5 +23,5 @@ export function createRefusalLog(log: Logger, clock: Clock): Pick<Logger, "info"
       lines += 1;
       if (lines <= limits.lines) log[level](fields, message);
     };
-  return { info: at("info"), warn: at("warn") } as Pick<Logger, "info" | "warn">;
+  return { info: at("info"), warn: at("warn") } as RefusalLog;
 }

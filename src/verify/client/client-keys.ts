@@ -9,12 +9,12 @@ import {
   maxUntrustedKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
-import { type Budget, createBudget } from "../http-cache/budget.ts";
+import { type Budget, withoutReset } from "../http-cache/budget.ts";
 import type { LimitedFetch } from "../http-cache/request-limits.ts";
 import { type RemoteSet, createRemoteSets } from "../relying-party/remote-sets.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
-import { leastSeconds, maxFreshSeconds, timeoutMs } from "./hosted.ts";
+import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./hosted.ts";
 
 // Sets of honest clients are small.
 const maxBytes = 65_536;
@@ -48,8 +48,6 @@ export interface ClientKeys {
   /** Records that the keys have verified the token. */
   prove(this: void): void;
 }
-
-const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
 
 /** Creates a function that finds the keys of a client. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
@@ -111,8 +109,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   }
 
   function keepBudget(name: string): void {
-    // No response makes it whole: a server could make up a new key each time.
-    const budget = budgets.get(name) ?? { ...newBudget(), reset() {} };
+    const budget = budgets.get(name) ?? withoutReset(newBudget());
     budgets.delete(name);
     budgets.set(name, budget);
     const [oldest] = budgets.keys();

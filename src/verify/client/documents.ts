@@ -16,7 +16,6 @@ import {
   strings,
 } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
-import { createBudget } from "../http-cache/budget.ts";
 import { type Cached, createCached } from "../http-cache/cached.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
 import { type PoolTools, createPool } from "../http-cache/pool.ts";
@@ -30,7 +29,7 @@ import { type ClientMetadata, readClientMetadata } from "./document-metadata.ts"
 import { type ClientMethod, chooseMethod } from "./document-method.ts";
 import { type ClientDocumentEvent, printableEvents } from "./events.ts";
 import { type ClientPart, changedParts, fingerprintOf } from "./fingerprint.ts";
-import { clientBounds, hostLimits, leastSeconds, timeoutMs } from "./hosted.ts";
+import { clientBounds, hostLimits, newBudget, timeoutMs } from "./hosted.ts";
 import { areLoopback } from "./redirect-uri.ts";
 
 /** The recommended size. @see draft-ietf-oauth-client-id-metadata-document-02 section 8.7 */
@@ -187,7 +186,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     meanSize: maxBytes,
     open,
     sizeOf: ({ keeper }) => JSON.stringify({ ...keeper.current(), value: undefined }).length,
-    newBudget: () => createBudget(1, [leastSeconds * 1000]),
+    newBudget,
     retryLater,
   });
   const pinned = new Map<string, { readonly state: ClientDocumentState; readonly metadata: ClientMetadata }>();
@@ -205,7 +204,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
       timeoutMs,
       maxWaitMs: 1_000,
       bounds: clientBounds,
-      failures: createBudget(1, [leastSeconds * 1000]),
+      failures: newBudget(),
       what: "metadata document",
       async load(stored, bypassCaches) {
         try {
@@ -271,9 +270,9 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
 
   async function fetched(clientId: string): Promise<ClientMetadata> {
     await checkAllowed(clientId);
-    const { keeper, fetches, usable } = pool.use(clientId).resource;
+    const { usable, refreshAhead } = pool.use(clientId).resource;
     const { value } = await usable();
-    if (clock.now() >= (keeper.current()?.refreshFrom ?? Infinity)) void fetches.inBackground();
+    refreshAhead(clock.now());
     if (isGiven(value.jwks_uri)) await checkAllowed(value.jwks_uri as string);
     return value;
   }

@@ -1,5 +1,6 @@
 // The limits of everything that a client hosts: its metadata document and its keys. See docs/decisions/0041-what-clients-host.md.
 
+import { type Budget, createBudget } from "../http-cache/budget.ts";
 import type { FreshnessBounds } from "../http-cache/freshness.ts";
 import type { HostLimits } from "../http-cache/request-limits.ts";
 
@@ -10,6 +11,10 @@ export const timeoutMs = 5_000;
  * stale, or lacks a kid.
  */
 export const leastSeconds = 20;
+
+/** Creates the budget of one URL: a request each `leastSeconds`. */
+export const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
+
 /**
  * Maximum time for which a response is fresh, in seconds. A client may only shorten it, because nothing else makes the
  * provider forget a stolen key or a wrong document.

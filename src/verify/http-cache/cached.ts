@@ -24,6 +24,8 @@ export interface Cached<Value> {
   readonly fetches: Fetches;
   /** Returns the stored response if it may be used, otherwise a fetched one. @throws FetchError, and the errors of `load` */
   usable(this: void): Promise<Kept<Value>>;
+  /** Fetches in the background if the stored response is about to become stale. */
+  refreshAhead(this: void, now: number): void;
 }
 
 /** Creates the cache of one response. @see RFC 9111; RFC 5861 */
@@ -43,6 +45,10 @@ export function createCached<Value>(options: CachedOptions<Value>): Cached<Value
   return {
     keeper,
     fetches,
+
+    refreshAhead(now) {
+      if (now >= (keeper.current()?.refreshFrom ?? Infinity)) void fetches.inBackground();
+    },
 
     async usable() {
       const fresh = keeper.usable("freshUntil");

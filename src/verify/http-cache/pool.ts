@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { FetchError } from "../../base/errors.ts";
-import type { Budget } from "./budget.ts";
+import { type Budget, withoutReset } from "./budget.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { LimitedFetch } from "./request-limits.ts";
 
@@ -81,7 +81,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   /** @throws FetchError see `Pool` */
   function create(name: string): PoolEntry<Resource> {
     const now = clock.now();
-    const budgets = dropped.get(name) ?? { open: evenBudget(), other: evenBudget() };
+    const budgets = dropped.get(name) ?? { open: withoutReset(newBudget()), other: withoutReset(newBudget()) };
     const isProven = vouched.has(name);
     const pauseMs = Math.max(budgets.open.waitMs(now), isProven ? 0 : trialPauseMs(now));
     if (pauseMs > 0) throw retryLater(pauseMs);
@@ -105,14 +105,6 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
       trials.delete(name);
     }
     return 0;
-  }
-
-  /**
-   * Creates a budget that no response resets. Otherwise, a server that makes up a new key each time would be called for
-   * each token.
-   */
-  function evenBudget(): Budget {
-    return { ...newBudget(), reset() {} };
   }
 
   function keep(entry: PoolEntry<Resource>): void {

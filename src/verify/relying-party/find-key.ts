@@ -38,7 +38,7 @@ export async function findKey(
   budget: Budget,
 ): Promise<CryptoKey> {
   const { clock, cached } = context;
-  const { keeper, fetches } = cached;
+  const { keeper, refreshAhead } = cached;
   if (typeof kid !== "string" || kid === "") {
     throw new TokenError("ERR_TOKEN_KID_MISSING", "the token's header has no kid");
   }
@@ -47,7 +47,7 @@ export async function findKey(
   const set = keeper.usable("freshUntil", now);
   const key = set?.value.keys.find(kid, alg);
   if (set === undefined || key === undefined) return findAfterFetch(context, kid, alg, budget);
-  if (now >= set.refreshFrom) void fetches.inBackground();
+  refreshAhead(now);
   return key;
 }
 
