@@ -105,9 +105,9 @@ export interface ClientVerifier {
    */
   clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
   /**
-   * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or contains the provider, `exp` is
-   * near, `sub` does not identify the client (that would make it a client assertion), `request` and `request_uri` are absent, a
-   * `jti` has not been used before, and the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
+   * Verifies a request object (JAR). `iss` and `client_id` are the client, `aud` is or contains the provider, and `exp` is near. `sub` does not
+   * identify the client, because that would make it a client assertion. `request` and `request_uri` are absent, and a `jti` has not been used
+   * before. The `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
