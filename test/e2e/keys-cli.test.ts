@@ -232,6 +232,19 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const before = await stored();
     assert.equal((await run("end", "--from", list, "--yes")).code, 1);
     assert.deepEqual(await stored(), before, "it can be repeated");
+    const restore = async (): Promise<void> => {
+      await rm(data, { recursive: true });
+      await cp(join(folder, "backup"), data, { recursive: true });
+    };
+    await restore();
+    await writeFile(list, kept.replace(/"at":"\d+/, '"at":"2020'));
+    const again = await run("end", "--from", list, "--yes");
+    assert.deepEqual([again.code, again.stdout.includes("revoked")], [1, false]);
+    assert.match(again.stderr, /given out again.*\[ERR_TRANSITION\]/);
+    await writeFile(list, await ok("end", "--now", "--yes", "--json"));
+    await restore();
+    await ok("end", "--from", list, "--yes");
+    assert.match((await states()).join(), /^first sig revoked,\S+ sig revoked$/, "from JSON output");
     await writeFile(list, '{"issuer":"https://op');
     await refused("ERR_OPTION_INVALID", "end", "--from", list, "--yes");
     await assertSilent();

@@ -535,7 +535,10 @@ test("an ended issuer signs nothing, its set is still served, and its name can b
     ((await (await issuers.fetch(new Request(`${named(name)}/jwks`))).json()) as JSONWebKeySet).keys.map(
       ({ kid = "" }) => kid,
     );
+  const discovery = async (name: string): Promise<unknown> =>
+    (await issuers.fetch(new Request(`${named(name)}/.well-known/openid-configuration`))).json();
   const before = await kidOf(elsewhere, "held");
+  const discovered = await discovery("other");
   await issuers.get(named("held"));
   await issuers.end(named("held"));
   await issuers.end(named("other"), { now: true });
@@ -546,12 +549,13 @@ test("an ended issuer signs nothing, its set is still served, and its name can b
   assert.deepEqual([await keyNames("held"), await keyNames("other")], [[before], ["issuer-ended"]]);
   await assert.rejects(issuers.create(named("held")), { code: "ERR_ISSUER_ENDED", allowedAt: undefined });
   const hour = 3_600_000;
-  const allowedAt = database.nowMs - 61_000 + (3_600 + 7_200 + 3_600 + 300) * 1000;
+  const allowedAt = database.nowMs - 61_000 + (3_600 + 7_200 + 3_600 + 600) * 1000;
   await assert.rejects(issuers.create(named("other")), { code: "ERR_ISSUER_ENDED", allowedAt });
   await database.pass(3 * hour);
+  assert.deepEqual(await discovery("other"), discovered, "discovery is unchanged until nothing trusts the keys");
   await issuers.runDueSteps(named("held"));
   assert.deepEqual(await keyNames("held"), ["issuer-ended"]);
-  await database.pass(hour + 300_000);
+  await database.pass(hour + 600_000);
   const { keys } = await issuers.create(named("other"));
   assert.deepEqual(
     keys.records.map(({ state }) => state),

@@ -140,7 +140,7 @@ describe("methods of a manager", () => {
     );
     assert.deepEqual((await seen(replica)).kids, [endedKey.kid]);
     for (const options of [{}, { now: true }]) assert.deepEqual((await world.until(manager.end(options))).events, []);
-    const again = staleMs + (7200 + 3600 + 300) * second;
+    const again = staleMs + (7200 + 3600 + 600) * second;
     await world.passTo(again - second);
     await assert.rejects(world.until(manager.rotate()), { code: "ERR_ISSUER_ENDED" });
     await world.passTo(again + second);

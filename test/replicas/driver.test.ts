@@ -140,8 +140,8 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     edits: [
       [
         "rotation/rules/waits.ts",
-        "forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000)",
-        "forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) - policy.maxStaleSeconds * 1000",
+        "forMs: longestRetirementMs(record, policy)",
+        "forMs: longestRetirementMs(record, policy) - policy.maxStaleSeconds * 1000",
       ],
     ],
   },

@@ -10,7 +10,9 @@ import {
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse, LiveRecord, LiveState } from "../../src/rotation/rules/records.ts";
+import { activeKey } from "../../src/rotation/rules/records.ts";
 import { checkNotRolledBack } from "../../src/rotation/rules/rollback.ts";
+import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, second, start, tombstone, waiting, year } from "./key-records.ts";
 
@@ -84,7 +86,7 @@ const older = record("o", "retiring", {
   retiredAt: retiredAt - 1,
 });
 const hasEnded = { given: [retiring, ...ended] };
-const reusableAt = start - day + (3_600 + 7_200 + 3_600 + 300) * second;
+const reusableAt = start - day + (3_600 + 7_200 + 3_600 + 600) * second;
 const imported = record("i", "retiring", { announcedAt: start, activatedAt: start, retiredAt: start });
 const forced = record("f", "retiring", { announcedAt, activatedAt: announcedAt, retiredAt, unannounced: true });
 const early = "new";
@@ -352,7 +354,7 @@ const refusedCommands: readonly Refused[] = [
       [
         command,
         "an ended issuer whose tokens might still be trusted",
-        /^the issuer has ended, .* cannot be used again before 2026-11-19 16:05:00 UTC$/,
+        /^the issuer has ended, .* cannot be used again before 2026-11-19 16:10:00 UTC$/,
         { given: ended, at: reusableAt - 1, allowedAt: reusableAt, ...endedCode },
       ],
     ],
@@ -471,6 +473,18 @@ test("when an issuer ends, all waiting periods begin again, and revoked keys hav
       [until, until],
     );
   }
+});
+
+test("a policy that is lowered before the end does not make the name of an ended issuer free earlier", () => {
+  const given = recordBounds(frozen([{ ...active, use: "sig" as const }]), {
+    ...policy,
+    maxTokenLifetimeSeconds: 86_400,
+  });
+  const { records } = applyCommand(given, { type: "end", now: true }, { policy, now: start });
+  const allowedAt = start + (7_200 + 3_600 + 86_400 + 600) * second;
+  const create = (now: number) => applyCommand(records, commandOf("announce with new"), { policy, now });
+  assert.throws(() => create(allowedAt - 1), { ...endedCode, allowedAt });
+  assert.equal(activeKey(create(allowedAt).records, "sig")?.kid, "new");
 });
 
 test("a new key is recorded with all of its members and its times", () => {

@@ -97,7 +97,8 @@ function asJson(
     replicas: catchUp === undefined ? null : catchUpJson(catchUp),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
-  return JSON.stringify(json, undefined, 2);
+  // One line if it is to be kept, so that a file can collect several reports.
+  return JSON.stringify(json, undefined, kept === undefined ? 2 : undefined);
 }
 
 /** Returns the steps until the rotation in progress is over. If there is none, returns the steps until the next key is announced. */

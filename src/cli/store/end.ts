@@ -1,14 +1,15 @@
 import { readFile } from "node:fs/promises";
-import { asJwksdError, invalidOption } from "../../base/errors.ts";
+import { StateError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
-import { timeText } from "../../base/format.ts";
+import { isDate, timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printable } from "../../base/printable.ts";
+import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type KeyRecord, isEnded, liveRecords } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, iso, print, printNotice } from "../io.ts";
-import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "../keys/change-keys.ts";
+import { type ChangeFlags, type DecideWithKey, addChangeFlags, byCommand, changeKeys } from "../keys/change-keys.ts";
 import { withKeys } from "../keys/open-keys.ts";
 
 interface EndFlags extends ChangeFlags {
@@ -20,8 +21,8 @@ interface EndFlags extends ChangeFlags {
 interface EndLine {
   readonly issuer: string;
   readonly now: boolean;
-  /** Time of the end, for people. */
-  readonly at?: string;
+  /** Time of the end. It distinguishes the ended issuer from a later one with the same name. */
+  readonly at: string;
 }
 
 export function commandOf(io: Io): Command {
@@ -38,7 +39,8 @@ nothing.
 
 This cannot be undone. Keep the last line of the output outside of the store: a
 backup from before the end has the keys, and they would sign again. After you
-restore one, repeat the end before anything starts, with --from FILE.
+restore one, repeat the end before anything starts, with --from FILE. An issuer
+whose name was given out again after the end is refused.
 
 Examples:
   $ jwksd end --dry-run
@@ -48,13 +50,18 @@ Examples:
     .action((flags: EndFlags) => (flags.from === undefined ? endIssuer(io, flags) : endAll(io, flags, flags.from)));
 }
 
-function endIssuer(io: Io, flags: EndFlags): Promise<void> {
+/** @param endedAt time of an earlier end, which is repeated */
+function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
   return withKeys(io, flags, {}, (open) => {
     const { custody, document } = open;
     const unchanged = isEnded(document.records) ? "The issuer has ended." : undefined;
     const breaks = "an issuer that has ended never signs again";
-    const decide = byCommand(() => ({ type: "end", now }));
+    const end = byCommand(() => ({ type: "end", now }));
+    const decide: DecideWithKey = (seen, key) => {
+      checkSameIssuer(seen.document, endedAt);
+      return end(seen, key);
+    };
     return changeKeys(
       open,
       {
@@ -68,6 +75,21 @@ function endIssuer(io: Io, flags: EndFlags): Promise<void> {
       decide,
     );
   });
+}
+
+/**
+ * Refuses to repeat an end if every key was generated after it: the name was given out again. A backup from before the end has earlier keys.
+ *
+ * @throws StateError `ERR_TRANSITION`
+ */
+function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): void {
+  const live = liveRecords(records);
+  const isLater = live.every(({ announcedAt }) => announcedAt > endedAt + policy.clockSkewSeconds * 1000);
+  if (live.length === 0 || !isLater) return;
+  throw new StateError(
+    "ERR_TRANSITION",
+    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name was given out again; remove the line from the file, or end the issuer with --issuer`,
+  );
 }
 
 /** Returns the effects of an end that are not about a key. */
@@ -85,25 +107,26 @@ function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyReco
 
 /** Ends each issuer in a file. A failure does not stop the others. @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged */
 async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
-  for (const { issuer, now } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {
+  for (const { issuer, now, at } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {
     if (flags.json !== true) print(io, `${printable(issuer)}:`);
     const isNow = now || flags.now === true;
-    await endIssuer(io, { ...flags, issuer, ...(isNow && { now: true }) }).catch((error: unknown) => {
+    await endIssuer(io, { ...flags, issuer, ...(isNow && { now: true }) }, Date.parse(at)).catch((error: unknown) => {
       io.exitCode = 1;
       printNotice(io, `${printable(issuer)}: ${errorText(asJwksdError(error))}`);
     });
   }
 }
 
-/** Returns the lines in the output of this command, one for each issuer. If any of an issuer's lines has `now`, its line does. */
+/** Returns the lines to keep from the output of this command, as text or as JSON. */
 function endLinesOf(text: string, file: string): readonly EndLine[] {
-  const lines = text.split("\n").filter((line) => line.startsWith('{"issuer"'));
-  const found = lines.map((line): EndLine => {
-    const { issuer, now } = (jsonOf(line) ?? {}) as Partial<EndLine>;
-    if (typeof issuer === "string" && typeof now === "boolean") return { issuer, now };
+  const found = text.split("\n").flatMap((line): EndLine[] => {
+    if (!line.startsWith("{")) return [];
+    const json = (jsonOf(line) ?? {}) as { readonly keep?: Partial<EndLine> } & Partial<EndLine>;
+    const { issuer, now, at } = json.keep ?? json;
+    if (typeof issuer === "string" && typeof now === "boolean" && typeof at === "string" && isDate(Date.parse(at)))
+      return [{ issuer, now, at }];
     throw invalidOption(`${file} has a line that is damaged: ${JSON.stringify(line.slice(0, 80))}`);
   });
   if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd end has printed`);
-  const isNow = new Set(found.flatMap(({ issuer, now }) => (now ? [issuer] : [])));
-  return [...new Set(found.map(({ issuer }) => issuer))].map((issuer) => ({ issuer, now: isNow.has(issuer) }));
+  return found;
 }

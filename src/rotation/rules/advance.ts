@@ -144,13 +144,22 @@ export function end(
   until = trustedUntil(change.records, now, policy),
 ): Change {
   const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
-  const { use, thumbprint, publicJwk } = record;
+  const { use, thumbprint, publicJwk, retireForSeconds } = record;
   const uri = uriOf(record);
   const more =
     state === "revoked"
       ? { trustedUntil: until }
       : { ...(use === "sig" && record.state === "retiring" && { publicJwk }) };
-  const tombstone = { kid, use, state, thumbprint, endedAt: now, ...(uri !== undefined && { uri }), ...more };
+  const tombstone: Tombstone = {
+    kid,
+    use,
+    state,
+    thumbprint,
+    endedAt: now,
+    ...(uri !== undefined && { uri }),
+    ...(retireForSeconds !== undefined && { retireForSeconds }),
+    ...more,
+  };
   const { records, events } = replace(change, tombstone, now, state, reason);
   return { ...change, records: withNewestHalves(records), events };
 }

@@ -4,6 +4,7 @@ import { type At, type Change, end, replace } from "./advance.ts";
 import { trustedUntil } from "./mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, isEnded, isLive, liveRecords } from "./records.ts";
+import { longestRetirementMs } from "./waits.ts";
 
 /**
  * The only key in the set of an ended issuer. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer has ended", so its private key never
@@ -67,11 +68,11 @@ export function checkNotEnded(records: readonly KeyRecord[], { policy, now, areC
   throw new StateError("ERR_ISSUER_ENDED", message, isKnown ? { allowedAt: at } : {});
 }
 
+/** Caches may keep a set that was served until the key ended, and processes may sign and serve for as long as any earlier policy allowed. */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
-  const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
-  const cachedMs = (maxStaleSeconds + cachedForSeconds.long) * 1000;
+  const cachedMs = cachedForSeconds.long * 1000;
   const gone = records.map((record) =>
-    isLive(record) ? Infinity : (record.trustedUntil ?? record.endedAt + cachedMs),
+    isLive(record) ? Infinity : record.endedAt + cachedMs + longestRetirementMs(record, policy),
   );
-  return Math.max(...gone) + (maxTokenLifetimeSeconds + clockSkewSeconds) * 1000;
+  return Math.max(...gone);
 }

@@ -91,6 +91,8 @@ export interface Tombstone {
   readonly publicJwk?: PublicJwk;
   /** Time until which caches that respect `Cache-Control` may trust a revoked key, in epoch milliseconds. */
   readonly trustedUntil?: number;
+  /** Longest retirement period of any policy during the key's life. */
+  readonly retireForSeconds?: number;
 }
 
 /** Record of a managed key, from its announcement on. Records are permanent. */

@@ -27,10 +27,15 @@ export interface TargetRecord {
  */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
   if (!isLive(record) || record.state === "active") return undefined;
-  const { state, use, publishedAt, replacedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
+  const { state, publishedAt, replacedAt, announceForSeconds = 0 } = record;
   return state === "announced"
     ? { since: publishedAt, forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) }
-    : { since: replacedAt, forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) };
+    : { since: replacedAt, forMs: longestRetirementMs(record, policy) };
+}
+
+/** Returns the longest retirement period of any policy during a key's life, in milliseconds. */
+export function longestRetirementMs({ use, retireForSeconds = 0 }: KeyRecord, policy: RotationPolicy): number {
+  return Math.max(retireForMs(policy, use), retireForSeconds * 1000);
 }
 
 /** Returns when the waiting period of a key ends, in epoch milliseconds; `undefined` if it has not begun. */
