@@ -240,7 +240,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await writeFile(list, kept.replace(/"at":"\d+/, '"at":"2020'));
     const again = await run("end", "--from", list, "--yes");
     assert.deepEqual([again.code, again.stdout.includes("revoked")], [1, false]);
-    assert.match(again.stderr, /given out again.*\[ERR_TRANSITION\]/);
+    assert.match(again.stderr, /reused.*\[ERR_TRANSITION\]/);
     await writeFile(list, await ok("end", "--now", "--yes", "--json"));
     await restore();
     await ok("end", "--from", list, "--yes");

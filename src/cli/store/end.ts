@@ -40,7 +40,7 @@ nothing.
 This cannot be undone. Keep the last line of the output outside of the store: a
 backup from before the end has the keys, and they would sign again. After you
 restore one, repeat the end before anything starts, with --from FILE. An issuer
-whose name was given out again after the end is refused.
+whose name was reused after the end is refused.
 
 Examples:
   $ jwksd end --dry-run
@@ -78,7 +78,7 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
 }
 
 /**
- * Refuses to repeat an end if every key was generated after it: the name was given out again. A backup from before the end has earlier keys.
+ * Refuses to repeat an end if every key was generated after it: the name was reused. A backup from before the end has earlier keys.
  *
  * @throws StateError `ERR_TRANSITION`
  */
@@ -88,7 +88,7 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
   if (live.length === 0 || !isLater) return;
   throw new StateError(
     "ERR_TRANSITION",
-    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name was given out again; remove the line from the file, or end the issuer with --issuer`,
+    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name was reused; remove the line from the file, or end the issuer with --issuer`,
   );
 }
 
