@@ -85,7 +85,7 @@ describe("jwksd doctor", () => {
     const heads = stdout.match(/^(broken|risk|advice) {2}\w+/gm);
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
     assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
-    assert.match(stdout, /^ {2}effect {2}It never equals the `kid` of a token, and/m);
+    assert.match(stdout, /^ {2}effect {2}It never equals a token's `kid`, and/m);
     assert.match(stdout, /^ {2}breaks {2}tokens signed with the key: jose [\d.]+,\s+jwks-rsa/m);
     assert.match(stdout, /^ {10}all tokens: aws-jwt-verify [\d.]+, go-jose/m);
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);

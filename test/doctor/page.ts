@@ -30,8 +30,8 @@ function paragraph(code: Code): string {
   const { severity, title, why, rule, remedy } = codes[code];
   const breaks = breaksOf(code);
   const whom = [
-    fails("Breaks all tokens", breaks, "every token"),
-    fails("Breaks tokens signed with the key", breaks, "its tokens"),
+    fails("All tokens fail in", breaks, "every token"),
+    fails("Tokens signed with this key fail in", breaks, "its tokens"),
   ].join("");
   return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
 }
@@ -40,10 +40,19 @@ function fails(label: string, breaks: readonly FailingVerifier[], which: Failing
   const named = breaks
     .filter((each) => each.fails === which)
     .map(({ client, version, source, inSomeForms }) => {
-      const name = source === undefined ? `${client} ${version}` : `[${client} ${version}](${source})`;
-      return `${name}${inSomeForms === true ? " (in some forms)" : ""}`;
+      const name = nameOf(client, version);
+      return `${source === undefined ? name : `[${name}](${source})`}${inSomeForms === true ? " (in some forms)" : ""}`;
     });
   return named.length === 0 ? "" : ` ${label}: ${named.join(", ")}.`;
+}
+
+/** Returns a verifier's name with its version. A verifier of two packages has two versions, in the same order. */
+function nameOf(client: string, version: string): string {
+  const versions = version.split(" + ");
+  return client
+    .split(" + ")
+    .map((name, index) => `${name} ${versions[index]}`)
+    .join(" with ");
 }
 
 // `node test/doctor/page.ts` writes the page.

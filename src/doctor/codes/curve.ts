@@ -5,9 +5,9 @@ export const curve = {
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",
     title: "An EC coordinate is too short or too long for its curve",
-    why: "Encoders that drop leading zero bytes write one key in 128 too short. Encoders that keep a sign byte write most keys too long. Strict verifiers refuse the key.",
+    why: "Encoders that drop leading zero bytes produce a coordinate that is too short in about one key in 128. Encoders that keep a sign byte produce coordinates that are too long in most keys. Strict verifiers reject the key.",
     rule: "RFC 7518 section 6.2.1.2",
-    remedy: "Write each coordinate at the full size of the curve, including leading zeros (32 bytes on P-256).",
+    remedy: "Pad each coordinate with leading zeros to the curve's full size (32 bytes for P-256).",
   },
   JWKS_EC_OFF_CURVE: {
     severity: "broken",

@@ -12,28 +12,28 @@ export const set = {
   JWKS_KEYS_MISSING: {
     severity: "broken",
     title: "The JWK Set has no `keys` member",
-    why: "Verifiers refuse the whole document. A single JWK is not a JWK Set.",
+    why: "Verifiers reject the whole document. A single JWK is not a JWK Set.",
     rule: "RFC 7517 section 5.1",
     remedy: "Put the keys into an array under `keys`.",
   },
   JWKS_KEYS_NOT_LIST: {
     severity: "broken",
     title: "`keys` is not an array",
-    why: "Verifiers refuse the whole document.",
+    why: "Verifiers reject the whole document.",
     rule: "RFC 7517 section 5.1",
     remedy: "Make `keys` an array of JWKs, even for a single key.",
   },
   JWKS_KEYS_EMPTY: {
     severity: "broken",
     title: "The JWK Set has no keys",
-    why: "Every token is refused, and caches keep the empty set for its whole lifetime.",
+    why: "Every token is rejected, and caches keep the empty set for its whole lifetime.",
     rule: "RFC 7517 section 5.1",
     remedy: "Publish the public half of every key that signs, or that has signed tokens that are still valid.",
   },
   JWKS_MEMBER_NOT_OBJECT: {
     severity: "broken",
     title: "An entry of `keys` is not an object",
-    why: "Verifiers that read the members of every entry fail at this one and refuse the whole set.",
+    why: "Verifiers that read the members of every entry fail on this one and reject the whole set.",
     rule: "RFC 7517 section 5.1",
     remedy: "Remove the entry.",
   },
@@ -47,29 +47,29 @@ export const set = {
   JWKS_KID_MISSING: {
     severity: "broken",
     title: "One of several keys has no `kid`",
-    why: "A verifier selects a key by the `kid` of the token, so it never selects this one.",
+    why: "A verifier selects a key by the token's `kid`, so it never selects this one.",
     rule: "OpenID Connect Core 1.0 section 10.1",
-    remedy: "Give each key its own `kid`, and put it into the header of the tokens.",
+    remedy: "Give each key its own `kid`, and put that `kid` into the header of the key's tokens.",
   },
   JWKS_ONE_KEY_NO_KID: {
     severity: "risk",
     title: "The only key has no `kid`",
-    why: "Verifiers refuse tokens that name a `kid`, because no key has it. Some also refuse tokens without a `kid`. Once there is a second key, every token needs a `kid`.",
+    why: "Verifiers reject tokens that name a `kid`, because no key has it. Some also reject tokens without a `kid`. Once there is a second key, every token needs a `kid`.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
   JWKS_KID_EMPTY: {
     severity: "broken",
     title: "A `kid` is empty",
-    why: "An empty string is a `kid`, but many programs treat it as a missing one.",
+    why: "An empty string is allowed, but many programs treat it as a missing `kid`.",
     rule: "RFC 7517 section 4.5",
     remedy:
-      "Give the key a `kid` that is not empty, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+      "Give the key a non-empty `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
   JWKS_KID_WHITESPACE: {
     severity: "risk",
     title: "A `kid` is blank, or begins or ends with whitespace",
-    why: "A `kid` is compared exactly. A configuration, a database or a program that trims it no longer finds the key.",
+    why: "A `kid` is compared exactly. If a program, a database or a configuration trims it, the key is no longer found.",
     rule: "RFC 7517 section 4.5",
     remedy:
       "Give the key a `kid` without whitespace, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
@@ -77,7 +77,7 @@ export const set = {
   JWKS_KID_TYPE: {
     severity: "broken",
     title: "A `kid` is not a string",
-    why: "It never equals the `kid` of a token, and typed parsers refuse the whole set.",
+    why: "It never equals a token's `kid`, and typed parsers reject the whole set.",
     rule: "RFC 7517 section 4.5",
     remedy: "Write the `kid` as a JSON string.",
   },
@@ -91,7 +91,7 @@ export const set = {
   JWKS_KEY_TWICE: {
     severity: "broken",
     title: "A key is listed twice under the same `kid`",
-    why: "Verifiers that expect one match for a `kid` find two and refuse the token.",
+    why: "Verifiers that expect one match for a `kid` find two and reject the token.",
     rule: "RFC 7517 section 4.5",
     remedy: "Keep one entry for the key, or one for each `alg`.",
   },
@@ -112,14 +112,14 @@ export const set = {
   JWKS_MEMBER_TWICE: {
     severity: "broken",
     title: "An object in the JWK Set has a duplicate member",
-    why: "Some parsers refuse the whole set. Others take the first or the last value, so verifiers read different keys from the same document.",
+    why: "Some parsers reject the whole set. Others take the first or the last value, so verifiers read different keys from the same document.",
     rule: "RFC 7517 section 4",
     remedy: "Write each member once.",
   },
   JWKS_NO_SIGNING_KEY: {
     severity: "broken",
     title: "No key in the set can verify a token",
-    why: "Every key is for encryption or has a mistake, so every token from this issuer is refused.",
+    why: "Every key is for encryption or has a mistake, so every token from this issuer is rejected.",
     rule: `${openidDiscovery} 3`,
     remedy:
       "If the signing key is in the set, correct its entry. If not, publish its public half, and the public half of every key that has signed tokens that are still valid.",
@@ -127,7 +127,7 @@ export const set = {
   JWKS_KID_CONFUSABLE: {
     severity: "advice",
     title: "Kids differ only in whitespace, case or Unicode form",
-    why: "A `kid` is compared exactly. A program that changes whitespace, case or Unicode form mistakes one key for the other.",
+    why: "A `kid` is compared exactly. A program that changes whitespace, case or Unicode form confuses one key with the other.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the keys kids that differ in letters and digits, such as their RFC 7638 thumbprints.",
   },
