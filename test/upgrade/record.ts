@@ -1,5 +1,5 @@
-// Writes test/upgrade/VERSION.json: a store of this version in the middle of a rotation, for the upgrade test of later versions. A release adds
-// one (docs/releases.md).
+// Writes two stores of this version for the upgrade test of later versions: VERSION.json, in the middle of a rotation, and VERSION-ended.json,
+// whose issuer has ended (format 2). A release adds both (docs/releases.md).
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,7 +19,11 @@ await manager.rotate({ now: true });
 await manager.rotate();
 const provider = await createProvider({ keys: manager, clock });
 const token = await provider.sign({ sub: "alice", aud: "api" }, { lifetimeSeconds: 300 });
-const { keys } = await provider.jwkSet();
+for (const kind of ["", "-ended"]) {
+  if (kind === "-ended") await manager.end();
+  const { keys } = await provider.jwkSet();
+  const recorded = { issuer, at, wrappingKeys, text: store.text, keys, token };
+  const file = join(import.meta.dirname, `${packageJson.version}${kind}.json`);
+  await writeFile(file, `${JSON.stringify(recorded, null, 2)}\n`);
+}
 await manager.close();
-const recorded = { issuer, at, wrappingKeys, text: store.text, keys, token };
-await writeFile(join(import.meta.dirname, `${packageJson.version}.json`), `${JSON.stringify(recorded, null, 2)}\n`);

@@ -6,7 +6,10 @@ import { decodeProtectedHeader } from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { createProvider } from "../../src/index.ts";
 import type { Jwk } from "../../src/keys/jwk/public-members.ts";
+import { parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
+import { endedKey } from "../../src/rotation/rules/end.ts";
 import { WrittenStore } from "../support/written-store.ts";
 
 // record.ts writes the files.
@@ -23,40 +26,66 @@ interface Recorded {
   readonly token: string;
 }
 
+const read = async (file: string): Promise<Recorded> =>
+  JSON.parse(await readFile(join(import.meta.dirname, file), "utf8")) as Recorded;
 const kidOf = (token: string) => decodeProtectedHeader(token).kid;
 
 const files = (await readdir(import.meta.dirname)).filter((file) => file.endsWith(".json"));
 
-test("the current version's store is recorded", () => assert.ok(files.includes(`${packageJson.version}.json`)));
+test("the current version's stores are recorded, in both formats", async () => {
+  const formats = [];
+  for (const kind of ["", "-ended"]) {
+    const { text } = await read(`${packageJson.version}${kind}.json`);
+    formats.push(parseDocument(unsealed(text)).format);
+  }
+  assert.deepEqual(formats, [1, 2]);
+});
 
 for (const file of files) {
-  describe(`the store of version ${file.replace(".json", "")}`, () => {
-    test("is served and verifies as before, signs with the same key, and completes its rotation", async () => {
-      const { issuer, wrappingKeys, text, ...recorded } = JSON.parse(
-        await readFile(join(import.meta.dirname, file), "utf8"),
-      ) as Recorded;
+  const isEnded = file.endsWith("-ended.json");
+  describe(`the store of ${isEnded ? "an ended issuer of " : ""}version ${file.replace(/(-ended)?\.json$/, "")}`, () => {
+    const fate = isEnded
+      ? "signs nothing, and its last key is removed"
+      : "signs with the same key, and completes its rotation";
+    test(`is served and verifies as before, ${fate}`, async () => {
+      const { issuer, wrappingKeys, text, ...recorded } = await read(file);
       let { at } = recorded;
       const clock = { now: () => at, setTimer: () => () => {} };
       const store = new WrittenStore(clock);
       store.put(text);
-      const start = () => createKeyManager({ issuer, store, wrappingKeys, clock });
-      const manager = await start();
-      const provider = await createProvider({ keys: manager, clock });
+      const start = async () => {
+        const manager = await createKeyManager({ issuer, store, wrappingKeys, clock });
+        return { manager, provider: await createProvider({ keys: manager, clock }) };
+      };
+      const { manager, provider } = await start();
+      const sign = ({ sign } = provider) => sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 });
       assert.deepEqual((await provider.jwkSet()).keys, recorded.keys);
       await provider.verify(recorded.token, { audience: "api" });
-      const token = await provider.sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 });
+      if (isEnded) {
+        await assert.rejects(sign(), { code: "ERR_SIGNER_ENDED" });
+        await manager.close();
+        at += 7 * 86_400_000;
+        const later = await start();
+        assert.deepEqual(
+          (await later.provider.jwkSet()).keys.map(({ kid }) => kid),
+          [endedKey.kid],
+        );
+        await assert.rejects(sign(later.provider), { code: "ERR_SIGNER_ENDED" });
+        await later.manager.close();
+        return;
+      }
+      const token = await sign();
       assert.equal(kidOf(token), kidOf(recorded.token));
       await manager.rotate({ now: true });
       await manager.close();
 
       at += 1;
       const restarted = await start();
-      const provided = await createProvider({ keys: restarted, clock });
-      await provided.verify(token, { audience: "api" });
-      const next = kidOf(await provided.sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 }));
+      await restarted.provider.verify(token, { audience: "api" });
+      const next = kidOf(await sign(restarted.provider));
       assert.notEqual(next, kidOf(token));
       assert.ok(recorded.keys.some(({ kid }) => kid === next));
-      await restarted.close();
+      await restarted.manager.close();
     });
   });
 }
