@@ -196,6 +196,7 @@ describe("a document is bounded", () => {
       thumbprint: first,
       endedAt: world.clock.now(),
       uri: "module:key/1",
+      retireForSeconds: 47_400,
       trustedUntil,
     });
     assert.deepEqual([uri, thumbprint], ["module:key/1", first]);
