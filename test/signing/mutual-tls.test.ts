@@ -197,7 +197,7 @@ describe("the service refuses to start with", () => {
   }
 
   const sockets: Readonly<Record<string, readonly [address: string, members: object, message: RegExp]>> = {
-    "a missing file": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*tls\.crt \(ENOENT\)/],
+    "a missing file": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*(?:tls\.crt|tls\.key|ca\.crt) \(ENOENT\)/],
     "a network address": ["10.0.0.1:9", { tls: "x" }, /must be a loopback address/],
     "all addresses": ["0.0.0.0:9", { tls: "x" }, /must be a loopback address/],
     "an address without certificates": ["127.0.0.1:9", {}, /has no certificates/],
