@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import http from "node:http";
 import https from "node:https";
 import { connect } from "node:net";
@@ -196,8 +196,13 @@ describe("the service refuses to start with", () => {
     test(name, async (t) => assert.rejects(startWith(t, await tlsFolder(t, changed)), message));
   }
 
+  test("a missing file", async (t) => {
+    const folder = await tlsFolder(t);
+    await rm(join(folder, "tls.crt"));
+    await assert.rejects(startWith(t, folder), /cannot read .*tls\.crt \(ENOENT\)/);
+  });
+
   const sockets: Readonly<Record<string, readonly [address: string, members: object, message: RegExp]>> = {
-    "a missing file": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*(?:tls\.crt|tls\.key|ca\.crt) \(ENOENT\)/],
     "a network address": ["10.0.0.1:9", { tls: "x" }, /must be a loopback address/],
     "all addresses": ["0.0.0.0:9", { tls: "x" }, /must be a loopback address/],
     "an address without certificates": ["127.0.0.1:9", {}, /has no certificates/],
