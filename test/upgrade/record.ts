@@ -19,11 +19,14 @@ await manager.rotate({ now: true });
 await manager.rotate();
 const provider = await createProvider({ keys: manager, clock });
 const token = await provider.sign({ sub: "alice", aud: "api" }, { lifetimeSeconds: 300 });
-for (const kind of ["", "-ended"]) {
-  if (kind === "-ended") await manager.end();
+await record("");
+await manager.end();
+await record("-ended");
+await manager.close();
+
+async function record(kind: string): Promise<void> {
   const { keys } = await provider.jwkSet();
   const recorded = { issuer, at, wrappingKeys, text: store.text, keys, token };
   const file = join(import.meta.dirname, `${packageJson.version}${kind}.json`);
   await writeFile(file, `${JSON.stringify(recorded, null, 2)}\n`);
 }
-await manager.close();
