@@ -43,7 +43,7 @@ export interface ChangeOptions {
 }
 
 /** Decides on a change. @param key the new key, if the change needs one */
-export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => DocumentChange | Promise<DocumentChange>;
+export type DecideWithKey = (seen: Seen, key?: NewKey) => DocumentChange | Promise<DocumentChange>;
 
 /** Creates a function that applies a command of the rotation rules, with the store's policy. */
 export const byCommand =

@@ -50,7 +50,7 @@ Examples:
     .action((flags: EndFlags) => (flags.from === undefined ? endIssuer(io, flags) : endAll(io, flags, flags.from)));
 }
 
-/** @param endedAt time of an earlier end, which is repeated */
+/** Ends one issuer. @param endedAt time of the earlier end that is repeated, in epoch milliseconds. Default: it is a first end */
 function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
   return withKeys(io, flags, {}, (open) => {
@@ -84,8 +84,8 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
  */
 function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): void {
   const live = liveRecords(records);
-  const isLater = live.every(({ announcedAt }) => announcedAt > endedAt + policy.clockSkewSeconds * 1000);
-  if (live.length === 0 || !isLater) return;
+  const latestMs = endedAt + policy.clockSkewSeconds * 1000;
+  if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
   throw new StateError(
     "ERR_TRANSITION",
     `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name was reused; remove the line from the file, or end the issuer with --issuer`,

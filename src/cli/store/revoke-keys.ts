@@ -161,19 +161,17 @@ async function revokeOld(
       return isNeeded ? keyring.makeKey(use, nextAlg(document.records, use)) : undefined;
     }),
   );
-  const decide: DecideWithKey = async (seen, next) => {
+  const decide: DecideWithKey = async (seen) => {
     let change: Change = { records: seen.document.records, events: [] };
     for (const { kid, use } of liveRecords(change.records).filter(isOld)) {
       const revoke = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
       const found = { ...seen, document: { ...seen.document, records: change.records } };
-      const { records = [], events = [] } = await revoke(found, use === "sig" ? next : enc);
+      const { records = [], events = [] } = await revoke(found, use === "sig" ? sig : enc);
       change = { records, events: [...change.events, ...events] };
     }
     return change;
   };
-  const { records, events } = isDry
-    ? await keyring.preview((seen) => decide(seen, sig))
-    : await keyring.change((seen) => decide(seen, sig), sig);
+  const { records, events } = isDry ? await keyring.preview(decide) : await keyring.change(decide, sig);
   const revoked = new Set(events.flatMap(({ type, kid }) => (type === "revoked" && kid !== undefined ? [kid] : [])));
   return records.flatMap((record) =>
     isLive(record) || !revoked.has(record.kid) ? [] : [record.trustedUntil ?? record.endedAt],
