@@ -38,7 +38,7 @@ export interface At {
 /** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** How long other processes leave the next key to the process that generates it, in milliseconds. */
+/** Time for which other processes leave the next key to the process that generates it, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
@@ -64,7 +64,7 @@ export interface View {
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
 
-/** How long a step must be overdue to count as missed: no process was running, or the clock was set. */
+/** Delay after which an overdue step counts as missed, in milliseconds: no process was running, or the clock was set. */
 const missedAfterMs = 3_600_000;
 
 /**

@@ -68,7 +68,10 @@ export function checkNotEnded(records: readonly KeyRecord[], { policy, now, areC
   throw new StateError("ERR_ISSUER_ENDED", message, isKnown ? { allowedAt: at } : {});
 }
 
-/** Caches may keep a set that was served until the key ended, and processes may sign and serve for as long as any earlier policy allowed. */
+/**
+ * Returns the time from which the name of an ended issuer can be used again, in epoch milliseconds; `Infinity` while it has keys. Until then,
+ * caches may trust its keys, and its tokens may be valid: their lifetime was limited by the policy of that time, which may have been longer.
+ */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
   const cachedMs = cachedForSeconds.long * 1000;
   const gone = records.map((record) =>

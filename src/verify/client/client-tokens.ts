@@ -66,7 +66,7 @@ export interface ClientVerifierOptions {
   readonly maxKeySets?: Optional<number>;
   /** Store of used tokens, which all replicas must share. Default: this process's memory, for at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** How far `exp` may be in the future or, in a request object, after `nbf`, in seconds. Default: 3600. */
+  /** Maximum time until `exp` in seconds: from now and, in a request object, from `nbf`. Default: 3600. */
   readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
