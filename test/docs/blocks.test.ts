@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { pages } from "../../scripts/samples.ts";
-import { skipWithoutMounts } from "../support/mounts.ts";
+import { skipWithoutMounts } from "../support/namespaces.ts";
 import { root, runBlocks, sections } from "../support/page-blocks.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startPostgres } from "../support/postgres.ts";

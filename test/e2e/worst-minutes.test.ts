@@ -8,7 +8,7 @@ import { calculateJwkThumbprint } from "jose";
 import { listening } from "../support/listening.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { newWrappingKey } from "../support/managed.ts";
-import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
+import { mounted, skipWithoutMounts, toReadOnly } from "../support/namespaces.ts";
 import { startWithAdmin } from "../support/scrape.ts";
 import {
   cliCommand,

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
 import { hostAndPort } from "../../src/service/config/addresses.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
-import { skipWithoutMounts } from "../support/mounts.ts";
+import { skipWithoutMounts } from "../support/namespaces.ts";
 import { root, runBlocks, sections } from "../support/page-blocks.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";

@@ -24,7 +24,7 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
+import { mounted, skipWithoutMounts, toReadOnly } from "../support/namespaces.ts";
 import { skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";

@@ -4,7 +4,7 @@ import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import type { TestContext } from "node:test";
 import { promisify } from "node:util";
-import { mounted } from "./mounts.ts";
+import { mounted } from "./namespaces.ts";
 import { packageFromSources } from "./samples.ts";
 import { cliCommand, temporaryFolder, withoutSettings } from "./service.ts";
 
