@@ -27,7 +27,7 @@ export const mounted = (line: string, folder: string, more: readonly string[] = 
 
 export const toReadOnly = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"';
 
-/** Returns why tests that need a network of their own are skipped: containers often forbid it. @param what tests that are skipped then */
+/** Returns why tests that need a separate network are skipped: containers often forbid it. @param what tests that are skipped then */
 export function skipWithoutNetwork(what: string): string | false {
   const missing = skipWithout("unshare", "ip");
   if (missing !== false || process.env["CI"]) return missing;
