@@ -2,14 +2,23 @@
 // is either accepted or refused with a JwksdError.
 
 import assert from "node:assert/strict";
-import { type JsonWebKey, createPrivateKey, createPublicKey, sign } from "node:crypto";
+import {
+  type JsonWebKey,
+  type KeyObject,
+  createPrivateKey,
+  createPublicKey,
+  sign,
+  verify as isValid,
+} from "node:crypto";
 import { type CryptoKey, importJWK, jwtVerify } from "jose";
 import { cacheDirectives, parseCacheControl } from "../../src/base/cache-control.ts";
 import { JwksdError } from "../../src/base/errors.ts";
+import { es256FromDer } from "../../src/keys/crypto/der.ts";
 import { readPem } from "../../src/keys/jwk/pem.ts";
-import { readKeySet, readKeyText } from "../../src/keys/jwk/read-key.ts";
+import { readKey, readKeySet, readKeyText } from "../../src/keys/jwk/read-key.ts";
 import { verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
 import { notModified } from "../../src/publish/conditional-requests.ts";
+import { checkEncryption, checkSigning } from "../../src/publish/keyset.ts";
 import { parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { createWrapping, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
@@ -37,7 +46,7 @@ async function accepted<Result>(read: () => Result | Promise<Result>): Promise<R
 
 const issuer = "https://op.example";
 const audience = "api";
-const jwk = {
+const publicJwk = {
   kty: "EC",
   crv: "P-256",
   x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
@@ -45,10 +54,10 @@ const jwk = {
 };
 /** The example key in RFC 7515 appendix A.3. */
 const privateKey = createPrivateKey({
-  key: { ...jwk, d: "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI" },
+  key: { ...publicJwk, d: "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI" },
   format: "jwk",
 });
-const publicKey = (await importJWK(jwk, "ES256")) as CryptoKey;
+const publicKey = (await importJWK(publicJwk, "ES256")) as CryptoKey;
 const nowSeconds = 1_700_000_000;
 const clock = { now: () => nowSeconds * 1000, setTimer: () => () => {} };
 const keys = ({ kid }: { readonly kid?: unknown }) => (kid === "a" ? publicKey : undefined);
@@ -83,11 +92,24 @@ export async function jwe(input: Uint8Array): Promise<void> {
 
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "k", "oth", "priv"];
 
+/** A key that a keyset accepts is published with its public members only, and Node reads it as the same key. */
+export async function jwk(input: Uint8Array): Promise<void> {
+  const publicKey = text(input);
+  const found = await accepted(() => readKey(publicKey, "the key"));
+  if (found === undefined) return;
+  const signing = await accepted(() => checkSigning([{ kid: "a", publicKey: found.publicJwk }]));
+  const encryption = await accepted(() => checkEncryption([{ kid: "a", publicKey }]));
+  for (const { jwk: key } of [...(signing?.entries ?? []), ...(encryption ?? [])]) {
+    assert.ok(privateMembers.every((name) => !Object.hasOwn(key, name)));
+    assertSameKey({ ...key }, createPublicKey({ key: { ...key }, format: "jwk" }));
+  }
+}
+
 /** No public key that is read has a private member. */
 export async function jwkSet(input: Uint8Array): Promise<void> {
   const json = text(input);
-  for (const { publicJwk } of (await accepted(() => readKeySet(json, "the set"))) ?? []) {
-    assert.ok(privateMembers.every((name) => !Object.hasOwn(publicJwk, name)));
+  for (const key of (await accepted(() => readKeySet(json, "the set"))) ?? []) {
+    assert.ok(privateMembers.every((name) => !Object.hasOwn(key.publicJwk, name)));
   }
   let value: unknown;
   try {
@@ -105,8 +127,37 @@ export async function pem(input: Uint8Array): Promise<void> {
   const found = await accepted(() => readPem(value, "the file"));
   if (found === undefined || found.d !== undefined) return;
   const key: JsonWebKey = { ...found };
-  const { x, n } = createPublicKey({ key, format: "jwk" }).export({ format: "jwk" });
-  assert.deepEqual([found.x, found.n], [x, n]);
+  assertSameKey(key, createPublicKey({ key, format: "jwk" }));
+}
+
+/** Whatever DER jwksd reads in a PEM block, Node reads as the same key. */
+export async function derKey(input: Uint8Array): Promise<void> {
+  const key = Buffer.from(input);
+  const read = (label: string) => {
+    const block = `-----BEGIN ${label}-----\n${key.toString("base64")}\n-----END ${label}-----\n`;
+    return accepted(() => readPem(block, "the file"));
+  };
+  const found = await read("PUBLIC KEY");
+  if (found !== undefined) assertSameKey({ ...found }, createPublicKey({ key, format: "der", type: "spki" }));
+  const half = await read("PRIVATE KEY");
+  if (half === undefined) return;
+  assertSameKey({ ...half }, createPublicKey(createPrivateKey({ key, format: "der", type: "pkcs8" })));
+}
+
+function assertSameKey({ kty, crv, x, y, n, e }: JsonWebKey, key: KeyObject): void {
+  const other = key.export({ format: "jwk" });
+  assert.deepEqual([kty, crv, x, y, n, e], [other.kty, other.crv, other.x, other.y, other.n, other.e]);
+}
+
+const signedByService = Buffer.from("signed by a key service");
+const exampleKey = createPublicKey(privateKey);
+const isSignature = (signature: Uint8Array, dsaEncoding: "der" | "ieee-p1363"): boolean =>
+  isValid("sha256", signedByService, { key: exampleKey, dsaEncoding }, signature);
+
+/** A key service's DER signature, once converted, is valid if and only if OpenSSL accepts the DER. */
+export async function derSignature(input: Uint8Array): Promise<void> {
+  const raw = await accepted(() => es256FromDer(input, "the key"));
+  assert.equal(raw !== undefined && isSignature(raw, "ieee-p1363"), isSignature(input, "der"));
 }
 
 /** Numbers are counts of seconds. Names are in lower case. */
