@@ -48,7 +48,7 @@ test("verifyJWT accepts a token signed with a retiring key, but not one signed w
   }
 });
 
-test("better-auth's claims are signed unchanged, with the type that it requires", async () => {
+test("signs better-auth's claims unchanged, with the typ that better-auth requires", async () => {
   const claims = { iss: issuer, sub: "a", aud: "client", iat: soon - 600, exp: soon, sid: "s", nbf: undefined };
   const token = await keys.jwt.sign(claims, { typ: "logout+jwt" }, { signingAlgorithm: "ES256" });
   assert.equal(decodeProtectedHeader(token).typ, "logout+jwt");
@@ -62,7 +62,7 @@ const codeOf = (signed: Promise<unknown>): Promise<unknown> =>
     (error: { code?: string; message: string }) => error.code ?? error.message,
   );
 
-test("tokens that verifiers would refuse are not signed", async () => {
+test("refuses to sign tokens that verifiers would reject", async () => {
   const claims = { iss: issuer, sub: "a", aud: "client", exp: soon };
   const rows = [
     [keys.jwt.sign({ ...claims, iss: "https://login.example.com" }), "ERR_CLAIMS_INVALID"],

@@ -80,7 +80,7 @@ async function discover(url: string) {
   return (await reply.json()) as { issuer: string; jwks_uri: string; token_endpoint: string };
 }
 
-describe("a configuration that could not work is refused at startup", () => {
+describe("rejects a configuration that cannot work at startup", () => {
   const jwts = { getResourceServerInfo: () => ({}) };
   const api = (more: object = {}) => ({ resourceIndicators: { ...jwts, ...more } });
   const long = { AccessToken: 86_400 };
@@ -146,7 +146,7 @@ const inKoa: Serve = async (handler) => {
   return app.callback();
 };
 
-describe("wherever it is mounted, tokens verify with the set at the discovered jwks_uri", () => {
+describe("tokens verify with the set at the discovered jwks_uri, wherever the provider is mounted", () => {
   const rows: [name: string, path: string, serve: Serve][] = [
     ["node:http", "", (handler) => handler],
     ["node:http, with a path", "/oidc", (handler) => handler],
@@ -204,7 +204,7 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
 });
 
 describe("a change of keys", () => {
-  test("each change creates an instance that signs with the active key; without a change, the instance stays", async (t) => {
+  test("creates a new instance on every key change, and keeps the instance otherwise", async (t) => {
     const { url, world, manager, op, instanceCount } = await start(t);
     assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];
@@ -250,7 +250,7 @@ describe("a change of keys", () => {
     });
   }
 
-  test("an ID token is accepted as a hint if its key is published or was removed, but not if it was revoked", async (t) => {
+  test("accepts an ID token as a hint if its key is published or was removed, but not if it was revoked", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>
@@ -301,7 +301,7 @@ describe("a change of keys", () => {
     assert.deepEqual([await request(first), await request(second)], [accepted, accepted]);
   });
 
-  test("if no new instance can be created, the old one stays until one can", async (t) => {
+  test("keeps the old instance until a new one can be created", async (t) => {
     const { world, manager, url } = await start(t);
     let isBroken = false;
     const op = await world.until(
@@ -321,7 +321,7 @@ describe("a change of keys", () => {
   });
 });
 
-describe("a provider with an https issuer logs which option to set if it receives plain HTTP requests", () => {
+describe("a provider with an https issuer that receives plain HTTP requests logs which option to set", () => {
   const rows = [
     { name: "behind a proxy that it does not trust", proxy: false, tls: false, warnings: 1 },
     { name: "behind a proxy that it trusts", proxy: true, tls: false, warnings: 0 },
@@ -353,7 +353,7 @@ describe("a provider with an https issuer logs which option to set if it receive
 
 const resolve = async () => [{ address: "127.0.0.1", family: 4 as const }];
 
-test("clients' keys are fetched with the guarded fetch, from public addresses only", async (t) => {
+test("fetches clients' keys from public addresses only", async (t) => {
   const certificate = certificateFor("client.example");
   const world = new World();
   const replica = await world.start({ issuer });

@@ -15,7 +15,7 @@ function statusOf(path: string, headers: Headers, listenHost = "127.0.0.1", loca
   return refusalOf({ path, headers, localAddress }, listenHost) ?? 200;
 }
 
-describe("the Host header is a loopback name or the listening address, so that no other name resolves to it", () => {
+describe("accepts only a loopback name or the listening address in the Host header, to prevent DNS rebinding", () => {
   const table: readonly (readonly [
     host: string | undefined,
     page: number,
@@ -156,7 +156,7 @@ describe("GET /metrics", () => {
     }
   });
 
-  test("is only on the admin address and accepts no other method", async (t) => {
+  test("is served only on the admin address, and only to GET and HEAD", async (t) => {
     const service = await startService(t, await withKeys(t));
     assert.equal((await fetch(`http://127.0.0.1:${service.port}/metrics`)).status, 404);
     const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
@@ -169,7 +169,7 @@ describe("GET /metrics", () => {
 
 const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
 
-test("a page that fails returns 500 as a problem document and is logged", async (t) => {
+test("a page that cannot be rendered is logged and returns 500 with a problem document", async (t) => {
   const logged: unknown[] = [];
   const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
   const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);

@@ -160,7 +160,7 @@ describe("the page", () => {
     assert.match(replicas.text, /this process<\/span>[^]*?badge stale/);
   });
 
-  test("never shows a past event as in the future, whichever clock is ahead", () => {
+  test("never shows a past event in the future, whichever clock is ahead", () => {
     const known = knownWith("name");
     const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
     const ahead = { ...known, manager: { ...known.manager, health } } as ServiceSnapshot;
@@ -198,7 +198,7 @@ describe("the page", () => {
     assert.doesNotMatch(first(served), /JWKS_UNANSWERED/);
   });
 
-  test("passing time changes relative times but not the headline, which a screen reader would repeat", () => {
+  test("updates relative times as time passes, but not the headline, which a screen reader would read out again", () => {
     const known = { ...knownWith("name"), manager: undefined };
     const before = pageParts(statusOf(known), served);
     const after = pageParts(statusOf({ ...known, now: start + 1_000 }), served);

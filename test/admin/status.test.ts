@@ -177,7 +177,7 @@ const table: Readonly<Record<string, readonly [ServiceSnapshot, ...[string, stri
   ],
 };
 
-describe("faults, worst first, with a command", () => {
+describe("lists faults, worst first, each with a command", () => {
   for (const [name, [known, ...faults]] of Object.entries(table)) {
     test(name, () => {
       const found = statusOf(known).faults;
@@ -225,7 +225,7 @@ describe("the status", () => {
     assert.equal(statusOf(managed()).replicas[0]?.isStale, false);
   });
 
-  test("reports since when a step has been waiting, and for which targets", () => {
+  test("reports how long a step has been waiting, and for which targets", () => {
     const records = [active, waiting({ ...next, announcedAt: start - minute, stateRevision: 5 })];
     const status = statusOf(managed({ records, document: { targets } }));
     assert.deepEqual(

@@ -94,7 +94,7 @@ function unhandledRejections(t: TestContext): unknown[] {
 }
 
 for (const name of respondingAdapters) {
-  test(`${name}: if the application responds while the guard waits, the guard adds nothing and does not call the handler`, async (t) => {
+  test(`${name}: does nothing more if the application responds while the guard is waiting`, async (t) => {
     const setup = await startProviders(t);
     const events = unhandledRejections(t);
     let respond: (() => unknown) | undefined;
@@ -182,7 +182,7 @@ test("in node:http, the metadata handler adds nothing if the application respond
 
 // Through the Express adapter, all of them were sent above.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
-test(`in front of an MCP SDK server, express() responds as in other applications: ${guarded.length} requests`, async (t) => {
+test(`express() responds in front of an MCP SDK server as it does elsewhere: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
@@ -213,7 +213,7 @@ test(`in front of an MCP SDK server, express() responds as in other applications
 
 const paths = ["/plain", "/jwt", "/several", "/function", "/down"];
 
-test("the MCP SDK's requireBearerAuth with mcp() describes an invalid token in the same way", async (t) => {
+test("the MCP SDK's requireBearerAuth with mcp() gives the same description of an invalid token", async (t) => {
   const setup = await startProviders(t);
   const app = express();
   const guards = guardsOf(setup);
@@ -242,11 +242,15 @@ test("the MCP SDK's requireBearerAuth with mcp() describes an invalid token in t
 });
 
 if (isSoak)
-  test("docs/comparison.md has the other middlewares' responses", { skip: skipWithout("apache2") }, async (t) => {
-    const page = await readFile(new URL("../../docs/comparison.md", import.meta.url), "utf8");
-    const [, table] =
-      /<!-- table: node test\/bearer\/comparison\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];
-    // The page wraps its lines.
-    const [written, printed] = [table ?? "", await compare(t)].map((text) => text.replaceAll(/\s+/g, " "));
-    assert.equal(written, printed, "node test/bearer/comparison.ts prints it");
-  });
+  test(
+    "docs/comparison.md shows how the other middleware packages respond",
+    { skip: skipWithout("apache2") },
+    async (t) => {
+      const page = await readFile(new URL("../../docs/comparison.md", import.meta.url), "utf8");
+      const [, table] =
+        /<!-- table: node test\/bearer\/comparison\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];
+      // The page wraps its lines.
+      const [written, printed] = [table ?? "", await compare(t)].map((text) => text.replaceAll(/\s+/g, " "));
+      assert.equal(written, printed, "node test/bearer/comparison.ts prints it");
+    },
+  );

@@ -76,21 +76,21 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
 }
 
 describe("requests for keys", () => {
-  test("the first token causes one request for the discovery document and one for the JWK Set, however many tokens follow", async () => {
+  test("fetches the discovery document and the JWK Set once, for the first token, however many tokens follow", async () => {
     const { origin, status, token } = guardOf();
     assert.equal(origin.requests.length, 0);
     assert.deepEqual(await Promise.all(Array.from({ length: 20 }, () => status(token()))), Array(20).fill(200));
     assert.equal(origin.requests.length, 2);
   });
 
-  test("a token that expires while its keys are fetched is refused", async () => {
+  test("rejects a token that expires while its keys are being fetched", async () => {
     const { status, token, clock } = guardOf(delayed(4_000, routed(provider(issuer))));
     const statuses = [5, 10].map((seconds) => status(token({ exp: clock.now() / 1000 + seconds })));
     await clock.advance(8_000);
     assert.deepEqual(await Promise.all(statuses), [401, 200]);
   });
 
-  test("a token that is refused without a key causes no request", async () => {
+  test("sends no request for a token that can be rejected without a key", async () => {
     const { origin, status, token } = guardOf();
     const invalid = [
       "",
@@ -132,7 +132,7 @@ describe("an issuer function", () => {
     Script
   >;
 
-  test("keys are fetched only from accepted issuers, and the function receives only canonical issuers", async () => {
+  test("receives only canonical issuers; keys are fetched only from issuers that it accepts", async () => {
     const seen: string[] = [];
     const { origin, status, token } = guardOf(routed(all), {
       issuer: (name) => {
@@ -159,7 +159,7 @@ describe("an issuer function", () => {
     assert.equal(origin.requests.length, requestsBefore);
   });
 
-  test("a server that serves new keys each time is not contacted more often", async () => {
+  test("contacts a server that serves new keys every time no more often than any other", async () => {
     let sets = 0;
     const fresh = ecKey("fresh", "P-521");
     const newKeysEachTime: Script = (...request) => {
@@ -179,7 +179,7 @@ describe("an issuer function", () => {
     assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
   });
 
-  test("a set may have 64 keys; an invalid one verifies nothing and does not cause a 503", async () => {
+  test("accepts a set of 64 keys; a larger set verifies nothing but does not cause a 503", async () => {
     const valid = keyAs("a");
     const invalid = { ...valid, y: withoutPrivate(ecKey("b"))["y"], kid: "invalid" };
     const rows: [others: number, kid: string, expected: number][] = [
@@ -212,7 +212,7 @@ describe("an issuer function", () => {
     assert.ok(grown < 1_500_000, `${grown} bytes`);
   });
 
-  test("forged tokens from many issuers do not evict the sets in use, and their requests are rate-limited", async () => {
+  test("forged tokens from many issuers evict no set in use, and the requests that they cause are rate-limited", async () => {
     const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
     const forged = ecKey("forged");
@@ -270,7 +270,7 @@ describe("a state store", () => {
     assert.equal(await guardOf(unreachable, { state, issuer: () => true }).status(), 200);
   });
 
-  test("a state that arrives late does not replace keys that were fetched in the meantime", async () => {
+  test("a state that arrives late does not replace keys fetched in the meantime", async () => {
     const [stolen, late, gate] = [ecKey("stolen"), Promise.withResolvers<KeySetState>(), Promise.withResolvers<void>()];
     // Many keys, so that importing them takes longer than a fetch.
     const many = Array.from({ length: 100 }, (_, index) => keyAs(`f${index}`));
@@ -382,7 +382,7 @@ describe("DPoP proofs", () => {
     assert.equal(await prove({ jti: "x" }), "let through", "a later proof");
   });
 
-  test("a request that is checked again after its token has expired is refused", async () => {
+  test("rejects a request that is checked again after its token has expired", async () => {
     const { check, token, clock } = guardOf();
     const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
     assert.ok(!((await check(request)) instanceof Response));
@@ -391,7 +391,7 @@ describe("DPoP proofs", () => {
     assert.ok(again instanceof Response && again.status === 401);
   });
 
-  test("a proof that becomes too old while the store is called is refused, and so is a token that expires then", async () => {
+  test("rejects a proof that becomes too old, or a token that expires, during the call to the store", async () => {
     for (const [seconds, lifetime, refused] of [
       [60, 60, /too old/],
       [10, 5, /expired/],
@@ -407,14 +407,14 @@ describe("DPoP proofs", () => {
     }
   });
 
-  test("of two simultaneous requests with the same proof, only one is accepted", async () => {
+  test("accepts only one of two simultaneous requests with the same proof", async () => {
     const { prove, bound } = await dpopGuard({ replay: undefined });
     const same = bound();
     const answers = await Promise.all([prove({ jti: "y" }, same), prove({ jti: "y" }, same)]);
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
-  test("a route that has the guard twice uses the proof once", async () => {
+  test("uses the proof once on a route that has the guard twice", async () => {
     const { check, bound, proofOf } = await dpopGuard();
     const request = requestOf(undefined, proofOf({}, bound()));
     assert.ok(!((await check(request)) instanceof Response));
@@ -424,7 +424,7 @@ describe("DPoP proofs", () => {
     assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
   });
 
-  test("two adapters on one request use the proof once", async () => {
+  test("uses the proof once if two adapters handle one request", async () => {
     const { bearer, bound, proofOf } = await dpopGuard();
     const raw = requestOf(undefined, proofOf({}, bound()));
     assert.equal(await bearer.hono()({ req: { raw } }, letThrough), undefined);
@@ -441,7 +441,7 @@ describe("DPoP proofs", () => {
     assert.equal(await bearer.nest().canActivate({ getType: () => "http", switchToHttp: () => http }), true);
   });
 
-  test("the replay store receives a hash and an expiry time; if it fails, the response is a 503", async () => {
+  test("passes a hash and an expiry time to the replay store, and returns 503 if the store fails", async () => {
     const calls: [string, number, string][] = [];
     const { prove, clock } = await dpopGuard({ replay: (...args) => calls.push(args) > 0 });
     assert.equal(await prove(), "let through");
@@ -462,7 +462,7 @@ describe("DPoP proofs", () => {
     assert.deepEqual([...seen], ["let through", "503"]);
   });
 
-  test("a nonce is sent, is accepted by every replica with the secret, and expires after five minutes", async () => {
+  test("sends a nonce that every replica with the secret accepts and that expires after five minutes", async () => {
     const nonceSecret = "0123456789abcdef0123456789abcdef";
     const [one, other, stranger] = await Promise.all([
       dpopGuard({ nonceSecret }),
@@ -482,7 +482,7 @@ describe("DPoP proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
-  test("a proof with an invalid key or of another type causes no unhandled rejection", async (t) => {
+  test("a proof with an invalid key or another typ causes no unhandled rejection", async (t) => {
     const { ask, token } = await dpopGuard();
     const bound = token({ cnf: { jkt } });
     const unhandled = t.mock.fn();
@@ -497,7 +497,7 @@ describe("DPoP proofs", () => {
     assert.equal(unhandled.mock.callCount(), 0);
   });
 
-  test("a proof for another thumbprint is refused", async () => {
+  test("rejects a proof by a key with another thumbprint", async () => {
     const { prove, token } = await dpopGuard();
     assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to a different key/);
   });
@@ -626,12 +626,12 @@ describe("options", () => {
     test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
   }
 
-  test("mcp() is refused if proofs are required, because the MCP SDK does not pass them", () => {
+  test("mcp() throws if proofs are required, because the MCP SDK does not pass them on", () => {
     const { mcp } = createBearer({ ...valid, dpop: "required", baseUrl: audience });
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
-  test("an adapter that the framework calls with a request is refused", () => {
+  test("throws if the framework calls the adapter itself with a request", () => {
     const bearer = createBearer(valid);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
@@ -649,7 +649,7 @@ describe("options", () => {
     test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
       assert.throws(() => createBearer(valid).hono({ scope } as object), { message: end }));
 
-  test("requirements that a challenge cannot contain are refused", async () => {
+  test("rejects requirements that a challenge cannot contain", async () => {
     const bearer = createBearer(valid);
     for (const requirements of [
       { scope: 'a"b' },
@@ -762,7 +762,7 @@ describe("the event of a refusal contains the hint, the response does not", () =
 const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
 
 describe("the application's functions", () => {
-  test("token must return a string, undefined or a promise; anything else is refused, even if a token is optional", async () => {
+  test("token must return a string, undefined or a promise; any other value is refused, even if a token is optional", async () => {
     const valid = guardOf().token();
     const rows: readonly (readonly [given: () => unknown, required: number, optional: number, url?: string])[] = [
       [() => valid, 200, 200],
@@ -816,7 +816,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("an event has the id that requestId returns, and no id if that is not a string or the function throws", async () => {
+  test("an event has the id that requestId returns; it has none if that is not a string, or if requestId throws", async () => {
     for (const [id, expected] of [
       [() => "7", "7"],
       [() => 7 as never, undefined],
@@ -844,7 +844,7 @@ describe("the application's functions", () => {
   });
 });
 
-test("challenge() accepts only a valid denial for a request that was let through, and emits an event", async () => {
+test("challenge() emits an event and accepts only a valid denial of a request that passed the guard", async () => {
   const { bearer, token, events } = guardOf();
   const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
   const denial = { status: 403, description: "x" } as const;
@@ -876,7 +876,7 @@ test("an event has the request's method, path and id, and the token's error code
   assert.partialDeepStrictEqual(await eventsOf(unreachable, {}), [{ type: "failed", ...request }]);
 });
 
-test("refresh fetches the keys and rejects if they are unavailable", async () => {
+test("refresh() fetches the keys and rejects if they are unavailable", async () => {
   const { bearer, origin, status } = guardOf();
   await bearer.refresh();
   origin.script = unreachable;
@@ -884,7 +884,7 @@ test("refresh fetches the keys and rejects if they are unavailable", async () =>
   await assert.rejects(bearer.refresh(), { name: "FetchError" });
 });
 
-test("refresh fetches the keys for an issuer with its own key set", async () => {
+test("refresh() fetches the keys of an issuer with its own key set", async () => {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, served(["a"]));
   const { fetch } = origin;
@@ -905,7 +905,7 @@ test("refresh fetches the keys for an issuer with its own key set", async () => 
   await createBearer({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
-test("keys may come from jose: an unknown kid is a 401, and any other error a 503", async () => {
+test("works with keys from jose: an unknown kid is a 401, any other error a 503", async () => {
   const local = createLocalJWKSet({ keys: [{ ...withoutPrivate(ecKey("a")), kty: "EC", kid: "a" }] });
   const rows: [keys: unknown, kid: string, status: number][] = [
     [local, "a", 200],
@@ -919,7 +919,7 @@ test("keys may come from jose: an unknown kid is a 401, and any other error a 50
   }
 });
 
-test("an error while responding is passed to next", async () => {
+test("passes an error during the response to next()", async () => {
   const error = new Error("a middleware that replaced setHeader");
   const fail = (): never => {
     throw error;
@@ -951,7 +951,7 @@ test("events and responses contain no token", async () => {
   assert.ok(events.some(({ type }) => type === "refused") && events.some(({ type }) => type === "key-set"));
 });
 
-test("a token that is longer than 16 KiB is not read", async () => {
+test("does not read a token longer than 16 KiB", async () => {
   const { ask, token, origin } = guardOf();
   const answer = await ask(token({ padding: "x".repeat(20_000) }));
   assert.ok(answer instanceof Response);

@@ -182,7 +182,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
       assert.equal((await ask(path, token))[0], status, path);
   });
 
-  test("NestJS on Fastify: a hook refuses a request before its body is parsed", async (t) => {
+  test("NestJS on Fastify: a hook rejects a request before its body is parsed", async (t) => {
     const setup = await startProviders(t);
     const bearer = createBearer({ issuer: setup.issuer, audience: "https://api.example.com" });
     const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
@@ -223,7 +223,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
   });
 
   test(
-    "behind nginx's auth_request, the client receives each status of the guard",
+    "behind nginx's auth_request, the client receives the status that the guard chose",
     { skip: skipWithout("nginx") },
     async (t) => {
       const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
@@ -265,7 +265,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
     },
   );
 
-  test("NestJS: a non-HTTP handler is not called", async () => {
+  test("NestJS: handlers for anything but HTTP are not called", async () => {
     const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });

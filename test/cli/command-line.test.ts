@@ -46,7 +46,7 @@ describe("a claim on the command line", () => {
 
   const changed = ["9007199254740993", "100000000000000000000", "1e999", "-1e999", '{"a":[1,{"b":1e400}]}'];
   for (const text of changed)
-    test(`${text} is refused because it would change`, () => {
+    test(`${text} is rejected because its value would change`, () => {
       assert.throws(() => addClaim(`n=${text}`), InvalidArgumentError);
     });
 
@@ -54,7 +54,7 @@ describe("a claim on the command line", () => {
     assert.deepEqual(Object.entries(addClaim("__proto__=1")), [["__proto__", 1]]);
   });
 
-  test("property: every number in JSON is accepted except for integers beyond 2^53 - 1", () => {
+  test("property: accepts every JSON number except integers beyond 2^53 - 1", () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
         fc.pre(!Number.isInteger(value) || Number.isSafeInteger(value) || Math.abs(value) >= 1e21);
@@ -95,7 +95,7 @@ describe("a kid is given in full or by a unique prefix", () => {
     });
   }
 
-  test("an ambiguous prefix is refused with the matching kids", () => {
+  test("rejects an ambiguous prefix and lists the kids that match", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
@@ -104,7 +104,7 @@ describe("a kid is given in full or by a unique prefix", () => {
   });
 });
 
-describe("an error from the library names options, and the command line replaces them with flags", () => {
+describe("replaces option names in the library's errors with flags", () => {
   const wrappingKeys = [newWrappingKey()];
   const store = memoryStore();
   const options = { issuer: "https://a.example", store, wrappingKeys };
@@ -209,7 +209,7 @@ test("SIGTERM stops a command once, however often it arrives, and only a later C
   }
 });
 
-test("a command that has ended removes its signal handlers", async (t) => {
+test("a command removes its signal handlers when it ends", async (t) => {
   const before = process.listenerCount("SIGTERM");
   starting(t).giveUp();
   assert.equal(process.listenerCount("SIGTERM"), before);
@@ -256,7 +256,7 @@ describe("waiting for the replicas", () => {
     assert.ok(lines.slice(1, -1).every((line) => line.startsWith("waiting for late")));
   });
 
-  test("shows nothing elsewhere", async () => {
+  test("prints nothing if the output is not a terminal", async () => {
     const { keys, written } = command([behind, caughtUp]);
     await waitForReplicas(keys, change, 9);
     assert.equal(written(), "");
@@ -272,7 +272,7 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("ends when every live replica publishes the change or a later one from the same history", async () => {
+  test("ends when every live replica publishes the change, or a later change of the same store", async () => {
     const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
     const dead = presenceRecord("dead", { revision: 1, at: start - 3_600_000 });
     const rows: [
@@ -306,7 +306,7 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("explains a replica that refuses an older backup", async () => {
+  test("explains why a replica refuses an older backup", async () => {
     const { keys } = command([[presenceRecord("r", { revision: 6 }), presenceRecord("s")]]);
     const outcome = await waitForReplicas(keys, change, 0);
     assert.ok(outcome);
@@ -318,7 +318,7 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("explains a few of many late replicas and counts the others", async () => {
+  test("explains the first few of many late replicas and counts the rest", async () => {
     for (const [count, last] of [
       [5, /^Replica "r4"/],
       [6, /^1 more is behind; run jwksd replicas to list them\.$/],
@@ -341,7 +341,7 @@ describe("waiting for the replicas", () => {
     ]);
   });
 
-  test("names the served targets that lack a step or a revocation", async () => {
+  test("names served targets that have not received a step or a revocation yet", async () => {
     const target = { name: "s3://bucket", revision: 3, at: start };
     const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
     const rows: [name: string, document: StoreDocument, lacks: boolean][] = [

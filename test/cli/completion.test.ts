@@ -80,7 +80,7 @@ for (const [name, { start, rc }] of Object.entries(shells)) {
   });
 }
 
-test("an unknown shell causes an error that names the supported ones", async (t) => {
+test("rejects an unknown shell and names the supported ones", async (t) => {
   const { code, stdout, stderr } = await runCli(t, ["completion", "csh"]);
   assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
   assert.match(stderr, /bash, zsh, fish/);

@@ -58,7 +58,7 @@ const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
 };
 
 describe("jwksd doctor", () => {
-  test("a sound provider gets a line about what was checked, and sentences about key rotation", async (t) => {
+  test("says what was checked and how keys rotate if nothing is wrong with the provider", async (t) => {
     const url = await provider(t, [sound, published("next")]);
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
@@ -74,7 +74,7 @@ describe("jwksd doctor", () => {
     );
   });
 
-  test("findings are listed worst first, each with places, rule, remedy and link, and a summary", async (t) => {
+  test("lists findings worst first, each with its places, rule, remedy and link, and ends with a summary", async (t) => {
     const keys = [
       { ...sound, alg: undefined },
       { ...published("rsa", rsaKey(), "RS256"), kid: 7 },
@@ -127,14 +127,14 @@ describe("jwksd doctor", () => {
     ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM of 32 characters"],
     ["not found", "it is text of 9 characters"],
   ];
-  test("a body that cannot be read is described by its kind and length", async (t) => {
+  test("describes an unreadable body by its kind and length", async (t) => {
     for (const [body, said] of unreadable) {
       const { stdout } = await runCli(t, ["doctor", await fileOf(t, body), "--only", "JWKS_NOT_JSON"]);
       assert.ok(stdout.includes(`  seen    ${said}\n`), stdout);
     }
   });
 
-  test("--html writes the findings and the documents as a page, without script and private keys", async (t) => {
+  test("--html writes the findings and the documents as a page without scripts or private keys", async (t) => {
     const evil = "</pre><script>alert(1)</script>";
     const leaked = { ...ecKey("leaked"), kid: "leaked", use: evil };
     const url = await provider(t, [sound, leaked], { "x-evil": evil });
@@ -154,7 +154,7 @@ describe("jwksd doctor", () => {
     assert.match(unwritable.stderr, /ERR_FILE_UNWRITABLE/);
   });
 
-  test("a token whose key is not published is explained without a watch", async (t) => {
+  test("explains why a token fails if its key is not published, even without --watch", async (t) => {
     const url = await provider(t, [sound]);
     const claims = { iss: url, aud: "a", exp: 2 ** 33 };
     const token = compact({ alg: "ES256", kid: "next" }, claims, signature("ES256", ecKey("next")));
@@ -205,7 +205,7 @@ describe("jwksd doctor", () => {
     assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
   });
 
-  test("a server that switches protocols is broken, and the command finishes", async (t) => {
+  test("reports a server that switches protocols as broken, and finishes", async (t) => {
     const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(answer)));
     const { code, stdout } = await runCli(t, ["doctor", `${url}/jwks`, insecure]);
@@ -213,14 +213,14 @@ describe("jwksd doctor", () => {
     assert.match(stdout, /HTTP_STATUS[^]*status 101, which the request did not ask for/);
   });
 
-  test("a certificate that is not accepted is broken", async (t) => {
+  test("reports an untrusted certificate as broken", async (t) => {
     const url = await serveTls(t, certificateFor("localhost"), () => {});
     const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
     assert.equal(code, 1);
     assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*set\s+NODE_EXTRA_CA_CERTS to the file/);
   });
 
-  test("- reads standard input, up to the maximum size of a set", async () => {
+  test(`"-" reads standard input, up to the maximum size of a set`, async () => {
     assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [
       0,
       "-: no problems found. Checked as a JWK Set: 1 key.\n",
@@ -258,7 +258,7 @@ describe("jwksd doctor", () => {
     assert.match(stderr, /list: line 1 is neither .*\[ERR_CONFIG_FORMAT\]/);
   });
 
-  test("nothing that a terminal interprets is printed, whatever its source", async (t) => {
+  test("prints no terminal control characters, whatever their source", async (t) => {
     const evil = "\u001b]0;owned\u0007\u0000\r\u009b31m\u202e\u2028\nbroken  FORGED";
     const evilKey = { kty: evil, kid: evil, alg: evil, crv: evil, use: evil, key_ops: [evil], x5c: [evil], x: evil };
     const keys = [
@@ -318,7 +318,7 @@ describe("jwksd doctor", () => {
     "a symmetric key in a string": { keys: [sound], backup: `{"kty":"oct","k":"${ec.d}"}` },
   };
   for (const [about, document] of Object.entries(leaks)) {
-    test(`a private key is found, and not printed: ${about}`, async (t) => {
+    test(`reports a private key without printing it: ${about}`, async (t) => {
       const page = join(await temporaryFolder(t), "findings.html");
       const file = await fileOf(t, document);
       const { stdout } = await runCli(t, ["doctor", file, "--html", page]);
@@ -330,7 +330,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("a key instead of a short value is described by its length, and a URL is printed without its query", async (t) => {
+  test("describes a key passed in place of a short value by its length, and prints URLs without their queries", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")
@@ -462,7 +462,7 @@ describe("--token", () => {
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];
-  test("in the first step, refuses a token that was pasted with other text, and describes that text", async (t) => {
+  test("rejects a token that was pasted with other text in the first step, and describes that text", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url });
     for (const [form, paste, said] of pasted)
@@ -480,7 +480,7 @@ describe("--token", () => {
       }
   });
 
-  test("accepts a token without an audience and warns that other verifiers may refuse it", async (t) => {
+  test("accepts a token without an audience and warns that other verifiers may reject it", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url, aud: undefined, client_id: "app" });
     const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", token], { COLUMNS: "500" });
@@ -530,7 +530,7 @@ describe("--token", () => {
     }
   });
 
-  test("reports a refused token on the --html page and in the summary, without the token itself", async (t) => {
+  test("reports a rejected token on the --html page and in the summary, without the token itself", async (t) => {
     const url = await provider(t, [sound]);
     const page = join(await temporaryFolder(t), "findings.html");
     const token = signed({}, { iss: "https://other.example" });
@@ -541,7 +541,7 @@ describe("--token", () => {
     assert.ok(!text.includes(token.slice(-40)));
   });
 
-  test("verifies with a file and reads the token from standard input", async (t) => {
+  test("verifies with a set from a file and a token from standard input", async (t) => {
     const file = await fileOf(t, { keys: [sound] });
     assert.equal((await runCli(t, ["doctor", file, "--token", signed({}, { iss: "https://any.example" })])).code, 0);
     const [code, output] = await through(
@@ -600,7 +600,7 @@ describe("--token", () => {
     assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is text of 6 characters \[ERR_FETCH_BODY\]$/m);
   });
 
-  test("warns that a valid token may meet an older set if caches keep one for more than a day", async (t) => {
+  test("warns that a valid token may be checked against an older set if caches keep sets for more than a day", async (t) => {
     const says = async (maxAge: number): Promise<string> => {
       const url = await provider(t, [sound], { "cache-control": `max-age=${maxAge}` });
       return (await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })])).stdout;
@@ -627,7 +627,7 @@ describe("--watch", () => {
     assert.ok(!stdout.includes(token.slice(-20)));
   });
 
-  test("--json prints the timeline, and tokens may be piped in, one per line", async (t) => {
+  test("--json prints the timeline; tokens can be piped in, one per line", async (t) => {
     const url = await provider(t, [sound]);
     const input = [Buffer.from(`${token}\n${token.slice(0, 40)}`), Buffer.from(`${token.slice(40)}\nnonsense`)];
     const [code, output] = await through(input, url, insecure, "--watch", "1s", "--token", "-", "--json");
@@ -647,7 +647,7 @@ describe("--watch", () => {
     );
   });
 
-  test("a failing token command is reported once", async (t) => {
+  test("reports a failing token command once", async (t) => {
     const url = await provider(t, [sound]);
     const { code, stderr } = await runCli(t, ["doctor", url, insecure, "--watch", "1s", "--token-command", "exit 3"]);
     assert.deepEqual([code, stderr], [0, "jwksd: the token command failed (3)\n"]);

@@ -64,7 +64,7 @@ const headingsOf = (rows: Definitions): ReadonlyMap<string, string> =>
 const shared = headingsOf(settingDefinitions);
 const ofGuard = headingsOf(guardDefinitions);
 
-test("the help of each command has at most 80 columns, its own options first, and shared options in groups, one line each", async (t) => {
+test("each command's help fits into 80 columns and lists its own options first, then shared options in groups, one per line", async (t) => {
   const helps = await helpOf(t);
   assert.ok(helps.length >= 35, `${helps.length} commands`);
   const faults = helps.flatMap(({ command, text, groups }) => {
@@ -120,7 +120,7 @@ describe("help OPTION", () => {
     assert.deepEqual(faults, []);
   });
 
-  test("shows every meaning of an option and the defaults of policies", async (t) => {
+  test("shows every meaning of an option, and the policy's defaults", async (t) => {
     const { stdout } = await runCli(t, ["help", "--max-stale-seconds"]);
     assert.match(stdout, /^--max-stale-seconds <n>\n\n.*without the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
     const yes = (await runCli(t, ["help", "yes"])).stdout;
@@ -145,7 +145,7 @@ describe("help OPTION", () => {
   });
 });
 
-test("help COMMAND prints the same as COMMAND --help, even in a group", async (t) => {
+test("help COMMAND prints the same text as COMMAND --help, even for a subcommand", async (t) => {
   const { stdout } = await runCli(t, ["keys", "revoke", "--help"]);
   assert.match(stdout, /^Usage: jwksd keys revoke /);
   for (const words of [
@@ -155,7 +155,7 @@ test("help COMMAND prints the same as COMMAND --help, even in a group", async (t
     assert.equal((await runCli(t, words)).stdout, stdout);
 });
 
-describe("help for an unknown name is an error that suggests the nearest name", () => {
+describe("help for an unknown name fails and suggests the closest name", () => {
   const rows = [
     { words: ["help", "NOSUCH"], hint: "run jwksd help to list the commands" },
     { words: ["help", "rotat"], hint: "Did you mean jwksd help rotate?" },

@@ -30,7 +30,7 @@ const publicPem = (key: object): string =>
     .export({ format: "pem", type: "spki" })
     .toString();
 
-describe("private keys are read completely, in every format, with their use and alg", () => {
+describe("reads private keys in every format, with their use and alg", () => {
   type Row = readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string];
   const wrap = "ECDH-ES+A256KW";
   const rows: readonly Row[] = [
@@ -60,14 +60,14 @@ describe("private keys are read completely, in every format, with their use and 
   }
 });
 
-test("a JWK keeps its kid, and another kid is refused", async (t) => {
+test("keeps a JWK's kid, and rejects another one", async (t) => {
   const file = await fileOf(t, JSON.stringify(named("own")));
   assert.equal((await readImport(file)).keys[0]?.kid, "own");
   const error = await refusal(() => readImport(file, { kid: "other" }), "ERR_OPTION_INVALID");
   assert.match(error.message, /"own".*"other"/);
 });
 
-describe("a key that cannot be imported is refused without being quoted", () => {
+describe("rejects a key that cannot be imported, without quoting it", () => {
   const rows: readonly [name: string, text: string, options: ImportOptions, code: JwksdErrorCode][] = [
     ["a public key", publicPem(ec), {}, "ERR_PRIVATE_KEY_MISSING"],
     ["a set without keys", '{"keys":{}}', {}, "ERR_KEY_FORMAT"],
@@ -95,7 +95,7 @@ describe("a key that cannot be imported is refused without being quoted", () => 
   }
 });
 
-describe("signing keys for other algorithms are refused with migration advice, and no message suggests importing them as encryption keys", () => {
+describe("rejects signing keys for other algorithms with migration advice, and never suggests importing them as encryption keys", () => {
   const edwards = generateKeyPairSync("ed25519").privateKey;
   const koblitz = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).privateKey;
   const ed25519 = edwards.export({ format: "jwk" });
@@ -129,7 +129,7 @@ describe("signing keys for other algorithms are refused with migration advice, a
     assert.match(page, /^## From RS256 or EdDSA$/m);
   });
 
-  test("one key of a set can be imported whatever the other keys are", async (t) => {
+  test("imports one key of a set, whatever the other keys are", async (t) => {
     const file = await fileOf(t, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
     const { keys } = await readImport(file, { kid: "a" });
     assert.deepEqual(

@@ -76,7 +76,7 @@ test("a provider accepts each assertion and request object once, and only from t
   assert.equal(await verdict(requestObject(assertion, client)), "ERR_TOKEN_CLAIM");
 });
 
-test("the currently active key signs", async () => {
+test("signs with the key that is active at the time", async () => {
   const keys = await provide();
   const b = { kid: "b", signer: await localSigner(ecKey("b")) };
   await keys.update({ keyset: [b] });
@@ -87,7 +87,7 @@ const permit = () => () => {
   throw new Error("stale");
 };
 
-test("the keys' policy applies, and a stale process does not sign", async () => {
+test("respects the keys' policy and does not sign in a stale process", async () => {
   const short = await provide({ maxTokenLifetimeSeconds: 30 });
   assert.equal(await verdict(createClientAssertion(short, usual)), "ERR_CLAIMS_INVALID");
   assert.equal(await verdict(createClientAssertion(short, { ...usual, lifetimeSeconds: 30 })), "accepted");
@@ -97,13 +97,13 @@ test("the keys' policy applies, and a stale process does not sign", async () => 
   await assert.rejects(createClientAssertion(stale, usual), /stale/);
 });
 
-test("a provider's signing key does not sign a client's tokens directly", async () => {
+test("rejects a provider's signing key as a client's key", async () => {
   const { kid, sign } = await own.signingKey();
   const input = Buffer.from(`${encode({ alg: "ES256", kid })}.${encode({ iss: clientId })}`);
   await assert.rejects(sign(input, { lifetimeSeconds: 60 }), { code: "ERR_CLAIMS_INVALID", message: /^claim "iss"/ });
 });
 
-describe("wrong options are refused", () => {
+describe("rejects invalid options", () => {
   const rows: [options: object, code: string][] = [
     [{ clientId: "" }, "ERR_OPTION_INVALID"],
     [{ lifetimeSeconds: 301 }, "ERR_OPTION_INVALID"],

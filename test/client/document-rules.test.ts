@@ -56,7 +56,7 @@ describe("identifiers", () => {
     });
   }
 
-  test("02 8.6: a loopback host is accepted if the issuer is on one, and then over http too", async () => {
+  test("02 8.6: accepts a loopback host, also over http, if the issuer is on one", async () => {
     for (const [issuer, clientId, expect] of [
       ["http://localhost:3000", "http://localhost:4000/client.json", "accepted"],
       ["https://127.0.0.1:3000", "https://localhost:4000/client.json", "accepted"],
@@ -68,7 +68,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("02 8.6: the keys of a client may be on a loopback host only if the client is too", async () => {
+  test("02 8.6: accepts keys on a loopback host only if the client is on one too", async () => {
     const jwks_uri = "http://localhost:4000/jwks";
     for (const [client_id, expect] of [
       ["http://localhost:4000/client.json", "accepted"],
@@ -80,7 +80,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("a query, the root of a host, and redirect URIs that any local program can claim are reported", async () => {
+  test("warns about a query, about the root of a host, and about redirect URIs that any local program can claim", async () => {
     const redirect_uris = ["http://localhost/callback", "http://127.0.0.1:9/callback"];
     const script: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_id: request.url, redirect_uris })(request, clock);
@@ -261,7 +261,7 @@ describe("responses", () => {
     ["00 4.4, 02 5.2: MUST NOT cache invalid documents", documentReply("{}", { "Cache-Control": "max-age=300" })],
     ["00 4.4, 02 5.2: MUST NOT cache malformed documents", documentReply("{", { "Cache-Control": "max-age=300" })],
   ] as const) {
-    test(`${source}: the next request is sent 20 s later, and paced calls have their own error`, async () => {
+    test(`${source}: sends the next request 20 s later; until then, calls fail with their own error code`, async () => {
       const { resolve, origin, clock } = documented(first);
       const failure = await verdict(resolve(documentUrl));
       origin.script = documentReply(publicDocument);

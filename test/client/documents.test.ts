@@ -128,13 +128,13 @@ describe("resolve", () => {
     });
   }
 
-  test("a document whose method is not accepted is cached too", async () => {
+  test("caches a document even if its method is not accepted", async () => {
     const { resolve, origin } = documented(documentReply(publicDocument), { publicClients: false });
     for (let call = 0; call < 3; call += 1) assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_METHOD");
     assert.equal(origin.requests.length, 1);
   });
 
-  test("no client is accepted until `allow` is set; a list names hosts with their ports", async () => {
+  test("accepts no client until `allow` is set; a list contains hosts with their ports", async () => {
     for (const [allow, clientId, expect] of [
       [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
       [[], documentUrl, "ERR_CLIENT_FORBIDDEN"],
@@ -153,7 +153,7 @@ describe("resolve", () => {
     }
   });
 
-  test("an entry in `allow` that no host can equal is refused", () => {
+  test("rejects an entry in `allow` that no host can match", () => {
     for (const host of [
       "https://client.example",
       "Client.example",
@@ -202,7 +202,7 @@ describe("changes", () => {
     });
   }
 
-  test("finds other keys by value next to an empty URL, which means no URL", async () => {
+  test("reports changed keys in `jwks` next to an empty `jwks_uri`, which counts as absent", async () => {
     const one = { ...base, jwks_uri: "", jwks: { keys: [entry("a")] } };
     const other = { ...one, jwks: { keys: [entry("b")] } };
     const { fingerprint } = await documented(documentReply(one)).resolve(documentUrl);
@@ -312,7 +312,7 @@ describe("after a document was fetched, a response with", () => {
     }
   });
 
-  test("in an outage, the call that requests a document again still gets the old one; after a 410, the next does not", async () => {
+  test("during an outage, the call that requests the document again still gets the old one; after a 410, the next call does not", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     for (const [status, elapsedMs] of [
@@ -329,7 +329,7 @@ describe("after a document was fetched, a response with", () => {
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
   });
 
-  test("an outage lasts for an hour at most; must-revalidate excludes it", async () => {
+  test("uses the old document for at most an hour of an outage, and not at all with must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_STATUS"],
@@ -346,7 +346,7 @@ describe("after a document was fetched, a response with", () => {
     }
   });
 
-  test("a server that does not respond delays a call by at most 1 s while the document may be used, otherwise 5 s", async () => {
+  test("waits for a silent server for at most 1 s while the old document may be used, otherwise for 5 s", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = hanging;
@@ -384,7 +384,7 @@ describe("a pinned document", () => {
 });
 
 describe("bounds", () => {
-  test("10,000 made-up identifiers evict no document in use: consent proves one", async () => {
+  test("10,000 made-up identifiers evict no document in use, because consent proves its client", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
     await resolve(documentUrl);
     documents.prove(documentUrl);
@@ -407,7 +407,7 @@ describe("bounds", () => {
     assert.equal(origin.requests.length, requests, "without a request");
   });
 
-  test("consent proves a client whose document was evicted meanwhile", async () => {
+  test("consent proves a client even if its document has been evicted", async () => {
     const { resolve, documents, clock } = documented(anyDocument, { maxDocuments: 10 });
     await resolve(documentUrl);
     clock.setBy(60_000);
@@ -417,7 +417,7 @@ describe("bounds", () => {
     assert.equal(await verdict(resolve(documentUrl)), "accepted");
   });
 
-  test("a proven client is looked up even if made-up identifiers used up the minute's trials", async () => {
+  test("looks up a proven client even if made-up identifiers have used up the limit for new clients", async () => {
     const { resolve, documents } = documented(anyDocument, { maxDocuments: 10 });
     for (const id of ids(20)) await verdict(resolve(id));
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_RETRY_LATER");
@@ -439,7 +439,7 @@ describe("bounds", () => {
     assert.ok(stored.length <= 11, `${stored.length} documents of 9 KB`);
   });
 
-  test("one host gets 16 requests at a time and 600 in a minute; clients that were never proven get half", async () => {
+  test("sends one host at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {
     const { resolve, origin, clock, documents } = documented(hanging);
     for (let index = 0; index < 40; index += 1) void verdict(resolve(path(index)));
     await settled();
@@ -470,7 +470,7 @@ describe("bounds", () => {
     assert.equal(await verdict(resolve(path(3_000))), "accepted");
   });
 
-  test("a request that stays in flight keeps its place and does not lock its host", async () => {
+  test("a request that never ends occupies one slot and does not block its host", async () => {
     const { resolve, origin, clock } = documented(hanging);
     for (let index = 0; index < 8; index += 1) void verdict(resolve(path(index)));
     await settled();
@@ -488,14 +488,14 @@ describe("bounds", () => {
     assert.equal(origin.requests.length, 8);
   });
 
-  test("all ports of a host count together", async () => {
+  test("counts all ports of a host together", async () => {
     const { resolve, origin } = documented(hanging);
     for (let index = 1; index <= 40; index += 1) void verdict(resolve(`https://client.example:${index}/client.json`));
     await settled();
     assert.equal(origin.requests.length, 8);
   });
 
-  test("a verifier's requests for keys count for the same host", async () => {
+  test("counts a verifier's requests for keys against the same host limits", async () => {
     const { resolve, origin, clock, clients } = documented(hanging);
     for (let index = 0; index < 8; index += 1) void verdict(resolve(`https://client.example/${index}`));
     await settled();
@@ -505,7 +505,7 @@ describe("bounds", () => {
     assert.equal(await verdict(clients.clientAssertion(token, registered)), "ERR_FETCH_BUSY");
   });
 
-  test("key sets of registered clients have the same bound", async () => {
+  test("applies the same limit to key sets of registered clients", async () => {
     const { origin, clock } = documented(hanging);
     const plain = verifier({ clock, fetch: origin.fetch });
     for (let index = 0; index < 20; index += 1) {
@@ -540,7 +540,7 @@ describe("a verifier with documents", () => {
     }
   });
 
-  test("clients that sign for themselves evict neither documents nor keys of clients with a grant", async () => {
+  test("clients that only sign for themselves evict neither documents nor keys of clients with a grant", async () => {
     const bounds = [{ maxDocuments: 5 }, { maxKeySets: 5 }] as const;
     const { clients, clock, origin } = documented(ownKeys, ...bounds);
     await clients.authenticate(signed(clock.now()), granted);
@@ -612,7 +612,7 @@ describe("a verifier with documents", () => {
     });
   }
 
-  test("says how to accept clients that send the token endpoint as aud", async () => {
+  test("explains how to accept clients that send the token endpoint as aud", async () => {
     const { clients, clock } = documented(hostedClient(["a"]));
     const token = assertionAt(clock.now(), "a", { aud: `${issuer}/token` });
     const error = await clients.clientAssertion(token).catch((error: unknown) => error as { hint: string });
@@ -624,20 +624,20 @@ describe("a verifier with documents", () => {
     );
   });
 
-  test("a registered client is passed and takes precedence: its document is not requested", async () => {
+  test("a registered client takes precedence, and its document is not requested", async () => {
     const { clients, clock, origin } = documented(reply(500));
     const client = { clientId: documentUrl, jwks: { keys: [entry("a")] }, fingerprint: "its own", metadata: null };
     assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"), client)), "accepted");
     assert.equal(origin.requests.length, 0);
   });
 
-  test("must be given for a token without a client, and be a result of createClientDocuments()", async () => {
+  test("requires documents for a token without a client, and they must come from createClientDocuments()", async () => {
     await assert.rejects(verifier().clientAssertion(assertionAt(0, "a")), { code: "ERR_OPTION_INVALID" });
     const copy = { ...createClientDocuments({ issuer, fetch: async () => new Response() }) };
     assert.throws(() => verifier({ documents: copy }), { code: "ERR_OPTION_INVALID" });
   });
 
-  test("a client cannot use another client's keys, or spend its refetches", async () => {
+  test("a client cannot use another client's keys or spend its refetches", async () => {
     const thief = "https://evil.example/client.json";
     const stolen = documentReply({ ...confidentialDocument, client_id: thief });
     const script = (kids: readonly string[]): Script =>
@@ -660,7 +660,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
-  test("hundreds of made-up clients that name a client's URL share one refetch in 20 s, and the client keeps its own", async () => {
+  test("hundreds of made-up clients that name a client's jwks_uri share one refetch per 20 s, and that client keeps its own", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
     const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
@@ -676,7 +676,7 @@ describe("a verifier with documents", () => {
     assert.equal(requests(), 3);
   });
 
-  test("the algorithm of request objects that a document names is required", async () => {
+  test("requires the request object algorithm that the document names", async () => {
     const keys = { ...confidentialDocument, jwks_uri: undefined, jwks: { keys: [entry("a")] } };
     for (const [alg, expect] of [
       ["ES256", "accepted"],
@@ -692,7 +692,7 @@ describe("a verifier with documents", () => {
     }
   });
 
-  test("an assertion is accepted once, by all processes that share a replay store", async () => {
+  test("accepts an assertion once across all processes that share a replay store", async () => {
     const replay = memoryReplayStore({ clock: simulatedClock() });
     const one = documented(hostedClient(["a"]), {}, { replay });
     const two = documented(hostedClient(["a"]), {}, { replay });
@@ -708,7 +708,7 @@ describe("a verifier with documents", () => {
     ]);
   });
 
-  test("reports refusals with the client that the token names", async () => {
+  test("reports a refusal together with the client that the token names", async () => {
     const events: object[] = [];
     const { clients, clock } = documented(reply(404), {}, { onEvent: (event) => events.push(event) });
     for (let call = 0; call < 2; call += 1) await verdict(clients.clientAssertion(assertionAt(clock.now(), "a")));
@@ -721,7 +721,7 @@ describe("a verifier with documents", () => {
   });
 });
 
-describe("at the token endpoint, the method of the authorization request is required", () => {
+describe("the token endpoint requires the authorization request's method", () => {
   const without =
     (name: string): Sent =>
     (now) => {
@@ -785,7 +785,7 @@ describe("at the token endpoint, the method of the authorization request is requ
     });
   }
 
-  test("a repeated parameter of authentication is refused (RFC 6749 section 3.2), a repeated resource is not (RFC 8707 section 2)", async () => {
+  test("rejects repeated authentication parameters (RFC 6749 section 3.2) but not a repeated resource (RFC 8707 section 2)", async () => {
     const { clients, clock } = documented(hostedClient(["a"]));
     for (const [name, expect] of [
       ["client_id", "ERR_CLIENT_METHOD"],
@@ -800,7 +800,7 @@ describe("at the token endpoint, the method of the authorization request is requ
     }
   });
 
-  test("the changes since the grant are returned, so that the server can decide", async () => {
+  test("returns the changes since the grant, so that the server can decide", async () => {
     const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);
     const { clients } = documented(documentReply({ ...publicDocument, client_name: "Bank" }));
     const granted = { clientId: documentUrl, method: "none", fingerprint } as const;
@@ -825,7 +825,7 @@ describe("metadata for discovery", () => {
   });
 });
 
-test("events report each request and failure, printable, without the document", async () => {
+test("reports every request and failure as printable text, without the document", async () => {
   const events: object[] = [];
   const { resolve, origin, clock } = documented(documentReply(publicDocument), {
     onEvent: (event) => events.push(event),

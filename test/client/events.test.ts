@@ -52,7 +52,7 @@ for (const kind of kinds) {
   });
 }
 
-test("a caller's mistake or a failing store is not reported as a refusal", async () => {
+test("does not report a caller's mistake or a failing store as a refusal", async () => {
   const { events, clientAssertion } = listening({ replay: () => Promise.reject(new Error("down")) });
   for (const wrong of [{ clientId }, undefined as unknown as Client, remote, client])
     await assert.rejects(clientAssertion(tokenOf("clientAssertion"), wrong));
@@ -62,7 +62,7 @@ test("a caller's mistake or a failing store is not reported as a refusal", async
 const bytesOf = (kid: string): number => JSON.stringify({ keys: [published(kid)] }).length;
 
 describe("keys at a jwks_uri", () => {
-  test("requests and changes of keys are reported", async () => {
+  test("reports requests for keys and changes of keys", async () => {
     const { events, origin, clientAssertion } = listeningTo(served(["a"]));
     await verdict(clientAssertion(madeUp("a"), remote));
     assert.deepEqual(events, [
@@ -85,7 +85,7 @@ describe("keys at a jwks_uri", () => {
     ["404", reply(404), { type: "failed", code: "ERR_FETCH_STATUS" }],
   ];
   for (const [name, script, expected] of broken) {
-    test(`a broken set is reported: ${name}`, async () => {
+    test(`reports a broken set: ${name}`, async () => {
       const { events, clientAssertion } = listeningTo(script);
       await assert.rejects(clientAssertion(madeUp("a"), remote));
       const [event, ...others] = events;
@@ -101,7 +101,7 @@ describe("keys at a jwks_uri", () => {
     });
   }
 
-  test("unusable keys of a set are reported", async () => {
+  test("reports unusable keys in a set", async () => {
     const key = { ...ecKey("a"), kid: "a" };
     const { events, clientAssertion } = listeningTo(jwkSetReply(JSON.stringify({ keys: [key] })));
     await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
@@ -112,7 +112,7 @@ describe("keys at a jwks_uri", () => {
 });
 
 describe("keys by value", () => {
-  test("an unusable key that a token names is reported once", async () => {
+  test("reports an unusable key that a token names once", async () => {
     const { events, clientAssertion } = listening();
     const keys = [
       entry("x"),
@@ -127,7 +127,7 @@ describe("keys by value", () => {
     );
   });
 
-  test("a value that is not a set is reported as a refusal", async () => {
+  test("reports a value that is not a set as a refusal", async () => {
     const { events, clientAssertion } = listening();
     await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: {} as { keys: [] } }));
     assert.deepEqual(events, [{ type: "refused", kind: "clientAssertion", clientId, code: "ERR_KEY_FORMAT" }]);
@@ -168,7 +168,7 @@ describe("an exhausted budget is reported in addition to the refusal:", () => {
   });
 });
 
-test("external strings are truncated and escaped, wherever they appear", async () => {
+test("truncates and escapes external strings wherever they appear", async () => {
   const hostile = `\u001b[2J\r\n\u202e\u2028\ud800${"x".repeat(1_000)}`;
   const { events, clientAssertion } = listeningTo(
     jwkSetReply(

@@ -74,7 +74,7 @@ for (const [name, ...args] of [
   ["bun", "-e"],
   ["deno", "eval"],
 ] as const) {
-  test(`in ${name} too, addresses are checked and the connection uses the checked one`, async (t) => {
+  test(`checks addresses in ${name} too, and connects to the address that it checked`, async (t) => {
     const { url } = await site(t, published);
     const script = `
       import { createGuardedFetch } from ${JSON.stringify(import.meta.resolve("../../src/node/index.ts"))};
@@ -97,7 +97,7 @@ test("keys from a real server verify tokens", async (t) => {
   assert.deepEqual([request?.method, request?.url, request?.headers.host], ["GET", "/jwks", new URL(url).host]);
 });
 
-test("a response is returned unchanged: status, header fields, body", async (t) => {
+test("returns a response's status, header fields and body unchanged", async (t) => {
   const { url, requests } = await site(t, (_request, response) => {
     response.writeHead(404, ["ETag", '"x"', "Cache-Control", "no-cache", "Cache-Control", "max-age=5"]).end("ü");
   });
@@ -121,7 +121,7 @@ for (const status of [204, 304]) {
 }
 
 describe("DNS rebinding", () => {
-  test("the connection uses the checked address, even if the name resolves differently a moment later", async (t) => {
+  test("connects to the checked address, even if the name resolves differently a moment later", async (t) => {
     const { url, requests } = await site(t, published);
     let lookups = 0;
     const resolve = async () => [(lookups += 1) === 1 ? loopback : { address: "127.0.0.2", family: 4 }];
@@ -129,7 +129,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([lookups, requests.length], [1, 1]);
   });
 
-  test("the next request resolves the name again and is refused", async (t) => {
+  test("resolves the name again for the next request, and refuses it", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const answers = [loopback, { address: "127.0.0.2", family: 4 }];
     const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
@@ -139,7 +139,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([requests.length, connections.total], [1, 1]);
   });
 
-  test("no connection is opened if only one of several addresses is forbidden", async (t) => {
+  test("opens no connection if one of several addresses is forbidden", async (t) => {
     const { url, connections } = await site(t, published);
     for (const addresses of [
       [{ address: "10.0.0.1", family: 4 }, loopback],
@@ -149,7 +149,7 @@ describe("DNS rebinding", () => {
     assert.equal(connections.total, 0);
   });
 
-  test("under the default rules, a server on loopback is unreachable under any name", async (t) => {
+  test("cannot reach a server on loopback under any name by default", async (t) => {
     const { url, connections } = await site(t, published);
     const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
     assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");
@@ -163,7 +163,7 @@ describe("DNS rebinding", () => {
 });
 
 describe("connections", () => {
-  test("each request opens its own, even for two hosts with the same address", async (t) => {
+  test("opens one connection per request, even for two hosts with the same address", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const fetch = guarded();
     for (const target of [url, url, url.replace("client.", "other.")]) await (await fetch(target, {})).text();
@@ -222,7 +222,7 @@ describe("connections", () => {
 
 describe("responses", () => {
   for (const status of [301, 302, 303, 307, 308]) {
-    test(`a redirect (${status}) is not followed`, async (t) => {
+    test(`does not follow a redirect (${status})`, async (t) => {
       const { url, requests, connections } = await site(t, (_request, response) => {
         response.writeHead(status, { Location: "/elsewhere", "Content-Length": 100 }).write("x");
       });
@@ -233,7 +233,7 @@ describe("responses", () => {
   }
 
   for (const encoding of ["gzip", "br", "GZIP", "x", "identity, gzip"]) {
-    test(`a compressed body (${encoding}) is refused, unread`, async (t) => {
+    test(`rejects a compressed body (${encoding}) without reading it`, async (t) => {
       const { url, requests, connections } = await site(t, (_request, response) => {
         response.writeHead(200, { "Content-Encoding": encoding }).write(gzipSync(Buffer.alloc(1_000_000)));
       });
@@ -243,7 +243,7 @@ describe("responses", () => {
     });
   }
 
-  test("a body with the identity coding is accepted", async (t) => {
+  test("accepts a body with the identity coding", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.setHeader("Content-Encoding", "identity");
       published(request, response);
@@ -262,7 +262,7 @@ describe("responses", () => {
     "without its length": {},
     "with a wrong length": { "Content-Length": 2 ** 40 },
   })) {
-    test(`a body of more than 64 KiB ${name} is not read to its end`, async (t) => {
+    test(`stops reading a body of more than 64 KiB ${name}`, async (t) => {
       let written = 0;
       const { url, connections } = await site(t, (_request, response) => {
         response.writeHead(200, head);
@@ -279,7 +279,7 @@ describe("responses", () => {
     });
   }
 
-  test("informational responses before the final one are ignored", async (t) => {
+  test("ignores informational responses before the final one", async (t) => {
     const { url } = await site(t, (request, response) => {
       for (let count = 0; count < 8; count += 1) response.writeProcessing();
       published(request, response);
@@ -287,7 +287,7 @@ describe("responses", () => {
     assert.equal(await check(url), "accepted");
   });
 
-  test("an endless series of informational responses is not read to its end", async (t) => {
+  test("stops reading an endless series of informational responses", async (t) => {
     let written = 0;
     const { url, connections } = await site(t, (_request, { socket }) => {
       // If a connection fails, Node calls back for each write before it destroys the socket.
@@ -305,7 +305,7 @@ describe("responses", () => {
     assert.ok(written < 20_000_000, `${written} bytes`);
   });
 
-  test("64 KiB are accepted", async (t) => {
+  test("accepts 64 KiB", async (t) => {
     const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
     assert.equal(await check(url), "accepted");
   });
@@ -331,7 +331,7 @@ describe("responses", () => {
   }
 });
 
-test("the connection of a refused response is closed, even without a caller's signal", async (t) => {
+test("closes the connection of a rejected response, even without a caller's signal", async (t) => {
   for (const head of ["HTTP/1.1 200 OK\r\nContent-Encoding: gzip", "HTTP/1.1 205 Reset Content"]) {
     const { url, connections } = await site(t, ({ socket }) =>
       socket.write(`${head}\r\nContent-Length: 1000\r\n\r\nx`),
@@ -341,7 +341,7 @@ test("the connection of a refused response is closed, even without a caller's si
   }
 });
 
-describe("a request times out after 5 s in all, by the verifier's clock", () => {
+describe("a request times out after a total of 5 s on the verifier's clock", () => {
   const slow: [name: string, handler: Handler][] = [
     ["a reply that never comes", never],
     ["a body that never ends", (_request, response) => void response.writeHead(200).write('{"keys":[')],
@@ -379,7 +379,7 @@ describe("a request times out after 5 s in all, by the verifier's clock", () => 
     assert.equal(await checking, "ERR_FETCH_TIMEOUT");
   });
 
-  test("no connection is opened if the resolver responds too late", async (t) => {
+  test("opens no connection if the resolver responds too late", async (t) => {
     const { url, connections } = await site(t, published);
     const clock = simulatedClock();
     const { promise, resolve: answer } = Promise.withResolvers<(typeof loopback)[]>();
@@ -393,7 +393,7 @@ describe("a request times out after 5 s in all, by the verifier's clock", () => 
     assert.equal(connections.total, 1);
   });
 
-  test("a caller's signal ends a request before and after the start of the response", async (t) => {
+  test("a caller's signal ends a request both before and after the response begins", async (t) => {
     const { url, connections } = await site(t, (_request, response) => void response.writeHead(200).write("x"));
     await assert.rejects(guarded()(url, { signal: AbortSignal.abort() }), { name: "AbortError" });
     assert.equal(connections.total, 0);
@@ -458,7 +458,7 @@ test("public addresses", () => {
   for (const address of addresses.join(" ").split(" ")) assert.equal(isPublicAddress(address), true, address);
 });
 
-describe("an address instead of a host name is checked in any spelling", () => {
+describe("checks an address in place of a host name, in any spelling", () => {
   const urls = [
     "https://127.0.0.1/jwks",
     "https://127.0.0.1:8443/jwks",
@@ -504,7 +504,7 @@ describe("only https", () => {
     "data:,x",
     "ws://client.example/",
   ]) {
-    test(`${url} is refused before its host is resolved`, async () => {
+    test(`rejects ${url} before resolving its host`, async () => {
       const guarded = createGuardedFetch({
         resolve: () => assert.fail("the host was resolved"),
         isAllowed: () => true,
@@ -514,7 +514,7 @@ describe("only https", () => {
   }
 });
 
-test("only GET without a body is allowed", async () => {
+test("allows only GET without a body", async () => {
   const guarded = createGuardedFetch({ resolve: () => assert.fail("the host was resolved") });
   for (const init of [{ method: "POST" }, { method: "HEAD" }, { body: "x" }])
     assert.equal(await verdict(guarded("https://client.example/", init)), "ERR_OPTION_INVALID");
@@ -547,7 +547,7 @@ describe("every address of a host must be public", () => {
     });
   }
 
-  test("by default, the system's resolver is used", async () => {
+  test("uses the system's resolver by default", async () => {
     assert.equal(await verdict(guardedFetch("https://localhost/", {})), "ERR_ADDRESS_FORBIDDEN");
   });
 });

@@ -56,7 +56,7 @@ describe("the media type must be JSON (RFC 7517 section 8.5, RFC 8259 section 11
     });
   }
 
-  test("a 304 without a media type is accepted, because it has no body", async () => {
+  test("accepts a 304 without a media type, because it has no body", async () => {
     const { clock, origin, check } = setup(served(["a"], { ETag: '"1"' }));
     assert.equal(await check("a"), "accepted");
     await clock.advance(300_000);
@@ -70,7 +70,7 @@ describe("the media type must be JSON (RFC 7517 section 8.5, RFC 8259 section 11
   });
 });
 
-describe("a client cannot make the provider trust a key for more than 300 s without a fetch", () => {
+describe("a client cannot make the provider trust a key for more than 300 s without fetching it again", () => {
   for (const cacheControl of [
     "max-age=31536000",
     "public, max-age=3600, stale-while-revalidate=86400",
@@ -100,7 +100,7 @@ describe("a client cannot make the provider trust a key for more than 300 s with
     assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("an outage of its server may add an hour, unless it sends must-revalidate", async () => {
+  test("an outage of the client's server may add an hour, unless it sent must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_FAILED"],
@@ -142,7 +142,7 @@ describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 sec
     assert.equal(origin.requests.length, 2);
   });
 
-  test("a newly published key is found immediately, and the next one after 20 s", async () => {
+  test("finds a newly published key immediately, and the next one after 20 s", async () => {
     const { clock, origin, check } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["a", "b"]);

@@ -68,7 +68,7 @@ describe("keys by value", () => {
     assert.notEqual(await find("client-1", [{ ...published("a"), use: "sig" }]), key);
   });
 
-  test("that the token does not name are not read, because a set may be large and the token made up", async () => {
+  test("that the token does not name are not read, because the set may be large and the token forged", async () => {
     const { check, checkMadeUp } = hosted(unreachable);
     let reads = 0;
     const others = Array.from({ length: 63 }, (_, i) => {
@@ -117,7 +117,7 @@ describe("keys by value", () => {
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
-    test(`a malformed set is not read if the token is refused first: ${name}`, async () => {
+    test(`a malformed set is not read if the token is rejected first: ${name}`, async () => {
       const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
@@ -126,7 +126,7 @@ describe("keys by value", () => {
     });
   }
 
-  test("null counts as missing, as in a database row", async () => {
+  test("null counts as missing, because database rows contain it", async () => {
     const { check } = hosted(served(["b"]));
     const rows: [client: Client, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
@@ -168,7 +168,7 @@ describe("keys by jwks_uri", () => {
     );
   });
 
-  test("a rotated key is found by one request that bypasses caches; no other key stands in for an unknown kid", async () => {
+  test("finds a rotated key with one request that bypasses caches, and tries no other key for an unknown kid", async () => {
     const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
@@ -223,7 +223,7 @@ describe("keys by jwks_uri", () => {
     });
   }
 
-  test("a slow response within 5 s is accepted", async () => {
+  test("accepts a slow response within 5 s", async () => {
     const { clock, origin, check } = hosted(hanging);
     origin.script = async (...request) => {
       await new Promise<void>((resolve) => clock.setTimer(resolve, 4_999));
@@ -234,13 +234,13 @@ describe("keys by jwks_uri", () => {
     assert.equal(await checking, "accepted");
   });
 
-  test("a URL that is not https is refused before any request", async () => {
+  test("rejects a URL that is not https before any request", async () => {
     const { origin, check } = hosted(served(["a"]));
     assert.equal(await check("a", { clientId, jwksUri: "http://client.example/jwks" }), "ERR_URL_INSECURE");
     assert.equal(origin.requests.length, 0);
   });
 
-  test("beyond the limit, the least recently used set is dropped", async () => {
+  test("drops the least recently used set when the limit is reached", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 20);
@@ -255,7 +255,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 22);
   });
 
-  test("by default, 70 sets of 64 KiB are cached, or 1,100 of 4 KiB", async () => {
+  test("caches 70 sets of 64 KiB, or 1,100 of 4 KiB, by default", async () => {
     const { origin, check } = hosted(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
     for (let index = 0; index < 70; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -271,7 +271,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("a set that was dropped during its fetch is kept if it verifies a token", async () => {
+  test("keeps a set that was dropped during its fetch if it verifies a token", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 1 });
     await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
     const before = origin.requests.length;
@@ -294,7 +294,7 @@ describe("keys by jwks_uri", () => {
     assert.ok(origin.requests.length > before);
   });
 
-  test("made-up kids cause no flood of requests, even if clients' sets evict each other", async () => {
+  test("made-up kids cause only a few requests, even if clients' sets evict each other", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 50 });
     assert.equal(await check("a", at(0)), "accepted");
     const checks: Promise<string>[] = [];
@@ -310,7 +310,7 @@ describe("keys by jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("at most as many new sets are created per minute as are cached, whatever names are invented", async () => {
+  test("creates at most as many sets per minute as it can cache, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -324,7 +324,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("a dropped set is fetched again, even for a rotated key, once its budget has recovered", async () => {
+  test("fetches a dropped set again, even for a rotated key, once its budget has recovered", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
@@ -349,20 +349,20 @@ describe("keys by jwks_uri", () => {
       return { ...all, origin, clock, waiting };
     }
 
-    test("are limited: one more is refused and not sent", async () => {
+    test("are limited; beyond the limit, a request is refused and not sent", async () => {
       const { origin, check } = await underAttack();
       const before = origin.requests.length;
       assert.equal(await check("a", at(1)), "ERR_FETCH_BUSY");
       assert.equal(origin.requests.length, before);
     });
 
-    test("leave room for sets that have verified a token", async () => {
+    test("leave slots for sets that have verified a token", async () => {
       const { clock, check } = await underAttack();
       clock.setBy(3_600_000 * 24 * 2);
       assert.equal(await check("a", at(0)), "accepted");
     });
 
-    test("end within 5 s, which makes room again", async () => {
+    test("end within 5 s, which frees their slots", async () => {
       const { clock, check, waiting } = await underAttack();
       await clock.advance(5_000);
       assert.deepEqual(new Set(await Promise.all(waiting)), new Set(["ERR_FETCH_TIMEOUT"]));

@@ -48,7 +48,7 @@ for (const kind of kinds) {
       assert.deepEqual(verdicts.toSorted(), [...Array<string>(49).fill("ERR_TOKEN_REPLAYED"), "accepted"]);
     });
 
-    test("only an otherwise valid token is used up", async () => {
+    test("an invalid token does not use up its jti", async () => {
       const check = verifier()[kind];
       const jti = "x";
       const spoiled: [name: string, token: string, client?: Client][] = [
@@ -85,7 +85,7 @@ describe("around the expiry of a token", () => {
     ["fractions of both", 10.25, 0.5],
   ];
   for (const [name, expAfter, clockToleranceSeconds] of rows) {
-    test(`${name}: the token is accepted once, whenever it is used, and its jti is free afterwards`, async () => {
+    test(`${name}: accepts the token once, whenever it is used, and frees its jti afterwards`, async () => {
       const clock = simulatedClock();
       const { clientAssertion } = verifier({ clock, clockToleranceSeconds });
       const startMs = clock.now();
@@ -107,7 +107,7 @@ describe("around the expiry of a token", () => {
     });
   }
 
-  test("a token that expires while its keys are fetched is refused", async () => {
+  test("rejects a token that expires while its keys are being fetched", async () => {
     const clock = simulatedClock();
     const waiting: (() => void)[] = [];
     const fetch = async (): Promise<Response> => {
@@ -140,7 +140,7 @@ function sharedStore(): { readonly replay: SetIfAbsent; readonly uses: Map<strin
 }
 
 describe("a shared store", () => {
-  test("exactly one of concurrent uses at all replicas is accepted", async () => {
+  test("accepts exactly one of several concurrent uses across all replicas", async () => {
     const { replay, uses } = sharedStore();
     const replicas = Array.from({ length: 5 }, () => verifier({ replay }));
     const token = tokenOf("clientAssertion");
@@ -153,7 +153,7 @@ describe("a shared store", () => {
     assert.equal(uses.size, 1);
   });
 
-  test("receives a short key for each token, and the time from which the token is refused anyway", async () => {
+  test("receives a short key for each token, and the time from which the token is rejected anyway", async () => {
     const clock = simulatedClock();
     clock.setBy(-(clock.now() % second));
     const { replay, uses } = sharedStore();
@@ -172,7 +172,7 @@ describe("a shared store", () => {
     await clients.requestObject(tokenOf("requestObject", { jti: undefined }), client);
   });
 
-  test("that forgets too early does not make an expired token valid", async () => {
+  test("that forgets entries too early does not make an expired token valid", async () => {
     const clock = simulatedClock();
     const replay: SetIfAbsent = async () => {
       clock.setBy(60 * second);
@@ -262,7 +262,7 @@ describe("the store in memory", () => {
     assert.equal(use(store, "a", 1, expiresAt + second), 1);
   });
 
-  test("refuses a new client if there is one token per client and no room for more clients", () => {
+  test("rejects a new client's token if every client has one token and the store is full", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 8, clock });
     const counts = Array.from({ length: 9 }, (_, i) => use(store, `client ${i}`, 1, clock.now() + later));
@@ -271,7 +271,7 @@ describe("the store in memory", () => {
     assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
-  test("a call costs little even if the store is full of clients", () => {
+  test("a call is cheap even if the store is full of clients", () => {
     const clock = simulatedClock();
     const most = 20_000;
     const store = memoryReplayStore({ maxEntries: most, clock });
@@ -318,7 +318,7 @@ describe("the store in memory", () => {
     }),
     { maxLength: 80, size: "max" },
   );
-  test("property: no token is accepted twice, and a client with few tokens is not refused", () => {
+  test("property: accepts no token twice, and rejects no client with few tokens", () => {
     let refused = 0;
     fc.assert(
       fc.property(fc.integer({ min: 4, max: 16 }), uses, (maxEntries, uses) => {

@@ -178,7 +178,7 @@ for (const kind of kinds) {
   });
 }
 
-test("a token of one kind is not accepted as the other", async () => {
+test("does not accept a token of one kind as the other kind", async () => {
   const { clientAssertion, requestObject } = verifier();
   assert.equal(await verdict(requestObject(tokenOf("clientAssertion"), client)), "ERR_TOKEN_CLAIM");
   assert.equal(await verdict(clientAssertion(tokenOf("requestObject"), client)), "ERR_TOKEN_CLAIM");
@@ -222,7 +222,7 @@ describe("createClientVerifier refuses", () => {
   }
 });
 
-test("the default clock is the machine's", async () => {
+test("uses the machine's clock by default", async () => {
   const { clientAssertion } = createClientVerifier({ issuer });
   const exp = Math.floor(Date.now() / 1000);
   assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion", { exp: exp + 30 }), client)), "accepted");

@@ -89,7 +89,7 @@ describe("a request must have one valid Host field (RFC 9112 section 3.2)", { ti
   });
 });
 
-describe("the error for a file that is not JSON has line and column, and quotes nothing", () => {
+describe("the error for a file that is not JSON gives the line and column and quotes nothing", () => {
   const rows: readonly (readonly [name: string, text: string, place: string])[] = [
     ["incomplete", '{\n  "secret": 80', "; check line 2, column 15"],
     ["incomplete after a comma", '{"a": [1,', "; it is incomplete"],
@@ -174,7 +174,7 @@ const files: { readonly file: string; readonly code: string; readonly message?: 
 
 describe("the --signers file", () => {
   for (const { file, code, message = /./ } of files) {
-    test(`${file === "" ? "an empty file" : file} causes ${code} at startup, even if unused, and no message quotes it`, async (t) => {
+    test(`${file === "" ? "an empty file" : file} causes ${code} at startup, even if unused, and is not quoted in any message`, async (t) => {
       const signers = join(await temporaryFolder(t), "signers.json");
       await writeFile(signers, file);
       await assert.rejects(signersOf({ signers, signerType: "local", destroyExternal: false }), (error) => {
@@ -192,7 +192,7 @@ describe("the --signers file", () => {
     ["vaultTransit", (tokenFile: string) => ({ tokenFile })],
   ] as const;
   for (const [member, optionsFor] of secretFiles) {
-    test(`${member}: a secret file that other users can read causes a warning, another file does not`, async (t) => {
+    test(`${member}: warns if other users can read the secret file, and only then`, async (t) => {
       const folder = await temporaryFolder(t);
       const [signers, file] = [join(folder, "signers.json"), join(folder, "a-file")];
       const warnings: unknown[] = [];
@@ -212,7 +212,7 @@ describe("the --signers file", () => {
     });
   }
 
-  test("a URI's pin-source that other users can read causes one warning", async (t) => {
+  test("warns once if other users can read a URI's pin-source", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     await writeFile(file, secret, { mode: 0o644 });
     await chmod(file, 0o644);
@@ -226,7 +226,7 @@ describe("the --signers file", () => {
     assert.deepEqual(warned, [{ file }]);
   });
 
-  test("no connection is opened before a signer is used", async () => {
+  test("opens no connection before a signer is used", async () => {
     const { createSigner, destroySigner } = await signersOf({
       signers: undefined,
       signerType: "vault-transit",

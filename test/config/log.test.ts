@@ -93,7 +93,7 @@ describe("the logger", () => {
     ["error", ["error"]],
     ["silent", []],
   ] as const) {
-    test(`with level ${level}, writes ${written.join(", ") || "nothing"}`, () => {
+    test(`at level ${level}, writes ${written.join(", ") || "nothing"}`, () => {
       const lines: string[] = [];
       const log = createLogger(level, (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
       for (const name of ["info", "warn", "error"] as const) log[name](name);
@@ -132,7 +132,7 @@ describe("the file writer", () => {
     assert.deepEqual(await exited, [0, null]);
   });
 
-  test("does not end the process if the reader is gone", async () => {
+  test("does not end the process if the reader has closed the pipe", async () => {
     const program = `
       import { fileWriter } from ${JSON.stringify(source)};
       const write = fileWriter(process.stdout.fd);
@@ -150,7 +150,7 @@ describe("the file writer", () => {
   });
 });
 
-test("the 50 most recent events are kept, newest first, even those below the log level", () => {
+test("keeps the 50 most recent events, newest first, even those below the log level", () => {
   const lines: string[] = [];
   const clock = simulatedClock();
   const recent = recentEvents(
@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("steps of all processes are logged with the same message and reason, a revocation is a warning, and a change of mode is logged", () => {
+test("logs every process's steps with the same message and reason, a revocation as a warning, and mode changes", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },
@@ -206,7 +206,7 @@ test("steps of all processes are logged with the same message and reason, a revo
   ]);
 });
 
-test("the line for an outage shows how long the last keys are used, and for a different policy, the command that changes it", () => {
+test("the line about an outage says how long the last keys stay in use; the line about a different policy, the command that changes it", () => {
   const lines = linesOf((clock) => [
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() + hour },
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },

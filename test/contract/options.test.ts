@@ -122,7 +122,7 @@ function row<Options>(
     const all = Object.fromEntries(names.map((name) => [name, null]));
     assert.deepEqual(await resultOf({ ...all, ...complete }), expected);
   });
-  test(`${title}: an unknown option and a value of another type are refused by name`, async () => {
+  test(`${title}: rejects an unknown option or a value of the wrong type, and names it`, async () => {
     const [[first] = [""]] = optionsOf(title);
     await isRefused({ [`${first}X`]: 1 }, /OPTION_UNKNOWN/, new RegExp(`"${first}X".*"${first}"`));
     for (const [name = "", , type = ""] of optionsOf(title)) {
@@ -134,7 +134,7 @@ function row<Options>(
   });
   const required = namesOf(title, isRequired);
   if (required.length === 0) return;
-  test(`${title}: a required option that is not given is reported as missing`, async () => {
+  test(`${title}: reports a required option that was not given`, async () => {
     for (const name of required)
       for (const none of [undefined, null]) {
         const message = new RegExp(`\\b${name}"?(?: \\w+)? is missing; `);
@@ -305,7 +305,7 @@ row<ObserveOptions>(
 );
 row<WatchOptions>("watch", { durationMs: 0 }, async (options) => watch({ at: 0 }, options));
 
-test("the message for a wrong value names its type, unless another value of that type would be accepted", async () => {
+test("the message for an invalid value names its type, unless another value of that type would be accepted", async () => {
   const rows: readonly (readonly [make: () => unknown, message: RegExp])[] = [
     [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" option must be .*, not of type number$/],
     [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not of type string$/],

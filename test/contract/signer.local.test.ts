@@ -41,7 +41,7 @@ for (const [form, make] of Object.entries(forms)) {
   );
 }
 
-test("all forms of a key result in signers with the same public key", async () => {
+test("every form of a key gives a signer with the same public key", async () => {
   const signers = await Promise.all(
     Object.values(forms).map(async (make): Promise<Signer> => localSigner((await make(ecKey("a"))) as KeyInput)),
   );

@@ -131,7 +131,7 @@ const wrongAdapters: Readonly<
   ],
   "the query is lost": [() => ({ updateMany: broken }), "Error", "old"],
 };
-test("the result of a write is what can be read back, no matter what the adapter returns", async () => {
+test("decides whether a write succeeded by reading it back, whatever the adapter returns", async () => {
   for (const [name, [change, expected, text]] of Object.entries(wrongAdapters)) {
     const adapter = await sqliteAdapter();
     const correct = betterAuthStore(adapter, { issuer });
@@ -146,7 +146,7 @@ test("the result of a write is what can be read back, no matter what the adapter
   }
 });
 
-test("a row without the expected fields does not count as an empty store", async () => {
+test("does not mistake a row without the expected fields for an empty store", async () => {
   const adapter = await sqliteAdapter();
   assert.equal(await betterAuthStore(adapter, { issuer }).write("text", undefined), true);
   const renamed = betterAuthStore({ ...adapter, findMany: async () => [{}] }, { issuer });
@@ -154,7 +154,7 @@ test("a row without the expected fields does not count as an empty store", async
     await assert.rejects(renamed.read(undefined, { confirmed }), { code: "ERR_STORE_UNAVAILABLE", message: /fields/ });
 });
 
-test("two rows for one issuer, without a unique index, are refused", async () => {
+test("rejects two rows for one issuer, which only a missing unique index allows", async () => {
   const adapter = await getAdapter(optionsOf(memoryAdapter({ jwksd: [] })));
   const register = betterAuthStore(adapter, { issuer });
   await Promise.allSettled([register.write("one", undefined), register.write("two", undefined)]);

@@ -27,7 +27,7 @@ checkWays(
   ]),
 );
 
-test("a file is refused and not created", async (t) => {
+test("rejects a file and does not create it", async (t) => {
   const path = join(await temporaryFolder(t), "keys.db");
   const client = createClient({ url: ":memory:" });
   t.after(() => client.close());

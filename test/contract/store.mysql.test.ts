@@ -47,7 +47,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     }),
   );
 
-  test("a read-only server and a refused user have different codes, and messages show no password", async (t) => {
+  test("a read-only server and a rejected user cause different codes, and no message shows a password", async (t) => {
     const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
       t.after(() => register.close?.());
       const call = isWrite ? register.write("text", undefined) : register.read();
@@ -69,7 +69,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*connect to the primary/);
   });
 
-  test("after a failover behind one address, no connection to a demoted primary is kept", async (t) => {
+  test("keeps no connection to a demoted primary after a failover behind one address", async (t) => {
     const address = await cuttable(server.port);
     t.after(() => address.close());
     const register = mysqlStore(url(address.port), { issuer: "https://failover.example" });
@@ -132,7 +132,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     "sql_safe_updates = 1",
     "time_zone = '+09:00'",
   ];
-  test("writes are committed and reads see only committed data, with these session settings", async (t) => {
+  test("commits writes and reads only committed data with these session settings", async (t) => {
     t.after(() => sql("SET GLOBAL init_connect = ''"));
     const failures: string[] = [];
     for (const [index, session] of sessions.entries()) {
@@ -148,7 +148,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.deepEqual(failures, []);
   });
 
-  test("rows that a setting has changed do not count as an empty store", async (t) => {
+  test("does not mistake rows that a server setting has changed for an empty store", async (t) => {
     const options = { issuer: "https://changed-rows.example" };
     const missing = /did not return the column "now"; remove client and server settings that change rows/;
     const intact = mysqlStore(url(), options);

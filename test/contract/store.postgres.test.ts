@@ -61,7 +61,7 @@ if (skip === false) {
     }),
   );
 
-  test("a store with renamed columns is not mistaken for an empty one; camel case renames no columns", async (t) => {
+  test("does not mistake renamed columns for an empty store, and a camel case setting renames none", async (t) => {
     const options = { issuer: "https://renamed.example" };
     const opened = (transform: object) => {
       const sql = postgres(server.url(), { transform, fetch_types: false });

@@ -48,7 +48,7 @@ if (skipWithout("redis-server") === false) {
     }),
   );
 
-  test("a server's refusal is reported with its message, without a password", async (t) => {
+  test("reports a server's error with its message, without a password", async (t) => {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
       const register = redisStore(url, { issuer: "https://op.example" });
       t.after(() => register.close?.());
@@ -80,7 +80,7 @@ if (skipWithout("redis-server") === false) {
     }
   });
 
-  test("after a failover behind one address, writes reach the new primary without a restart", async (t) => {
+  test("writes reach the new primary without a restart after a failover behind one address", async (t) => {
     const [former, next] = [await startRedis(t), await startRedis(t, "--masterauth", "s3cret")];
     const address = await cuttable(former.port);
     t.after(() => address.close());
@@ -131,7 +131,7 @@ if (skipWithout("redis-server") === false) {
   }
   const [, permissions = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
 
-  test("a user without +hset and +hdel cannot write, but its process is ready and signs", async (t) => {
+  test("with a user that lacks +hset and +hdel, a process cannot write but is ready and signs", async (t) => {
     const issuer = "https://reader.example";
     const [writer, reader] = [
       redisStore(url(server.port).replace("/2", ""), { issuer }),

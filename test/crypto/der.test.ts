@@ -52,14 +52,14 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     }
   });
 
-  test("the largest values, in a part of a larger buffer", () => {
+  test("accepts the largest values, in part of a larger buffer", () => {
     for (const signature of [raw(1n, 2n), raw(order - 1n, order - 1n)]) {
       const whole = Buffer.concat([Buffer.from([7, 7]), derOf(signature), Buffer.from([7])]);
       assert.deepEqual(Buffer.from(es256FromDer(whole.subarray(2, -1), "the key")), signature);
     }
   });
 
-  test("if any byte is changed, the result is refused or is another valid DER signature", () => {
+  test("rejects a signature with any byte changed, unless it is another valid DER signature", () => {
     fc.assert(
       fc.property(scalar, scalar, fc.nat(71), fc.integer({ min: 1, max: 255 }), (r, s, position, change) => {
         const der = derOf(raw(r, s));
@@ -70,7 +70,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  test("any bytes are refused or are the DER form of the result", () =>
+  test("rejects any bytes that are not the DER form of the result", () =>
     fc.assert(fc.property(fc.uint8Array({ maxLength: 80 }), check)));
 
   const one = [2, 1, 1];

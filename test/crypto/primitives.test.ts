@@ -116,7 +116,7 @@ describe("the primitives", () => {
   for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(implementations)) {
     describe(`${name}: verification of ES256 signatures, r then s (RFC 7518 section 3.4), agrees with Web Crypto`, () => {
       for (const [what, hex] of good) {
-        test(`a signature is accepted: ${what}`, async () => {
+        test(`accepts a signature: ${what}`, async () => {
           const signature = fromHex(hex);
           assert.ok(await judge(verify, signature, what));
           // The other valid signature with this r.
@@ -126,7 +126,7 @@ describe("the primitives", () => {
           assert.ok(await judge(verify, Uint8Array.from([7, ...signature, 7]).subarray(1, 65), "a part of a buffer"));
         });
 
-        test(`a changed signature is refused: ${what}`, async () => {
+        test(`rejects a changed signature: ${what}`, async () => {
           const signature = fromHex(hex);
           for (const at of [0, 1, 2, 31, 32, 33, 34, 63]) {
             const changed = Uint8Array.from(signature, (byte, index) => (index === at ? byte ^ 1 : byte));
@@ -144,7 +144,7 @@ describe("the primitives", () => {
         });
       }
 
-      test("valid r and s are refused if their size is not the curve's", async () => {
+      test("rejects valid r and s if their size is not the curve's", async () => {
         for (const [what, hex] of good) {
           const [r, s] = [hex.slice(0, 64), hex.slice(64)];
           for (const [size, resized] of [
@@ -155,13 +155,13 @@ describe("the primitives", () => {
         }
       });
 
-      test("r and s around each of their limits are refused", async () => {
+      test("rejects r and s at and around each of their limits", async () => {
         for (const [r, rValue] of Object.entries(scalars))
           for (const [s, sValue] of Object.entries(scalars))
             assert.equal(await judge(verify, fromHex(half(rValue) + half(sValue)), `r ${r}, s ${s}`), false);
       });
 
-      test("a valid signature is refused after one value is set to a limit", async () => {
+      test("rejects a valid signature after one value is set to a limit", async () => {
         for (const [what, hex] of good)
           for (const [limit, value] of Object.entries(scalars)) {
             assert.equal(await judge(verify, fromHex(half(value) + hex.slice(64)), `${what}, r ${limit}`), false);

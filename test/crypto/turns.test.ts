@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { inTurn, wholeTurn } from "../../src/keys/crypto/event-loop-turns.ts";
 
-test("four operations run immediately, and four more in each later turn of the event loop, in order", async () => {
+test("runs four operations immediately, and four more in each later turn of the event loop, in order", async () => {
   await nextTurn();
   const done: number[] = [];
   const results = Array.from({ length: 11 }, (_, index) => inTurn(() => done.push(index)));
@@ -27,7 +27,7 @@ test("four operations run immediately, and four more in each later turn of the e
   );
 });
 
-test("an operation that takes a whole turn has its own turn", async () => {
+test("gives an operation that takes a whole turn its own turn", async () => {
   await nextTurn();
   const done: string[] = [];
   const kinds = ["part", "whole", "part", "whole", "whole", "part", "part"];
@@ -46,7 +46,7 @@ test("an operation that takes a whole turn has its own turn", async () => {
   assert.ok(inTurn(() => "later") instanceof Promise);
 });
 
-test("an operation that arrives while others wait is queued behind them", async () => {
+test("queues an operation behind those that are already waiting", async () => {
   await nextTurn();
   const done: string[] = [];
   for (let index = 0; index < 8; index += 1) void inTurn(() => done.push("before"));

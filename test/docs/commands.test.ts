@@ -87,7 +87,7 @@ describe("the commands on the pages exist", { skip: skipWithout("bash") }, () =>
       );
   });
 
-  test("every npm run on the pages has --, because npm would otherwise read the flags itself", () => {
+  test("every npm run on the pages has --, because otherwise npm reads the flags itself", () => {
     for (const page of pages) assert.doesNotMatch(textOf(page), /npm run (?!-s jwksd --)(?:-\S+ )*jwksd\b/, page);
   });
 

@@ -106,7 +106,7 @@ describe("the linter enforces the imports between modules", () => {
     );
   });
 
-  test("in CONTRIBUTING.md's picture, a layer builds on its own line and those below", async () => {
+  test("in CONTRIBUTING.md's picture, a layer builds only on its own line and the lines below", async () => {
     const [, picture = ""] =
       /^```text\n(cli.*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];
     const lines = picture.trim().split("\n");
@@ -118,7 +118,7 @@ describe("the linter enforces the imports between modules", () => {
   });
 });
 
-test("npm test runs every folder in test/ once", async () => {
+test("npm test runs each folder in test/ once", async () => {
   const [, apart = ""] = /^apart=(.*)$/m.exec(await readFile(join(root, "scripts/test"), "utf8")) ?? [];
   const runs = ["all", ...apart.split(",")];
   for (const name of await readdir(join(root, "test/all"))) {

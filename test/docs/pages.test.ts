@@ -21,7 +21,7 @@ test("links point to existing files and headings", async () => {
   assert.deepEqual(await brokenLinks(root), []);
 });
 
-test("links to other sites are https addresses", () => {
+test("links to other sites use https", () => {
   const wrong: string[] = [];
   for (const [file, text] of pages) {
     for (const link of linksOf(text).filter((link) => URL.canParse(link))) {
@@ -38,7 +38,7 @@ test("docs/README.md lists every page", () => {
   assert.deepEqual(missing, []);
 });
 
-test("a quick start does not mention what readers of the others need", () => {
+test("a quick start mentions nothing that only readers of the others need", () => {
   const others: Readonly<Record<string, RegExp>> = {
     provider: /createBearer|guard|jwksd serve|socket/i,
     api: /wrapping|createProvider|createKeyManager|store|jwksd (?:serve|rotate|plan)/i,
@@ -108,7 +108,7 @@ test("every code is thrown somewhere, and every thrown code is listed", async ()
   );
 });
 
-test("all pages, files and messages generate wrapping keys with the same command", async () => {
+test("all pages, files and messages use the same command to generate a wrapping key", async () => {
   const { stdout } = await promisify(execFile)("git", ["grep", "-hE", "openssl rand [^|]*32", "--", ".", ":!test"], {
     cwd: root,
   });

@@ -38,7 +38,7 @@ test("pages show the current text of each sample", () => {
   assert.deepEqual(old, [], "node scripts/samples.ts writes the samples into these pages");
 });
 
-test("all programs on the pages are files that a test runs", async () => {
+test("every program on the pages is a file that a test runs", async () => {
   const tests: string[] = [];
   for await (const file of glob("test/**/*.test.ts", { cwd: root }))
     tests.push(await readFile(join(root, file), "utf8"));
@@ -80,7 +80,7 @@ describe("the pages' samples", () => {
     assert.equal((await keys()).length, 2);
   });
 
-  test("a provider starts without its store on the saved set", async (t) => {
+  test("a provider starts on the saved set without its store", async (t) => {
     const path = await sample(t, "examples/docs/saved-set.mts", {
       'import { postgresStore } from "jwksd/store/postgres";': "const { postgresStore } = globalThis as any;",
       "./saved-set.json": join(await temporaryFolder(t), "saved-set.json"),
@@ -106,7 +106,7 @@ describe("the pages' samples", () => {
     await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
   });
 
-  test("the quick start's guard accepts the token that the other quick start's provider prints", async (t) => {
+  test("the API quick start's guard accepts the token that the provider quick start prints", async (t) => {
     const port = await freePort();
     const providerPath = await sample(t, "examples/docs/provider.mjs", {
       "localhost:3000": `localhost:${port}`,
@@ -197,7 +197,7 @@ describe("the pages' samples", () => {
     assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");
   });
 
-  test("the checks for clients refuse a string that is not a token", async (t) => {
+  test("the checks for clients reject a string that is not a token", async (t) => {
     type Check = (token: string) => Promise<unknown>;
     const checks = (await import(await sample(t, "examples/docs/clients.mts"))) as {
       authenticate: Check;
@@ -315,7 +315,7 @@ for (const isRegistered of [false, true]) {
   });
 }
 
-test("the steps in docs/oidc-provider.md keep oidc-provider's keys and their kids, and its program publishes them", async (t) => {
+test("the steps in docs/oidc-provider.md keep oidc-provider's keys and their kids, and the program there publishes them", async (t) => {
   const wrappingKey = newWrappingKey();
   const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
   const program = await sample(t, "examples/docs/oidc-provider.mts", {

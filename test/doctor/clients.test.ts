@@ -77,14 +77,14 @@ const named = (code: Code) =>
   Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
 
 describe("breaksOf", () => {
-  test("names verifiers that fail at all forms of a finding, and at some", () => {
+  test("separates verifiers that fail on every form of a finding from those that fail on some", () => {
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);
     assert.equal(named("JWKS_RSA_LEADING_ZERO")["jose"], undefined);
   });
 
-  test("cites public sources, for versions that were not run", () => {
+  test("cites public sources for versions that were not run", () => {
     for (const code of Object.keys(codes) as Code[]) {
       for (const { client, version, source = "" } of cited[code] ?? []) {
         assert.match(source, /^https:\/\/github\.com\/[\w.-]+\/[\w.-]+\/(issues\/\d+|blob\/[\w./-]+#L\d+)$/);

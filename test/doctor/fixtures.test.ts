@@ -210,7 +210,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("close factors are found within the rounds, others are not, and a fingerprint is not seen by chance", () => {
+  test("finds close factors within the given rounds and no others, and sees no fingerprint by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -264,14 +264,14 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
   });
 
-  test("requires a kid of the keys for tokens in a SPIFFE bundle, not of its certificate authorities", async () => {
+  test("requires a kid on a SPIFFE bundle's token keys, but not on its certificate authorities", async () => {
     const { kid: _, ...nameless } = published("svid");
     assert.deepEqual(await found(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
     assert.deepEqual(await found(asSet(observed({ keys: [{ ...nameless, use: "jwt-svid" }] }))), ["JWKS_KID_MISSING"]);
     assert.deepEqual(await found(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
-  test("distinguishes a hex digest, plain or encoded again, from the digest of another certificate", async () => {
+  test("tells a hex digest, plain or encoded again, from another certificate's digest", async () => {
     const digests = certificate(rsaKey());
     const hex = hexOf(digests.x5t);
     assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
@@ -285,7 +285,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({ x5c }), []);
   });
 
-  test("requires the members of RFC 8414 section 2 of an authorization server, not the members of OpenID Connect", async () => {
+  test("requires an authorization server to have the members of RFC 8414 section 2, but not those of OpenID Connect", async () => {
     const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
     const login = {
       authorization_endpoint: `${issuer}/a`,
@@ -327,7 +327,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
   });
 
-  test("does not report as broken what breaks none of the verifiers that were run", () => {
+  test("does not call a finding broken if it breaks none of the verifiers that were run", () => {
     for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
       assert.notEqual(codes[code].severity, "broken");
       assert.ok(breaksOf(code).every(({ source }) => source !== undefined));
@@ -349,14 +349,14 @@ describe("bounds are inclusive", () => {
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });
 
-  test("kids are quoted up to 60 characters, names up to 39", () => {
+  test("quotes up to 60 characters of a kid and 39 of a name", () => {
     assert.equal(quoted("x".repeat(60)), `"${"x".repeat(60)}"`);
     assert.equal(quoted("x".repeat(61)), `"${"x".repeat(60)}…"`);
     assert.equal(quotedName("x".repeat(39)), `"${"x".repeat(39)}"`);
     assert.equal(quotedName("x".repeat(40)), "(a string of 40 characters)");
   });
 
-  test("IPv4 and IPv6 may list the same keys in another order", async () => {
+  test("IPv4 and IPv6 may list the same keys in different orders", async () => {
     const [a, b] = [published("a"), published("b")];
     const over = (ipv4: unknown, ipv6: unknown): Promise<string[]> => {
       const probes: Record<string, Exchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
@@ -384,7 +384,7 @@ describe("bounds are inclusive", () => {
     assert.deepEqual(await cached("-1, x"), ["HTTP_NO_LIFETIME"]);
   });
 
-  test("jwks_uri is blamed for a missing set only if a discovery document names the URL", async () => {
+  test("blames jwks_uri for a missing set only if a discovery document names the URL", async () => {
     const missing = observed({ set: { status: 404 } });
     assert.deepEqual(await found(missing), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
     assert.deepEqual(await found(observed({ set: { status: 410 } })), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
@@ -446,7 +446,7 @@ const hostileRows: readonly (readonly [about: string, text: () => string, code: 
   ],
 ];
 
-test("hostile documents are examined within 10 s of processor time each, and 128 MB", async (t) => {
+test("examines each hostile document within 10 s of CPU time and 128 MB", async (t) => {
   const folder = await temporaryFolder(t);
   const files = await Promise.all(
     hostileRows.map(async ([, text], index) => {

@@ -39,7 +39,7 @@ const good =
   };
 
 describe("observeIssuer", () => {
-  test("finds no problems with a provider built with this library, with at most 30 requests, only GET and HEAD", async (t) => {
+  test("finds no problems in a provider built with this library, using at most 30 GET and HEAD requests", async (t) => {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
       requests.push(request);
@@ -59,7 +59,7 @@ describe("observeIssuer", () => {
   });
 
   for (const path of ["", "/tenant"]) {
-    test(`requests the paths of RFC 8414 if clients log in, for an issuer with the path "${path}"`, async (t) => {
+    test(`also tries the paths of RFC 8414 if clients log in, for an issuer with the path "${path}"`, async (t) => {
       // Path that a proxy does not forward.
       let closed = "none";
       const url = await serveHttp(t, (request, response) =>
@@ -96,7 +96,7 @@ describe("observeIssuer", () => {
     }
   });
 
-  test("checks a JWK Set as one, even if a discovery document is below its URL", async (t) => {
+  test("checks a JWK Set as such, even if there is a discovery document below its URL", async (t) => {
     const url = await serveHttp(t, (request, response) => {
       const origin = `http://${request.headers.host}`;
       if (request.url?.endsWith("openid-configuration") === true)
@@ -267,7 +267,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     });
   }
 
-  test("with 5,000 keys examines a thousand of them, and says so", async (t) => {
+  test("with 5,000 keys: examines a thousand of them, and says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
@@ -300,7 +300,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     assert.deepEqual([requests, failure], [0, { kind: "limit", detail: "the time limit for all requests is reached" }]);
   });
 
-  test("sends at most 30 requests, including redirects, and what was not requested is not a finding", async (t) => {
+  test("sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;

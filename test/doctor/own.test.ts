@@ -67,7 +67,7 @@ async function found(
 
 /** Whatever the doctor finds here is a bug in the provider or in the doctor. */
 describe("our own provider, in simulated time", () => {
-  test("nothing is found during a whole rotation", async () => {
+  test("finds nothing during a whole rotation", async () => {
     const { codes, events } = await found(60 * hour, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
     });
@@ -86,14 +86,14 @@ describe("our own provider, in simulated time", () => {
     ]);
   });
 
-  test("nothing is found during a minute in rotation mode", async () => {
+  test("finds nothing during a minute in rotation mode", async () => {
     const { codes } = await found(60 * second, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
     });
     assert.deepEqual(codes, []);
   });
 
-  test("a next key that signs immediately is found", async () => {
+  test("detects a next key that signs immediately", async () => {
     const { codes } = await found(4 * hour, async (world, { manager }) => {
       const key = await world.until(manager.makeKey("sig"));
       await world.until(manager.execute({ type: "rotate", use: "sig", key, now: true }));
@@ -114,7 +114,7 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
 };
 
 describe("jwksd serve", () => {
-  test("with managed keys: nothing is found, before and during a rotation, with and without a watch", async (t) => {
+  test("with managed keys: finds nothing before and during a rotation, with and without --watch", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const { port } = await startService(t, ["--data", data]);
     const url = `http://127.0.0.1:${port}`;
@@ -126,7 +126,7 @@ describe("jwksd serve", () => {
     await silent(t, `${url}/jwks`);
   });
 
-  test("with keys from a file: nothing is found", async (t) => {
+  test("with keys from a file: finds nothing", async (t) => {
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, "keys.json"), keySetText("active", "retiring"), { mode: 0o600 });
     const { port } = await startService(t, ["--keys", join(folder, "keys.json"), "--mount-prefix", "/oidc"]);

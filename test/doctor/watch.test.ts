@@ -57,7 +57,7 @@ async function watched(
 }
 
 describe("a watch", () => {
-  test("fetches every five seconds and keeps the first and the last of equal responses", async () => {
+  test("fetches every five seconds and keeps the first and last of several equal responses", async () => {
     const { codes, timeline, asked, observations } = await watched(() => setOf("a"), { durationMs: 60 * second });
     assert.deepEqual([codes, asked, observations.laterFetches?.length], [[], 12, 2]);
     assert.deepEqual(timeline, ['0 one key: "a"', "0 caches may serve this set for 7200 s"]);
@@ -94,7 +94,7 @@ describe("a watch", () => {
     assert.deepEqual(codes, ["WATCH_KID_REUSED", "WATCH_LIFETIME_TOO_LONG", "WATCH_UNREACHABLE"]);
   });
 
-  test("finds nodes that disagree", async () => {
+  test("detects nodes that disagree", async () => {
     const answer = (ms: number): Exchange => (ms % (10 * second) === 0 ? setOf("a", "c") : setOf("b", "c"));
     const { findings, codes, timeline } = await watched(answer, { durationMs: 60 * second });
     assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
@@ -118,7 +118,7 @@ describe("a watch", () => {
     assert.deepEqual(codes, []);
   });
 
-  test("finds an ETag that changes although the bytes do not", async () => {
+  test("detects an ETag that changes although the bytes do not", async () => {
     const body = bytes({ keys: [published("a")] });
     const { codes } = await watched((ms) => response(body, { etag: `"${ms}"` }), { durationMs: 20 * second });
     assert.deepEqual(codes, ["HTTP_ETAG_CHANGES"]);
@@ -170,22 +170,22 @@ describe("a watch with tokens", () => {
     );
   };
 
-  test("finds nothing if a key is announced for longer than caches keep a set, and outlives its tokens", async () => {
+  test("finds nothing if a key is announced for longer than caches keep a set and is published until its tokens expire", async () => {
     const { codes, timeline } = await rotating(1, 3.5, 5);
     assert.deepEqual(codes, []);
     assert.ok(timeline.some((line) => /^\d+ first token with kid "b"$/.test(line)));
   });
 
-  test("finds a key that signs before caches know it", async () => {
+  test("detects a key that signs before caches have it", async () => {
     assert.deepEqual((await rotating(1, 2)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
     assert.deepEqual((await rotating(3, 1)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
   });
 
-  test("finds a key that is withdrawn while its tokens are still valid", async () => {
+  test("detects a key that is withdrawn while its tokens are still valid", async () => {
     assert.deepEqual((await rotating(1, 3.5, 4)).codes, ["WATCH_KEY_WITHDRAWN"]);
   });
 
-  test("keeps nothing of input that is not a token, or does not name a key", async () => {
+  test("keeps no input that is not a token or does not name a key", async () => {
     const nonsense = ["", "nonsense", "a.b.c", compact({ alg: "none" }, {}, () => new Uint8Array())];
     const { codes, observations } = await watched(() => setOf("a"), {
       durationMs: 10 * second,
