@@ -34,7 +34,7 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        ["jwksd_retired_kids_presented_total", "Tokens passed to verify with the kid of a removed or revoked key."],
+        ["jwksd_retired_kids_presented_total", "Tokens passed to verify that have a removed or revoked key's kid."],
         presented.values("end"),
       ),
   };

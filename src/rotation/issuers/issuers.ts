@@ -360,7 +360,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const ran = lastRun && { ok: lastRun.issuers - lastRun.failed.size, failed: lastRun.failed.size };
       return [
         gauge(
-          ["jwksd_issuers", "Issuers in memory, by state. Failing ones include those that could not be loaded lately."],
+          [
+            "jwksd_issuers",
+            "Issuers in memory, by state. Failing issuers include those that recently could not be loaded.",
+          ],
           byLabel("state", counts),
         ),
         counter(

@@ -86,7 +86,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
       return [
         ...keyMetrics(document),
         gauge(
-          ["jwksd_key_unusable", "1 for a key that cannot sign or cannot be opened, with the error code."],
+          ["jwksd_key_unusable", "1 for each key that cannot sign or be decrypted, with the error code."],
           Object.entries({ ...activationBlocked, ...unavailable }).map(([kid, { code }]) => ({
             labels: { kid, code },
             value: 1,
@@ -149,7 +149,7 @@ function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Pa
 /** Metrics that a service without a manager also has. */
 export const definitions = {
   keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private key."],
-  ready: ["jwksd_ready", "Whether this process is ready (1) or should get no requests (0), as in /readyz."],
+  ready: ["jwksd_ready", "Whether this process is ready (1) or should not receive requests (0), as in /readyz."],
   failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
   stored: ["jwksd_revision_stored", "The latest store revision that this process has read."],
   attempt: ["jwksd_store_attempt_timestamp_seconds", "Time of the last call to the store."],
@@ -193,7 +193,7 @@ function keyMetrics({ records, policy }: StoreDocument): Metric[] {
       steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
     ),
     gauge(
-      ["jwksd_step_blocked_timestamp_seconds", "Time since which a key's next step has been waiting for a target."],
+      ["jwksd_step_blocked_timestamp_seconds", "Time at which a key's next step began to wait for a target."],
       steps.flatMap(({ blockedSince, kid, use, step }) => seconds(blockedSince, { kid, use, step })),
     ),
   ];

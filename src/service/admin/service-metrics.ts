@@ -22,9 +22,9 @@ export function serviceMetrics(status: Status, now: number, isRefused: boolean):
   const { store } = status;
   return [
     ...commonMetrics(status.notReady === undefined),
-    gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
+    gauge(["jwksd_update_refused", "Whether the key files were rejected when they were last read."], plain(isRefused)),
     gauge(
-      ["jwksd_fault", "1 for each fault on the admin page, by code; JWKS_UNANSWERED is only on the page."],
+      ["jwksd_fault", "1 for each fault on the admin page, by code. JWKS_UNANSWERED appears only on that page."],
       Array.from(new Map(status.faults.map(({ code, severity }) => [code, severity])), ([code, severity]) => ({
         labels: { code, severity },
         value: 1,
@@ -46,14 +46,11 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
     lastCheckIns.set(name, Math.min(lastCheckInAt, lastCheckIns.get(name) ?? Infinity));
   return [
     gauge(
-      [
-        "jwksd_replicas",
-        "Live processes in the store: those that publish the latest revision, and those that are behind.",
-      ],
+      ["jwksd_replicas", "Live processes in the store, by whether they publish the latest revision or are behind."],
       Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
     ),
     gauge(
-      ["jwksd_replica_last_check_in_timestamp_seconds", "Time of a process's last check-in with the store, by name."],
+      ["jwksd_replica_last_check_in_timestamp_seconds", "Time of each process's last check-in with the store."],
       [...lastCheckIns].flatMap(([replica, at]) => seconds(at, { replica })),
     ),
     gauge(

@@ -23,20 +23,20 @@ export function createKeySetMetrics(set: string) {
         fetches.values("result", labels),
       ),
       counter(
-        ["jwksd_remote_set_unknown_kids_total", "Tokens refused because no key in the set has their kid."],
+        ["jwksd_remote_set_unknown_kids_total", "Tokens rejected because no key in the set has their kid."],
         [{ labels, value: counts.unknown }],
       ),
       counter(
         [
           "jwksd_remote_set_exhausted_total",
-          "Tokens refused because the keys must not be refetched yet (ERR_KEYS_RETRY_LATER).",
+          "Tokens rejected because the keys must not be refetched yet (ERR_KEYS_RETRY_LATER).",
         ],
         [{ labels, value: counts.exhausted }],
       ),
       gauge(
         [
           "jwksd_remote_set_requested_timestamp_seconds",
-          "Time at which the cached set was last requested or confirmed.",
+          "Time of the request that last fetched or revalidated the cached set.",
         ],
         seconds(requestedAt, labels),
       ),
