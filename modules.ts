@@ -78,7 +78,16 @@ export const modules: Readonly<Record<string, Module>> = {
   "rotation/store/databases": { modules: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/custody": { modules: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
-    modules: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
+    modules: [
+      "keys/jwk",
+      "keys/signer",
+      "provider",
+      "publish",
+      "rotation/custody",
+      "rotation/explain",
+      "rotation/rules",
+      "rotation/store",
+    ],
     packages: ["jose"],
   },
   "rotation/saved-set": {

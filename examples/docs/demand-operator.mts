@@ -10,7 +10,11 @@ const commands: Readonly<Record<string, (kid: string) => Promise<unknown>>> = {
   "GET ": () => keys.runDueSteps(),
   "POST rotate": () => keys.rotate(),
   "POST rotate-now": () => keys.rotate({ now: true }),
+  "POST roll-back": () => keys.rollBack(),
+  "POST rewrap": () => keys.rewrap(),
   "POST revoke": (kid) => keys.revoke(kid),
+  "POST end": () => keys.end(),
+  "POST end-now": () => keys.end({ now: true }),
 };
 
 async function hash(text: string): Promise<string> {

@@ -457,18 +457,25 @@ describe("a change of wrapping keys", () => {
     await world.until(fresh.manager.execute({ type: "revoke", kid: retiringOf(fresh) }));
     await world.until(fresh.manager.rotate({ now: true }));
     assert.equal(macUnder(), await idOf(one));
-    const wrapped = liveRecords(fresh.manager.records).map((record) => jweOf(record) ?? "");
-    assert.deepEqual(new Set(wrapped.map((jwe) => jose.decodeProtectedHeader(jwe).kid)), new Set([await idOf(one)]));
+    const wrappedUnder = () =>
+      liveRecords(fresh.manager.records).map((record) => jose.decodeProtectedHeader(jweOf(record) ?? "").kid);
+    assert.deepEqual(new Set(wrappedUnder()), new Set([await idOf(one)]));
     await world.idle();
     assert.deepEqual(failures(old.events), []);
     await assert.rejects(world.start({ wrappingKeys: [two] }), { code: "ERR_WRAPPING_KEY_MISSING" });
-    await world.stop(await world.start({ wrappingKeys: [one] }));
+    const lacking = await world.start({ wrappingKeys: [one] });
+    const { text } = store;
+    const refused = { code: "ERR_TRANSITION", message: /these replicas do not have it/ };
+    await assert.rejects(world.until(fresh.manager.rewrap()), refused);
+    assert.equal(store.text, text);
+    await world.stop(lacking);
 
-    const custody = await custodyOf(store, [two, one], { issuer, isChosen: true }, { movesToFirst: true });
-    await accessTo(custody).change(async ({ document, now }) =>
-      rewrap(document.records, custody, now, "an operator did"),
-    );
+    const { events } = await world.until(fresh.manager.rewrap());
+    assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["rewrapped"]));
+    assert.deepEqual((await world.until(fresh.manager.rewrap())).events, []);
+    await world.until(fresh.manager.rotate({ now: true }));
     assert.equal(macUnder(), await idOf(two));
+    assert.deepEqual(new Set(wrappedUnder()), new Set([await idOf(two)]));
     await world.idle();
     assert.deepEqual(failures(old.events), []);
     await assert.rejects(world.start({ wrappingKeys: [one] }), (error: JwksdError) => {
@@ -490,9 +497,9 @@ describe("a change of wrapping keys", () => {
     await assert.rejects(world.start(choice), { code: "ERR_WRAPPING_KEY_MISSING" });
     const rewrapped = async (): Promise<void> => {
       const keys = [fresh, world.wrappingKey];
-      const custody = await custodyOf(store, keys, { issuer, isChosen: true }, { movesToFirst: true });
-      await accessTo(custody).change(async ({ document, now }) =>
-        rewrap(document.records, custody, now, "an operator did"),
+      const custody = await custodyOf(store, keys, { issuer, isChosen: true });
+      await custody.movingToFirst(() =>
+        accessTo(custody).change(async ({ document, now }) => rewrap(document.records, custody, now)),
       );
     };
     await rewrapped();

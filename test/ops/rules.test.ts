@@ -287,10 +287,12 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     // The command would refuse this, because the service does not have that key.
     const rewrapped = async (...keys: readonly string[]): Promise<void> => {
       const store = sqliteStore(join(data, "keys.db"));
-      const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
+      const custody = await custodyOf(store, keys);
       const { signal } = new AbortController();
       const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
-      await access.change(({ document, now }) => rewrap(document.records, custody, now, "by an operator"));
+      await custody.movingToFirst(() =>
+        access.change(({ document, now }) => rewrap(document.records, custody, now, "by an operator")),
+      );
     };
     await rewrapped(other, own);
     await until("the service detects it", service, failing);

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -104,26 +105,36 @@ async function disconnect(worker: Worker, path: string): Promise<void> {
 }
 
 test(
-  "workerd: the page's commands rotate and revoke keys for the page's Worker, but only with the secret",
+  "workerd: the page's commands change the keys of the page's Worker, but only with the secret",
   { skip: skipWithout("bash", "curl") },
   async (t) => {
     const [port, operatorPort, weakPort] = [await freePort(), await freePort(), await freePort()];
     const scriptOf = async (file: string) => bundledText(await sample(t, file), "--external", "cloudflare:workers");
-    const common = [d1Binding("DB", "d1"), textBinding("WRAPPING_KEYS", newWrappingKey())];
-    const script = await scriptOf("examples/docs/demand-operator.mts");
-    const secret = newWrappingKey();
-    const workers = {
-      provider: {
-        script: await scriptOf("examples/docs/demand-d1.mts"),
-        bindings: [...common, textBinding("FIRST_START", "yes")],
-      },
-      operator: { script, bindings: [...common, textBinding("OPERATOR_SECRET", secret)] },
-      weak: { script, bindings: [...common, textBinding("OPERATOR_SECRET", "password")] },
-      d1: await d1Worker(here("demand-d1.ts")),
-    };
+    const [provider, script] = [
+      await scriptOf("examples/docs/demand-d1.mts"),
+      await scriptOf("examples/docs/demand-operator.mts"),
+    ];
+    const [d1, secret, folder] = [await d1Worker(here("demand-d1.ts")), newWrappingKey(), await temporaryFolder(t)];
     const sockets = { provider: port, operator: operatorPort, weak: weakPort };
-    const workerd = await startDaemon(await workerdCommand(await temporaryFolder(t), workers, sockets), weakPort);
-    t.after(() => workerd.kill());
+    /** Starts the Workers with these wrapping keys. */
+    async function startWith(wrappingKeys: string) {
+      const common = [d1Binding("DB", "d1"), textBinding("WRAPPING_KEYS", wrappingKeys)];
+      const workers = {
+        provider: { script: provider, bindings: [...common, textBinding("FIRST_START", "yes")] },
+        operator: { script, bindings: [...common, textBinding("OPERATOR_SECRET", secret)] },
+        weak: { script, bindings: [...common, textBinding("OPERATOR_SECRET", "password")] },
+        d1,
+      };
+      const started = await startDaemon(await workerdCommand(folder, workers, sockets), weakPort);
+      t.after(() => started.kill());
+      return started;
+    }
+    const [leakedWrappingKey, newKey] = [newWrappingKey(), newWrappingKey()];
+    let workerd = await startWith(leakedWrappingKey);
+    async function restartWith(wrappingKeys: string) {
+      await workerd.kill();
+      workerd = await startWith(wrappingKeys);
+    }
     const published = async () => {
       await workerd.kill();
       await workerd.start();
@@ -149,10 +160,17 @@ test(
     const headers = { Authorization: `Bearer ${secret}` };
     for (const target of ["rotate", "nothing"]) assert.equal((await fetch(operator + target, { headers })).status, 404);
 
-    const [list = "", rotate = "", revoke = ""] =
-      (await sections("docs/on-demand.md")).get("Commands for Workers") ?? [];
+    const [list = "", post = ""] = (await sections("docs/on-demand.md")).get("Commands for Workers") ?? [];
+    const page = await readFile(here("../../docs/on-demand.md"), "utf8");
+    const unused = new Set(Array.from(page.matchAll(/`\/([\w-]+)(?:\/KID)?`(?=.*\|.*\|$)/gm), ([, name]) => name));
+    /** Runs a command of the page's table. */
+    async function posted(name: string, kid?: string) {
+      unused.delete(name);
+      assert.ok(page.includes(`\`/${name}${kid === undefined ? "" : "/KID"}\``), name);
+      return run(post.replace("/rotate", kid === undefined ? `/${name}` : `/${name}/${kid}`));
+    }
     async function run(command: string) {
-      const local = command.replace("https://operator.example.com/", operator).replace("KID", leaked);
+      const local = command.replace("https://operator.example.com/", operator);
       const env = { ...process.env, OPERATOR_SECRET: secret };
       const { stdout } = await promisify(execFile)("bash", ["-euc", local], { env });
       assert.doesNotMatch(stdout, /privateHalf|"d"|ciphertext/);
@@ -162,15 +180,40 @@ test(
       };
       const next = keys.find(({ state }) => state === "announced")?.kid;
       const activation = steps.find(({ action, kid }) => action === "activated" && kid === next);
-      return { states: keys.map(({ state }) => state), next, activation };
+      const live = keys.filter(({ state }) => state !== "removed" && state !== "revoked");
+      return {
+        states: keys.map(({ state }) => state),
+        live: live.map(({ kid }) => kid),
+        active: keys.find(({ state }) => state === "active")?.kid,
+        next,
+        activation,
+      };
     }
     assert.deepEqual((await run(list)).states, ["active"]);
-    const rotated = await run(rotate);
-    assert.deepEqual(rotated.states, ["active", "announced"]);
+    assert.notEqual((await posted("rotate-now")).active, leaked);
+    assert.equal((await posted("roll-back")).active, leaked);
+    const rotated = await posted("rotate");
+    assert.deepEqual(rotated.states.toSorted(), ["active", "announced", "retiring"]);
     assert.ok(Date.parse(rotated.activation?.at ?? "") > Date.now());
-    const { states, next } = await run(revoke);
-    assert.deepEqual([states.toSorted(), next], [["active", "revoked"], undefined]);
-    assert.deepEqual(await published(), [rotated.next]);
+    const { active, live } = await posted("revoke", leaked);
+    assert.equal(active, rotated.next);
+    assert.ok(!live.includes(leaked));
+    assert.deepEqual((await published()).toSorted(), live.toSorted());
+
+    // The wrapping key has leaked. Until the rewrap, new keys would have it too.
+    await restartWith(`${newKey} ${leakedWrappingKey}`);
+    for (const kid of (await posted("rewrap")).live) await posted("revoke", kid);
+    await restartWith(newKey);
+    const replaced = await run(list);
+    assert.deepEqual(await published(), replaced.live);
+    assert.deepEqual([replaced.live.length, replaced.live[0]], [1, replaced.active]);
+    assert.ok(!live.includes(replaced.active ?? ""));
+
+    assert.deepEqual((await posted("end")).live, replaced.live);
+    assert.deepEqual(await published(), replaced.live);
+    assert.deepEqual((await posted("end-now")).live, []);
+    assert.deepEqual(await published(), ["issuer-ended"]);
+    assert.deepEqual([...unused], [], "every command of the page is tested");
     const unknown = await fetch(`${operator}revoke/unknown`, { method: "POST", headers });
     assert.equal(unknown.status, 500);
     assert.match(await unknown.text(), /unknown/);

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as jose from "jose";
 import { systemClock } from "../../src/base/clock.ts";
-import { type Custody, type CustodyOptions, createCustody } from "../../src/rotation/custody/custody.ts";
+import { type Custody, createCustody } from "../../src/rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
@@ -49,10 +49,9 @@ export async function custodyOf(
   register: Register,
   wrappingKeys: readonly string[],
   owner: Owner = { issuer: noIssuer, isChosen: false },
-  options: Pick<CustodyOptions, "movesToFirst"> = {},
 ): Promise<Custody> {
   const keys = await readWrappingKeys(wrappingKeys);
-  return createCustody({ register, keys, issuerCheck: commandedBy(owner), ...options });
+  return createCustody({ register, keys, issuerCheck: commandedBy(owner) });
 }
 
 /** Reads the wrapping key that jwksd generated in its data folder. */

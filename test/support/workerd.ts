@@ -44,7 +44,7 @@ export async function workerdCommand(
   sockets: Readonly<Record<string, number>>,
 ): Promise<[string, ...string[]]> {
   const disk = join(folder, "disk");
-  await mkdir(disk);
+  await mkdir(disk, { recursive: true });
   const services = Object.keys(workers).map((name) => `(name = "${name}", worker = .${name})`);
   const listening = Object.entries(sockets).map(
     ([service, port]) => `(name = "${service}", address = "127.0.0.1:${port}", http = (), service = "${service}")`,

@@ -1,10 +1,9 @@
-import { ConfigError, StateError } from "../../base/errors.ts";
-import { kidText, someOf, timeText } from "../../base/format.ts";
-import { printable } from "../../base/printable.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { kidText } from "../../base/format.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
-import { type StoreView, lastCheckInText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
+import { checkAllHave } from "../../rotation/explain/replicas.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import { type Io, printNotice } from "../io.ts";
@@ -31,37 +30,18 @@ Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
   $ jwksd keys rewrap --issuer https://login.example.com`)
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: movedBy, movesToFirst: true, accepts: acceptConfirmed(io, flags) }, (open) => {
-        const [first] = open.custody.wrappingKeys;
+      withKeys(io, flags, { issuerCheck: movedBy, accepts: acceptConfirmed(io, flags) }, (open) => {
+        const { custody } = open;
+        const [first] = custody.wrappingKeys;
         const unchanged = `The wrapping key ${first} already encrypts all private keys, and the MAC is derived from it.`;
-        return changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {
-          if (open.custody.movesWrappingKey) checkAllHave(first, await viewOf(open.access));
-          return rewrap(document.records, open.custody, now, "an operator moved it under the first wrapping key");
-        });
+        return custody.movingToFirst(() =>
+          changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {
+            if (custody.movesWrappingKey) checkAllHave(first, await viewOf(open.access));
+            return rewrap(document.records, custody, now);
+          }),
+        );
       }),
     );
-}
-
-/**
- * Checks that all replicas have the new wrapping key, because a replica without it could no longer read the store.
- * @throws StateError `ERR_TRANSITION`
- */
-export function checkAllHave(wrappingKey: string, view: StoreView): void {
-  const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
-  const names = someOf(lacking, (record) => {
-    const { name, staleAt } = replicaStatus(record, view);
-    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it is not listed after ${timeText(staleAt)})`;
-  });
-  const problems = [
-    ...(lacking.length === 0
-      ? []
-      : [`these replicas do not have it: ${names}; add it to each of them, restart them, and try again`]),
-    ...unreadTexts(view).map(
-      (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
-    ),
-  ];
-  const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;
-  for (const problem of problems) throw new StateError("ERR_TRANSITION", `${intention} ${problem}`);
 }
 
 /** Accepts records that are not authentic if an operator has checked and confirmed them. */

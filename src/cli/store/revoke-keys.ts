@@ -8,6 +8,7 @@ import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { createCustody } from "../../rotation/custody/custody.ts";
 import { ownedBy } from "../../rotation/custody/issuer-check.ts";
 import { checkName } from "../../rotation/explain/issuer-status.ts";
+import { checkAllHave } from "../../rotation/explain/replicas.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import {
   type LiveRecord,
@@ -24,7 +25,6 @@ import { Command } from "../command.ts";
 import { type Io, iso, print, printJson, printNotice } from "../io.ts";
 import { type DecideWithKey, byCommand, checkHasKeys } from "../keys/change-keys.ts";
 import { type CommandKeys, type Flags, viewOf, withCustody } from "../keys/open-keys.ts";
-import { checkAllHave } from "../keys/rewrap.ts";
 import { progressLine } from "../keys/wait-for-replicas.ts";
 import { addSettings } from "../settings-options.ts";
 import { printParagraphs } from "../terminal.ts";
@@ -98,10 +98,9 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
           register,
           keys: wrappingKeys,
           issuerCheck: ownedBy(issuer),
-          movesToFirst: true,
         });
         for (const time of await withCustody(io, { settings, signers, custody }, (keys) =>
-          revokeOld(keys, before, isDry),
+          custody.movingToFirst(() => revokeOld(keys, before, isDry)),
         )) {
           revoked += 1;
           trustedUntil = Math.max(trustedUntil, time);

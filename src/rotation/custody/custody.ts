@@ -30,18 +30,17 @@ export interface Custody extends Wrapping {
   open(text: string): Promise<StoreDocument>;
   /** Serializes a document with its MAC. */
   seal(document: StoreDocument): Promise<string>;
+  /**
+   * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current key, so a new key can be rolled out
+   * to one process after another while all of them can still read the store.
+   */
+  movingToFirst<T>(work: () => Promise<T>): Promise<T>;
 }
 
 export interface CustodyOptions {
   readonly register: Register;
   readonly keys: WrappingKeys;
   readonly issuerCheck: IssuerCheck;
-  /**
-   * Whether commits move the store to the first wrapping key. If `false`, commits keep the store's current key, so a
-   * new key can be rolled out to one process after another while all of them can still read the store. Default:
-   * `false`.
-   */
-  readonly movesToFirst?: boolean | undefined;
   /** Reports whether to accept a document that is not authentic. Default: never. */
   readonly accepts?: ((problem: StoreError, document: StoreDocument) => boolean) | undefined;
 }
@@ -63,16 +62,11 @@ function readUnverified(text: string): StoreDocument | undefined {
   }
 }
 
-export function createCustody({
-  register,
-  keys,
-  issuerCheck,
-  movesToFirst = false,
-  accepts = () => false,
-}: CustodyOptions): Custody {
+export function createCustody({ register, keys, issuerCheck, accepts = () => false }: CustodyOptions): Custody {
   const [first, ...others] = keys;
   let found: Found = { owner: undefined };
   let owner = issuerCheck(undefined);
+  let movesToFirst = false;
 
   /** Returns the wrapping key of the next commit: the first one if no MAC was verified. */
   const wrappingKey = (): WrappingKey =>
@@ -141,6 +135,10 @@ export function createCustody({
       return document;
     },
     seal: (document) => sealed(wrappingKey(), JSON.stringify(document)),
+    async movingToFirst(work) {
+      movesToFirst = true;
+      return work().finally(() => (movesToFirst = false));
+    },
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
       // While a store moves to another issuer, some private keys are still bound to the previous one.

@@ -1,3 +1,4 @@
+import { StateError } from "../../base/errors.ts";
 import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
@@ -168,4 +169,26 @@ function causeText(behind: readonly string[], { processes }: StoreView): string 
   return processes.length === 0
     ? "It begins when a process reads the store, but none is listed; start jwksd serve."
     : "It begins in a moment, at the next read of the store.";
+}
+
+/**
+ * Checks that all replicas have the new wrapping key, because a replica without it could no longer read the store.
+ * @throws StateError `ERR_TRANSITION`
+ */
+export function checkAllHave(wrappingKey: string, view: StoreView): void {
+  const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
+  const names = someOf(lacking, (record) => {
+    const { name, staleAt } = replicaStatus(record, view);
+    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it is not listed after ${timeText(staleAt)})`;
+  });
+  const problems = [
+    ...(lacking.length === 0
+      ? []
+      : [`these replicas do not have it: ${names}; add it to each of them, restart them, and try again`]),
+    ...unreadTexts(view).map(
+      (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
+    ),
+  ];
+  const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;
+  for (const problem of problems) throw new StateError("ERR_TRANSITION", `${intention} ${problem}`);
 }

@@ -14,7 +14,9 @@ import type { StoreDocument } from "../custody/document.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
 import type { Processes } from "../custody/presence.ts";
 import { privateJwkOf } from "../custody/private-key.ts";
+import { rewrap } from "../custody/rewrap.ts";
 import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
+import { checkAllHave } from "../explain/replicas.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../rules/policy.ts";
@@ -29,6 +31,7 @@ import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
 import { checkManagerOptions } from "./options.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
+import type { Decide } from "./store-access.ts";
 import type {
   EndOptions,
   ForceOptions,
@@ -138,17 +141,18 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     return inUse.document;
   }
 
-  const execute = (command: Command, newKey?: NewKey): Promise<Change> =>
+  const change = (decide: Decide, newKey?: NewKey): Promise<Change> =>
     loop.run(async () => {
-      const { records, events } = await keyring
-        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), newKey)
-        .catch((error: unknown) => {
-          throw error instanceof CannotSign ? error.cause : error;
-        });
-      // The command is committed, even if this round fails.
+      const { records, events } = await keyring.change(decide, newKey).catch((error: unknown) => {
+        throw error instanceof CannotSign ? error.cause : error;
+      });
+      // The change is committed, even if this round fails.
       await loop.now().catch(() => {});
       return { records, events };
     });
+
+  const execute = (command: Command, newKey?: NewKey): Promise<Change> =>
+    change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), newKey);
 
   const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
 
@@ -273,6 +277,11 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       const isAlone = active !== undefined && announcedKey(inUse.records, active.use) === undefined;
       const replacement = isAlone ? await makeKey(active.use) : undefined;
       return execute({ type: "revoke", kid, replacement }, replacement);
+    },
+    async rewrap() {
+      const { document, now } = await access.read();
+      checkAllHave(custody.wrappingKeys[0], { document, now, ...(await checkIn.processes()) });
+      return custody.movingToFirst(() => change(async (seen) => rewrap(seen.document.records, custody, seen.now)));
     },
     end: async (options = {}) => execute({ type: "end", now: checkOptions(options, endRules).now }),
     execute,

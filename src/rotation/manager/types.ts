@@ -214,6 +214,13 @@ export interface KeyManager extends ManagedKeys {
    */
   revoke(kid: string): Promise<Change>;
   /**
+   * Encrypts all private keys with the first wrapping key, and computes the store's MAC with it. Every process must have that key; listed
+   * replicas are checked. After a leak of the previous wrapping key, call this before `revoke`: new keys have the store's wrapping key.
+   *
+   * @throws StateError `ERR_TRANSITION`: a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+   */
+  rewrap(): Promise<Change>;
+  /**
    * Ends the issuer: no process signs for it again (`ERR_SIGNER_ENDED`) or generates a key. Its keys retire, or are revoked with `now`, which is
    * also allowed later. If they are gone, the set has one key, which signs nothing.
    *

@@ -20,7 +20,7 @@ import { writableByOthers } from "./writable-by-others.ts";
 
 type Log = Pick<Logger, "warn">;
 
-export interface OpenOptions extends Pick<CustodyOptions, "accepts" | "movesToFirst"> {
+export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
   /** Whether to create a missing store, with a wrapping key next to it. */
   readonly create?: boolean | undefined;
   /** Path of a saved set that shows that the store had keys. As with `--require-store`, no keys are generated then. */
