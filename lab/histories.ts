@@ -112,7 +112,7 @@ export function histories(poll: number | null): readonly History[] {
     lifetime("max-age-1y", "a key is removed, max-age of 1 year", 365 * day),
     {
       name: "removed-busy",
-      about: "a key is removed, and its tokens keep arriving, one in 50 seconds for a day",
+      about: "a key is removed, and its tokens keep arriving, one every 50 seconds for a day",
       answers: [
         [0, { keys: ["a", "b"] }],
         [0.5, { keys: ["b"] }],
@@ -134,14 +134,14 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "revoked",
-      about: "the only key is replaced immediately, and its tokens keep arriving, one in 50 seconds for a day",
+      about: "the only key is replaced immediately, and its tokens keep arriving, one every 50 seconds for a day",
       answers: [
         [0, { keys: ["a"] }],
         [0.5, { keys: ["b"] }],
       ],
       tokens: [first, ...inTurn(["a", "b"], [...each(1, 0, 2 * minute), ...each(50, 2 * minute, day)])],
     },
-    ended("ended-set", "a set of one key that signs nothing, with max-age of 5 minutes", {
+    ended("ended-set", "a set with one key that never signs, with max-age of 5 minutes", {
       keys: ["z"],
       maxAge: 5 * minute,
     }),
@@ -186,13 +186,13 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "redirect",
-      about: "the URL of the set redirects",
+      about: "the set's URL redirects",
       answers: [[0, { keys: ["a"], redirects: true }]],
       tokens: [first],
     },
     {
       name: "same-validator",
-      about: "a new key is published under the validator of the old set, a day before it signs",
+      about: "a new key is published a day before it signs, but the set keeps its old ETag",
       answers: [
         [0, { keys: ["a"], etag: '"same"' }],
         [0.5, { keys: ["a", "b"], etag: '"same"' }],
@@ -201,7 +201,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "disagree",
-      about: "two servers respond in turn, and one lacks the new key, for an hour",
+      about: "for an hour, two servers respond in turn, and one of them does not have the new key",
       answers: [
         [0, { keys: ["a"] }],
         [0.5, { keys: ["a", "b"], otherKeys: ["a"] }],

@@ -31,13 +31,13 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 const slug = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
 const refetches = (poll: number | null): string =>
-  poll === null ? "never on its own" : poll === 0 ? "for each token" : `after ${inWords(poll)}`;
+  poll === null ? "never on its own" : poll === 0 ? "on every token" : `after ${inWords(poll)}`;
 
 const lasting = (seconds: number | null): string =>
-  seconds === null ? "until restart" : seconds === 0 ? "not at all" : inWords(seconds);
+  seconds === null ? "until restart" : seconds === 0 ? "none" : inWords(seconds);
 
 const refuses = (inCalm: number | null, worst: number | null): string =>
-  inCalm === worst ? lasting(worst) : `${lasting(inCalm)}; ${lasting(worst)} at worst`;
+  inCalm === worst ? lasting(worst) : `${lasting(inCalm)}; at worst ${lasting(worst)}`;
 
 const longest = (times: readonly (number | null)[]): number | null =>
   times.includes(null) ? null : Math.max(...(times as number[]));
@@ -48,7 +48,7 @@ function trusts({ trustsRemovedKey: by }: Behavior): string {
 }
 
 const livesThrough = (seconds: number | null): string =>
-  seconds === null ? "a day" : seconds === 0 ? "not at all" : inWords(seconds);
+  seconds === null ? "a day" : seconds === 0 ? "none" : inWords(seconds);
 
 function mainPage(date: string, behaviors: readonly Behavior[]): string {
   const rows = behaviors.map((behavior) => {
@@ -66,54 +66,58 @@ function mainPage(date: string, behaviors: readonly Behavior[]): string {
   const head = [
     "Verifier",
     "Refetch",
-    "Refusal of an unannounced key",
+    "Rejection of an unannounced key",
     "Trust in a removed key",
     "Outage survived",
     "Requests for 1,000 forged kids",
   ];
   return `# Verifier behavior
 
-If you rotate a key, remove one, put a cache in front of the set or have an outage, the effect on your users depends on the programs that verify
-your tokens. On ${date}, we ran these verifiers through ${histories(null).length} histories of a provider, on an accelerated clock.
+If you rotate or remove a key, put a cache in front of the set, or have an outage, the effect on your users depends on the programs that
+verify your tokens. On ${date}, we tested these verifiers with ${histories(null).length} scenarios ("histories"), each a sequence of changes
+at a provider, on an accelerated clock.
 
 ${table(head, rows)}
 
-- **Refetch**: time until the verifier fetches the set again while tokens arrive, with a \`max-age\` of an hour.
-- **Refusal of an unannounced key**: how long the verifier refuses tokens signed with a key that was published without announcement. First in calm;
-  then at worst: just after the verifier fetched the set, or after a forged token. **No verifier refused a key that was announced for two hours or
-  a day**, with a \`max-age\` of an hour.
-- **Trust in a removed key**: how long the verifier accepts the key, for a \`max-age\` of 0, 5 minutes, 1 hour and 1 year. One value means
-  that all four are equal. The key's tokens keep arriving, and no token names an unknown kid. A token signed with a key that the cached set lacks makes most
-  verifiers refetch the set and drop the removed key.
-- **Outage survived**: how long the verifier accepts tokens while the set returns 503, counted from its next refetch.
-- **Requests for 1,000 forged kids**: sent within 103 seconds, one at a time.
+- **Refetch**: when the verifier fetches the set again while tokens keep arriving, if \`max-age\` is an hour.
+- **Rejection of an unannounced key**: how long the verifier rejects tokens signed with a key that signs as soon as it is published. The
+  first value is for a typical moment. The value after "at worst" is for a key published just after the verifier fetched the set, or just
+  after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a \`max-age\` of an hour.
+- **Trust in a removed key**: how long the verifier accepts the key if \`max-age\` is 0, 5 minutes, 1 hour and 1 year. A single value means
+  that all four are equal. In this test, the key's tokens keep arriving, and no token has an unknown kid. Otherwise, a token whose kid is
+  not in the cached set would make most verifiers refetch the set and drop the removed key.
+- **Outage survived**: how long the verifier accepts tokens while requests for the set return 503, counted from its next refetch.
+- **Requests for 1,000 forged kids**: how many requests the verifier sends for tokens with 1,000 different forged kids, which arrive one at
+  a time within 103 seconds.
 
-Each page says how the verifier was set up, what its users should set, and which line of source decides. [All
-observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are JSON. \`node lab/main.ts\` measures them again.
+Each verifier's page says how it was set up, which settings to choose, and which line of its source code decides. [All
+observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are in one JSON file. To repeat the measurements, run
+\`node lab/main.ts\`.
 
 ## Method
 
-Each verifier is a process, set up as its documentation shows. It receives tokens from an issuer on loopback, over TLS. Its clock stands still while
-it verifies a token, and is then set to the time of the next one. In Node, a module that is loaded first controls \`Date\`, \`performance\`,
-\`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock through libc, so its standard library is
-compiled with a \`time.Now\` that can be set; the verifier is unchanged. Timeouts are real, so waiting for a server that does not respond takes real
-time.
+Each verifier runs in its own process, set up as its documentation shows. It receives tokens from an issuer on loopback, over TLS. The
+verifier's clock stands still while it verifies a token, and is then set to the arrival time of the next token. In Node, a preloaded module
+controls \`Date\`, \`performance\`, \`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock
+through libc, so we compiled its standard library with a settable \`time.Now\`; the verifier is unchanged. Timeouts are real, so waiting for
+a server that does not respond takes real time.
 
-We ran everything twice: ${behaviors.length} verifiers in ${histories(null).length} histories. One cell differed, by one request: jose sent 1,838 and 1,839 requests in an
-outage of a day. We suppose that this was chance, on the connection: five more runs had 1,838. The four histories in which an issuer ends were run a day later; there, jwksd's guard sent up to
-nine requests more or fewer to an issuer without keys. One row would depend on chance elsewhere: two servers
-that disagree respond in turn here, while a load balancer may choose either.
+We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in
+a one-day outage, jose sent 1,838 requests in one run and 1,839 in the other. This was probably due to chance in the connection, because
+five more runs each had 1,838. We ran the four histories in which an issuer ends a day later than the rest. In these, jwksd's guard sent up
+to nine requests more or fewer to an issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree
+respond in turn, but a load balancer may choose either.
 
-The Debian verifiers come from Debian 12, and are older than their authors' latest releases: note the version.
+The verifiers from Debian are the versions in Debian 12, which are older than their authors' latest releases.
 
 ## Not measured
 
 | Verifier | Reason |
 | --- | --- |
-| jwcrypto, go-jose, python-jose, jsonwebtoken and fast-jwt alone | they do not fetch: the caller decides how long to keep the set |
-| the MCP SDK's sample server | it sends each token to the authorization server (RFC 7662), and has no keys. With \`bearer.mcp()\`, it behaves like jwksd's guard |
-| nginx | Debian has no package of a module that verifies JWTs |
-| Nimbus and other Java verifiers | Debian 12 has no packages of them |
+| jwcrypto, go-jose, python-jose, jsonwebtoken and fast-jwt alone | They do not fetch sets; the caller decides how long to keep a set |
+| the MCP SDK's sample server | It sends every token to the authorization server (RFC 7662) and does not use keys. With \`bearer.mcp()\`, it behaves like jwksd's guard |
+| nginx | Debian does not package a module that verifies JWTs |
+| Nimbus and other Java verifiers | Debian 12 does not package them |
 `;
 }
 
@@ -136,8 +140,8 @@ Version ${measured.version}, set up as: ${known.setUp}. [All verifiers](../verif
 
 ## Observations
 
-Tokens keep arriving, a second to a few hours apart. Unless the history says otherwise, the set has a \`max-age\` of an hour and an ETag. A fault
-begins when this verifier refetches the set. Tokens that a row does not mention are accepted.
+Tokens keep arriving, from a second to a few hours apart. Unless the history says otherwise, the set has a \`max-age\` of an hour and an ETag. A fault
+begins when this verifier refetches the set. The verifier accepted all tokens that a row does not mention.
 
 ${table(["History", "Requests for the set", "Tokens"], rows)}
 `;
@@ -145,7 +149,7 @@ ${table(["History", "Requests for the set", "Tokens"], rows)}
 
 function asked({ requests, times, conditional, discoveries }: Observation, seconds: number): string {
   const again = times.find((at) => at > 0);
-  const when = again === undefined ? "" : `, the second after ${inWords(again)}`;
+  const when = again === undefined ? "" : `, the second one after ${inWords(again)}`;
   const how = conditional === 0 ? "" : `, ${conditional} with \`If-None-Match\``;
   const metadata = discoveries > 1 ? `; ${discoveries} for discovery` : "";
   return `${requests} in ${inWords(seconds)}${when}${how}${metadata}`;
@@ -170,15 +174,16 @@ function outcomeText(history: string, kid: string, observation: Observation): st
       : kid === "a"
         ? "old key"
         : /^(?:away|limited|empty)/.test(history)
-          ? "sound key"
+          ? "valid key"
           : "new key";
   const [[, accepted] = [], [from] = [0], [to] = [0]] = changes;
   if (refused === 0)
-    return kid === "a" && /^(?:max-age|removed)/.test(history) ? "old key: accepted to the end" : undefined;
-  if (refused === tokens) return `${name}: refused`;
+    return kid === "a" && /^(?:max-age|removed)/.test(history) ? "old key: accepted until the end" : undefined;
+  if (refused === tokens) return `${name}: rejected`;
   if (changes.length === 2 && accepted)
-    return `${name}: accepted for ${inWords(trustedFor(observation, kid) ?? 0)}, then refused`;
-  if (changes.length === 2) return `${name}: refused for ${inWords(refusedFor(observation, kid) ?? 0)}`;
-  if (changes.length === 3 && accepted) return `${name}: refused for ${inWords(to - from)} from ${inWords(from)} on`;
-  return `${name}: ${refused} of ${tokens} refused, by turns`;
+    return `${name}: accepted for ${inWords(trustedFor(observation, kid) ?? 0)}, then rejected`;
+  if (changes.length === 2) return `${name}: rejected for ${inWords(refusedFor(observation, kid) ?? 0)}`;
+  if (changes.length === 3 && accepted)
+    return `${name}: rejected for ${inWords(to - from)}, starting after ${inWords(from)}`;
+  return `${name}: ${refused} of ${tokens} rejected, in alternation with accepted ones`;
 }
