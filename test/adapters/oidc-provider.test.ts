@@ -204,7 +204,7 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
 });
 
 describe("a change of keys", () => {
-  test("creates a new instance on every key change, and keeps the instance otherwise", async (t) => {
+  test("creates a new instance on every key change and keeps the instance otherwise", async (t) => {
     const { url, world, manager, op, instanceCount } = await start(t);
     assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];

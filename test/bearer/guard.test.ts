@@ -441,7 +441,7 @@ describe("DPoP proofs", () => {
     assert.equal(await bearer.nest().canActivate({ getType: () => "http", switchToHttp: () => http }), true);
   });
 
-  test("passes a hash and an expiry time to the replay store, and returns 503 if the store fails", async () => {
+  test("passes a hash and an expiry time to the replay store and returns 503 if the store fails", async () => {
     const calls: [string, number, string][] = [];
     const { prove, clock } = await dpopGuard({ replay: (...args) => calls.push(args) > 0 });
     assert.equal(await prove(), "let through");
@@ -816,7 +816,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("an event has the id that requestId returns; it has none if that is not a string, or if requestId throws", async () => {
+  test("an event has the id that requestId returns, and no id if that is not a string or requestId throws", async () => {
     for (const [id, expected] of [
       [() => "7", "7"],
       [() => 7 as never, undefined],
@@ -884,7 +884,7 @@ test("refresh() fetches the keys and rejects if they are unavailable", async () 
   await assert.rejects(bearer.refresh(), { name: "FetchError" });
 });
 
-test("refresh() fetches the keys of an issuer with its own key set", async () => {
+test("refresh() fetches an issuer's keys if it has its own key set", async () => {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, served(["a"]));
   const { fetch } = origin;

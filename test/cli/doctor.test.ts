@@ -330,7 +330,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("describes a key passed in place of a short value by its length, and prints URLs without their queries", async (t) => {
+  test("describes a key passed instead of a short value by its length, and prints URLs without their queries", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")

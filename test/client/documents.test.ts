@@ -202,7 +202,7 @@ describe("changes", () => {
     });
   }
 
-  test("reports changed keys in `jwks` next to an empty `jwks_uri`, which counts as absent", async () => {
+  test("reports changed keys in `jwks` and treats an empty `jwks_uri` as absent", async () => {
     const one = { ...base, jwks_uri: "", jwks: { keys: [entry("a")] } };
     const other = { ...one, jwks: { keys: [entry("b")] } };
     const { fingerprint } = await documented(documentReply(one)).resolve(documentUrl);

@@ -129,7 +129,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([lookups, requests.length], [1, 1]);
   });
 
-  test("resolves the name again for the next request, and refuses it", async (t) => {
+  test("resolves the name again for the next request and refuses it", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const answers = [loopback, { address: "127.0.0.2", family: 4 }];
     const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
@@ -458,7 +458,7 @@ test("public addresses", () => {
   for (const address of addresses.join(" ").split(" ")) assert.equal(isPublicAddress(address), true, address);
 });
 
-describe("checks an address in place of a host name, in any spelling", () => {
+describe("checks an address instead of a host name, in any spelling", () => {
   const urls = [
     "https://127.0.0.1/jwks",
     "https://127.0.0.1:8443/jwks",

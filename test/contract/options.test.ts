@@ -122,7 +122,7 @@ function row<Options>(
     const all = Object.fromEntries(names.map((name) => [name, null]));
     assert.deepEqual(await resultOf({ ...all, ...complete }), expected);
   });
-  test(`${title}: rejects an unknown option or a value of the wrong type, and names it`, async () => {
+  test(`${title}: rejects an unknown option or a value of the wrong type and names it`, async () => {
     const [[first] = [""]] = optionsOf(title);
     await isRefused({ [`${first}X`]: 1 }, /OPTION_UNKNOWN/, new RegExp(`"${first}X".*"${first}"`));
     for (const [name = "", , type = ""] of optionsOf(title)) {

@@ -285,7 +285,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({ x5c }), []);
   });
 
-  test("requires an authorization server to have the members of RFC 8414 section 2, but not those of OpenID Connect", async () => {
+  test("requires an authorization server to have the members of RFC 8414 section 2, but not OpenID Connect's", async () => {
     const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
     const login = {
       authorization_endpoint: `${issuer}/a`,

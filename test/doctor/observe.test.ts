@@ -267,7 +267,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     });
   }
 
-  test("with 5,000 keys: examines a thousand of them, and says so", async (t) => {
+  test("with 5,000 keys: examines a thousand of them and says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),

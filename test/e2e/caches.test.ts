@@ -33,7 +33,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
       });
 
       if (cache.sendsAge) {
-        test("a hit has an Age header", async (t) => {
+        test("sends an Age header with a hit", async (t) => {
           const { ask, exchanges } = newClient();
           await ask();
           await t.waitFor(async () => assert.ok(Number((await ask()).headers.age) >= 1), deadline);
@@ -41,7 +41,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         });
       }
 
-      test("the document is cached for as long as Cache-Control allows", async () => {
+      test("caches the document for as long as Cache-Control allows", async () => {
         const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
@@ -65,7 +65,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.equal(exchanges().length, 1);
       });
 
-      test("HEAD and If-None-Match are served from the stored response to GET", async () => {
+      test("serves HEAD and If-None-Match from the stored response to GET", async () => {
         const { ask, askService, exchanges } = newClient();
         const direct = withoutHopFields(await askService());
         await ask();
@@ -77,7 +77,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.equal(exchanges().length, 1);
       });
 
-      test("a request with no-cache gets a rotation immediately, and later requests get it too", async () => {
+      test("a request with no-cache gets a rotated document immediately, and so do later requests", async () => {
         const { ask, rotate } = newClient();
         const before = await ask();
         await rotate();
@@ -104,7 +104,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
     describe("with documents that expire soon", { concurrency: 1 }, () => {
       const newClient = startFor(cache, { shortLived: true });
 
-      test("an expired document is revalidated: the origin returns 304, the client gets the document", async (t) => {
+      test("revalidates an expired document: the origin returns 304, and the client gets the document", async (t) => {
         const { ask, exchanges } = newClient();
         const first = await ask();
         const again = await t.waitFor(async () => {
@@ -116,7 +116,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assertRevalidated(exchanges(), first, 304);
       });
 
-      test("an expired document that a rotation has changed is revalidated: the origin returns 200", async (t) => {
+      test("revalidates an expired document that a rotation has changed: the origin returns 200", async (t) => {
         const { ask, askService, rotate, exchanges } = newClient();
         const first = await ask();
         await rotate();

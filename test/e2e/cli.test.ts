@@ -50,7 +50,7 @@ describe("help", { timeout, concurrency: 4 }, () => {
   }
 });
 
-test("a command refuses settings of serve that would have no effect on it", async (t) => {
+test("a command rejects serve's settings if they would have no effect on it", async (t) => {
   const refused: readonly (readonly [command: string, ...flags: string[]])[] = [
     ["publish folder", "--no-cors", "--port", "--sign-socket", "--ready-without-store", "--max-saved-set-seconds"],
     ["keys list", "--signer-type", "--signers", "--rotate-every-days", "--replica-name", "--log-level"],
@@ -121,7 +121,7 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
   });
 
   for (const format of ["jwk", "pem"]) {
-    test(`writes a new file of mode 0600 whatever the umask, in ${format} format, and can read it back`, async (t) => {
+    test(`writes a new file in ${format} format with mode 0600, whatever the umask, and can read it back`, async (t) => {
       const folder = await temporaryFolder(t);
       const file = join(folder, `key.${format}`);
       const umask = process.umask(0);
@@ -248,7 +248,7 @@ describe("standard output that cannot be written", { timeout, concurrency: 4 }, 
 });
 
 // managed.test.ts tests the same for a store that jwksd manages.
-test("no private member of a key file is exposed, even if the file is refused", { timeout }, async (t) => {
+test("exposes no private member of a key file, even if it rejects the file", { timeout }, async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   const text = keySetText("a", "b");
   await writeFile(file, text);

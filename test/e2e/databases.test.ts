@@ -98,7 +98,7 @@ describe("keys in PostgreSQL", { skip }, () => {
 
   checkCompose(() => server);
 
-  test("if the store's clock has jumped, no command takes a step that may be early, unless forced", async (t) => {
+  test("no command takes a step that may be early after the store's clock has jumped, unless forced", async (t) => {
     const url = database();
     const name = new URL(url).pathname.slice(1);
     server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
@@ -170,7 +170,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("with --require-store, no schema or issuer is created; a command for a mistyped issuer generates no key", async (t) => {
+  test("creates no schema or issuer with --require-store; a command for a mistyped issuer generates no key", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];
@@ -268,7 +268,7 @@ const others: readonly (readonly [
 // test/contract tests the stores themselves.
 for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("keys are copied into it, two services share them, commands act on them, and no message contains a password", async (t) => {
+    test("keys can be copied into it, two services share them, commands change them, and no message contains a password", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];

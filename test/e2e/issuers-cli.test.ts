@@ -58,7 +58,7 @@ interface Listed {
 }
 
 describe("jwksd issuers", () => {
-  test("lists all issuers; those that fail or have an overdue step come first until they are fixed", async (t) => {
+  test("lists all issuers; those that fail or have an overdue step come first", async (t) => {
     const { environment, issuers, sql } = await database(t, { late: 120, soon: 60, new: 0, broken: 1, hidden: 1 });
     const listed = async (exitCode: number): Promise<Listed> => {
       const { stdout, code, stderr } = await runCli(t, ["issuers", "--json"], environment);
@@ -125,7 +125,7 @@ describe("jwksd issuers", () => {
     assert.match(wrong.stdout, /\[ERR_WRAPPING_KEY_MISSING\]\n\n1 issuers: 1 failing/);
   });
 
-  test("lists each issuer once, whatever the keys of the rows are", async (t) => {
+  test("lists each issuer once, whatever the rows' keys are", async (t) => {
     const { environment, issuers, sql } = await database(t, { a: 0, b: 0, c: 0 });
     await sql("UPDATE jwksd_documents SET issuer = 'zz' WHERE name = ?", named("b"));
     await sql(
@@ -165,7 +165,7 @@ describe("jwksd issuers revoke-keys", () => {
     return { live: kids(false), revoked: kids(true) };
   }
 
-  test("revokes each issuer's keys in one commit, encrypts new ones with the first wrapping key, and resumes where it failed", async (t) => {
+  test("revokes each issuer's keys in one commit, encrypts new keys with the first wrapping key, and resumes where it failed", async (t) => {
     const { environment, wrappingKeys, open, issuers, sql } = await database(t, ages);
     const keysOf = async (name: string) => ((await issuers.get(named(name))) ?? assert.fail()).keys;
     await (await keysOf("1")).rotate();

@@ -29,7 +29,7 @@ async function setUp(t: TestContext) {
   return { folder, vault, run, inVault, records };
 }
 
-test("a key in a key service is imported by its URI, and only the URI is stored", { timeout }, async (t) => {
+test("imports a key in a key service by its URI and stores only the URI", { timeout }, async (t) => {
   const { vault, run, records } = await setUp(t);
   const uri = vault.add("login");
   const dry = await run("keys", "import", "--signer", uri, "--kid", "2026-11", "--dry-run");
@@ -50,35 +50,31 @@ test("a key in a key service is imported by its URI, and only the URI is stored"
   assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+kid\s+to\s+publish/);
 });
 
-test(
-  "a signing key is generated in a key service only once it is certain that it is needed",
-  { timeout },
-  async (t) => {
-    const { vault, run, inVault, records } = await setUp(t);
-    const there = await inVault();
-    await run("keys", "import", "--signer", vault.add("login"), "--kid", "first");
+test("generates a signing key in a key service only when it is certain to be needed", { timeout }, async (t) => {
+  const { vault, run, inVault, records } = await setUp(t);
+  const there = await inVault();
+  await run("keys", "import", "--signer", vault.add("login"), "--kid", "first");
 
-    assert.equal((await run("rotate", "--dry-run", ...there)).code, 0);
-    assert.match((await run("rotate", "--now", ...there)).stderr, /\[ERR_CONFIRMATION\]\n$/);
-    assert.equal(vault.keys.size, 1, "neither a dry run nor a refusal generates a key");
+  assert.equal((await run("rotate", "--dry-run", ...there)).code, 0);
+  assert.match((await run("rotate", "--now", ...there)).stderr, /\[ERR_CONFIRMATION\]\n$/);
+  assert.equal(vault.keys.size, 1, "neither a dry run nor a refusal generates a key");
 
-    const { code, stderr } = await run("rotate", ...there);
-    assert.equal(code, 0, stderr);
-    assert.equal(vault.keys.size, 2);
-    const [, announced] = await records();
-    assert.equal(announced?.state, "announced");
-    assert.match((announced && uriOf(announced)) ?? "", /^vault-transit:/);
-    assert.match((await run("rotate", ...there)).stderr, /is already announced.* \[ERR_TRANSITION\]\n$/);
-    assert.equal(vault.keys.size, 2, "a command refused for another reason generates no key either");
+  const { code, stderr } = await run("rotate", ...there);
+  assert.equal(code, 0, stderr);
+  assert.equal(vault.keys.size, 2);
+  const [, announced] = await records();
+  assert.equal(announced?.state, "announced");
+  assert.match((announced && uriOf(announced)) ?? "", /^vault-transit:/);
+  assert.match((await run("rotate", ...there)).stderr, /is already announced.* \[ERR_TRANSITION\]\n$/);
+  assert.equal(vault.keys.size, 2, "a command refused for another reason generates no key either");
 
-    const enc = await run("keys", "announce", "--use", "enc", "--alg", "ECDH-ES", ...there);
-    assert.equal(enc.code, 0, enc.stderr);
-    assert.equal(vault.keys.size, 2, "encryption keys are generated in memory");
-  },
-);
+  const enc = await run("keys", "announce", "--use", "enc", "--alg", "ECDH-ES", ...there);
+  assert.equal(enc.code, 0, enc.stderr);
+  assert.equal(vault.keys.size, 2, "encryption keys are generated in memory");
+});
 
 test(
-  "every command that generates a key reports if the key is not in the active key's HSM or key service",
+  "every command that generates a key says so if the key is not in the active key's HSM or key service",
   { timeout },
   async (t) => {
     const { vault, run, inVault } = await setUp(t);
@@ -180,7 +176,7 @@ test("--destroy-external names the keys it destroys before and afterwards", { ti
 });
 
 test(
-  "a key that was left in its service is destroyed later, unless its URI names another key by then",
+  "destroys a key that was left in its service later, unless its URI names another key by then",
   { timeout },
   async (t) => {
     const { folder, vault, run } = await setUp(t);
@@ -248,7 +244,7 @@ test(
   },
 );
 
-test("a command says what to do if a key cannot be generated or the next key cannot sign", { timeout }, async (t) => {
+test("says what to do if a key cannot be generated or the next key cannot sign", { timeout }, async (t) => {
   const { vault, run, inVault } = await setUp(t);
   const there = await inVault();
   await run("keys", "import", "--signer", vault.add("a"), "--kid", "a");
@@ -277,7 +273,7 @@ for (const [name, uri, code] of [
   ["PKCS#11 without a module", "pkcs11:token=jwksd;object=login", "ERR_SIGNER_URI"],
   ["a missing key", undefined, "ERR_SIGNER_KEY_STATE"],
 ] as const) {
-  test(`${name} is refused before anything is created`, { timeout }, async (t) => {
+  test(`rejects ${name} before creating anything`, { timeout }, async (t) => {
     const { folder, vault, run } = await setUp(t);
     const refused = await run("keys", "import", "--signer", uri ?? `vault-transit:${vault.url}/transit/none/1`);
     assert.equal(refused.code, 1);
@@ -286,7 +282,7 @@ for (const [name, uri, code] of [
   });
 }
 
-test("nothing is created if the signers file is refused", { timeout }, async (t) => {
+test("creates nothing if the signers file is invalid", { timeout }, async (t) => {
   const { folder, run } = await setUp(t);
   const file = join(folder, "here.json");
   await writeFile(file, JSON.stringify(named("here")));

@@ -265,7 +265,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("a set: the first key of each use becomes active, the others retire, and each can be exported again", async (t) => {
+  test("importing a set activates the first key of each use and retires the others, and each can be exported again", async (t) => {
     const keys = [named("enc-1", { ...rsaKey(), use: "enc" }), named("now"), named("before")];
     const { folder, file, ok, refused, states, run, assertSilent } = await setUp(t, keys);
     await refused("ERR_OPTION_INVALID", "keys", "import", file, "--state", "active");
@@ -293,7 +293,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an import reports how long the key stays published and which key it does not replace", async (t) => {
+  test("an import says how long the key stays published and which key it does not replace", async (t) => {
     const { folder, file, ok, refused, change } = await setUp(t);
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
@@ -346,7 +346,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("with another wrapping key or issuer, nothing is changed unless the wrapping key is lost", async (t) => {
+  test("changes nothing with another wrapping key or issuer, unless the wrapping key is lost", async (t) => {
     const { folder, file, run, ok, refused, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -446,7 +446,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
 });
 
 describe("a store's policy", { timeout }, () => {
-  test("is set at the first start and changed by a command that reports the effects", async (t) => {
+  test("is set at the first start, and changed by a command that reports the effects", async (t) => {
     const { file, ok, refused, change, stored } = await setUp(t);
     await ok("keys", "import", file, "--rotate-every-days", "60");
     await ok("rotate");
@@ -478,7 +478,7 @@ describe("a store's policy", { timeout }, () => {
 });
 
 describe("a store", { timeout }, () => {
-  test("is copied unchanged into an empty store, unless a replica runs on it", async (t) => {
+  test("is copied unchanged into an empty store, unless a replica is running on it", async (t) => {
     const { folder, data, file, ok } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -522,7 +522,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     await assert.rejects(access(data));
   });
 
-  test("a key that cannot be imported is named, and no store is created", async (t) => {
+  test("names a key that cannot be imported, and creates no store", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     const files = {
@@ -581,7 +581,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     }
   });
 
-  test("a kid can be abbreviated; changes report it in full", async (t) => {
+  test("accepts an abbreviated kid and reports changes with the full one", async (t) => {
     const { ok, refused } = await setUp(t, []);
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
@@ -602,7 +602,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     assert.match(several, /2 kids begin with "2026-11"; add more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
-  test("the issuer is checked first, and its password is not repeated", async (t) => {
+  test("checks the issuer first and does not echo its password", async (t) => {
     for (const command of [["keys"], ["plan"], ["token", "--aud", "x"], ["rotate", "--dry-run"]]) {
       const run = await runCli(t, [...command, "--issuer", "https://user:secret@op.example", "--data", "no/folder"]);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

@@ -53,7 +53,7 @@ async function announceNext({ path, data, service }: Running): Promise<{ kid: st
   return { kid: key.kid, afterMs: performance.now() - doneMs };
 }
 
-describe("a commit by another process is served within a second", { timeout, concurrency: 2 }, () => {
+describe("serves another process's commit within a second", { timeout, concurrency: 2 }, () => {
   test("encryption key files and managed keys change at the same time without undoing each other", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "encryption.json");
@@ -83,7 +83,7 @@ describe("a commit by another process is served within a second", { timeout, con
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or the environment; all can unwrap, the first wraps; nothing else is created next to the store", async (t) => {
+  test("come from a file or the environment; all of them unwrap, the first one wraps; no other file is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");
@@ -146,7 +146,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
   });
 });
 
-test("a paused service sends the short Cache-Control from its first response on, with or without its store", async (t) => {
+test("a service that resumes after a pause sends the short Cache-Control from its first response on, with or without its store", async (t) => {
   for (const hangs of [false, true]) {
     const clock = simulatedClock();
     const store = countedStore(memoryStore({ clock }));
@@ -162,7 +162,7 @@ test("a paused service sends the short Cache-Control from its first response on,
   }
 });
 
-test("no private key is exposed by a running service, by commands or by failures", { timeout }, async (t) => {
+test("neither a running service nor commands nor failures expose a private key", { timeout }, async (t) => {
   const running = await start(t, "--log-level", "debug");
   const { data, path, service } = running;
   const outputs: string[] = [];

@@ -91,7 +91,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  describe("invalid keys are refused with their code, the old ones stay, and valid ones are published afterwards", () => {
+  describe("rejects invalid keys with their code, keeps the old ones, and publishes valid ones afterwards", () => {
     const rows: readonly [name: string, text: string, code: string][] = [
       ["an empty file", "", "ERR_KEY_FORMAT"],
       ["no key", setText(), "ERR_KEYSET_EMPTY"],
@@ -124,7 +124,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     });
   });
 
-  test("encryption keys are reloaded independently", async (t) => {
+  test("reloads encryption keys independently", async (t) => {
     const folder = await temporaryFolder(t);
     const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
     await write(keys, keySetText("one"))();
@@ -138,7 +138,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     await reloaded(service, "two,one,e3", write(encryptionKeys, encryptionText("e3")));
   });
 
-  test("a private key file that other users can read causes a warning that says how to fix it", async (t) => {
+  test("warns about a private key file that other users can read, and says how to fix it", async (t) => {
     const { service, file } = await serveFile(t, keySetText("one"));
     assert.equal(service.log.some(isWarning), false);
     for (const octal of ["644", "640", "604"]) {

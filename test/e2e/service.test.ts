@@ -163,7 +163,7 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
 });
 
 describe("the admin address", { timeout, concurrency: 4 }, () => {
-  test("reports whether the process is alive and ready; it is not ready while it drains", async (t) => {
+  test("reports whether the process is alive and whether it is ready, which it is not while it drains", async (t) => {
     const service = await startService(t, ["--data", await temporaryFolder(t), "--admin", "127.0.0.1:0"]);
     const { admin } = service.log.find(({ msg }) => msg === "started") as { admin?: string };
     const get = async (path: string): Promise<[number, string]> => {
@@ -307,33 +307,37 @@ describe("stopping", { timeout }, () => {
   });
 });
 
-test("stopping does not wait for idle clients and finally cuts off requests that never end", { timeout }, async (t) => {
-  const never = ["half a request", "half a body"];
-  const connections: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
-    "used before": (client) => client.request(),
-    "never sent a byte": async () => {},
-    "ended by CONNECT": async ({ socket }) => {
-      socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
-      await once(socket, "end");
-    },
-    "half a request": async ({ socket }) => void socket.write(halfARequest),
-    "half a body": (client) => client.request("GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"),
-  };
-  const services = new Map([["no connection", await startHere(t)]]);
-  for (const [name, connect] of Object.entries(connections)) {
-    const service = await startHere(t);
-    const client = await Client.open(service.port, { allowHalfOpen: true });
-    t.after(() => client.close());
-    // The service has accepted them in the order of arrival.
-    await Promise.all([connect(client), getOnce(service.port)]);
-    services.set(name, service);
-  }
-  const ended: string[] = [];
-  await Promise.all(
-    [...services].map(async ([name, service]) => {
-      assert.equal(await service.stop(), 0);
-      ended.push(name);
-    }),
-  );
-  assert.deepEqual(ended.slice(-2).toSorted(), never.toSorted(), ended.join());
-});
+test(
+  "stopping does not wait for idle clients, and eventually cuts off requests that never end",
+  { timeout },
+  async (t) => {
+    const never = ["half a request", "half a body"];
+    const connections: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
+      "used before": (client) => client.request(),
+      "never sent a byte": async () => {},
+      "ended by CONNECT": async ({ socket }) => {
+        socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        await once(socket, "end");
+      },
+      "half a request": async ({ socket }) => void socket.write(halfARequest),
+      "half a body": (client) => client.request("GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"),
+    };
+    const services = new Map([["no connection", await startHere(t)]]);
+    for (const [name, connect] of Object.entries(connections)) {
+      const service = await startHere(t);
+      const client = await Client.open(service.port, { allowHalfOpen: true });
+      t.after(() => client.close());
+      // The service has accepted them in the order of arrival.
+      await Promise.all([connect(client), getOnce(service.port)]);
+      services.set(name, service);
+    }
+    const ended: string[] = [];
+    await Promise.all(
+      [...services].map(async ([name, service]) => {
+        assert.equal(await service.stop(), 0);
+        ended.push(name);
+      }),
+    );
+    assert.deepEqual(ended.slice(-2).toSorted(), never.toSorted(), ended.join());
+  },
+);

@@ -109,7 +109,7 @@ const tables: readonly (readonly [command: string, rows: Definitions, samples: R
   ["guard", guardDefinitions, guardSamples],
 ];
 
-describe("a flag takes precedence over the environment, the environment over the file, the file over the default", () => {
+describe("flags take precedence over the environment, the environment over the file, and the file over defaults", () => {
   for (const [command, name, row, sample] of tables.flatMap(([command, rows, samples]) =>
     Object.entries(rows).map(([name, row]) => [command, name, row, samples[name]] as const),
   )) {
@@ -226,7 +226,7 @@ describe("an invalid value is refused with a message that names its source and t
   }
 });
 
-test("settings for key files exclude settings for managed keys, and a wrapping key has only one source", async () => {
+test("settings for key files cannot be combined with settings for managed keys, and a wrapping key has only one source", async () => {
   const rows: readonly (readonly [one: "keys" | "wrappingKeyFile", other: string, value: string])[] = [
     ["keys", "store", "sqlite:keys.db"],
     ["keys", "signerType", "pkcs11"],
@@ -340,7 +340,7 @@ test("flags reach the service", { timeout, skip: process.platform !== "linux" },
   assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
 });
 
-test("a file that --config or JWKSD_CONFIG names is read", async (t) => {
+test("reads the file that --config or JWKSD_CONFIG names", async (t) => {
   const file = join(await temporaryFolder(t), "jwksd.json");
   await writeFile(file, JSON.stringify({ port: 1 }));
   const silent = { write: () => assert.fail("unexpected output") };
@@ -373,7 +373,7 @@ test("variables in which Kubernetes describes a service named jwksd are not sett
   assert.equal(port, settingDefinitions.port.fallback);
 });
 
-test("a wrapping key given instead of its path is not repeated", async (t) => {
+test("does not echo a wrapping key given instead of its path", async (t) => {
   const bytes = randomBytes(32);
   const data = await temporaryFolder(t);
   for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {
@@ -388,7 +388,7 @@ test("a wrapping key given instead of its path is not repeated", async (t) => {
   }
 });
 
-test("the content of a configuration file given instead of its path is refused and not repeated", async () => {
+test("rejects a configuration file's content passed instead of its path, without echoing it", async () => {
   const code = "ERR_CONFIG_FORMAT";
   const message = "the configuration file must be a path, not the content of a file";
   for (const configFile of [`{"keys":"a-secret"}`, "91827364".repeat(6).slice(5)]) {
@@ -454,7 +454,7 @@ test("plan and --dry-run use the store's policy, and serve warns about a flag th
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
-test("rewrap refuses while a running replica lacks the wrapping key, and names both", async (t) => {
+test("rewrap refuses to run while a running replica lacks the wrapping key, and names both", async (t) => {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
   const first = await startService(t, ["--data", data, "--replica-name", "one"]);

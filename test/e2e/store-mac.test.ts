@@ -86,7 +86,7 @@ const verified = (text: string): unknown => (JSON.parse(text) as { verified: unk
 const tokenOf = ({ stdout }: Finished): jose.JWTPayload => jose.decodeJwt(stdout.trim());
 
 describe("a store that an attacker has written", { timeout }, () => {
-  test("is shown as not authentic, and no command acts on it", async (t) => {
+  test("is reported as not authentic, and no command changes it", async (t) => {
     const { folder, path, run, refused } = await setUp(t);
     await attack(path);
     for (const args of [["keys"], ["plan"]]) {
@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store created without one is found by commands from serve, and the first issuer that is set owns the store", async (t) => {
+  test("of a store created without one is learned from serve, and the first issuer that is set owns the store", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);

@@ -116,7 +116,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     assert.equal((await runCli(t, args)).code, 0, "no service has to run");
   });
 
-  test("prints only results on standard output, whatever the warnings", async (t) => {
+  test("prints only results on standard output, even with warnings", async (t) => {
     const folder = await temporaryFolder(t);
     const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
     await writeFile(file, keySetText("active"));

@@ -21,7 +21,7 @@ describe("verifier libraries with a running service", { timeout: 60_000 }, () =>
   });
 
   for (const { name, make, unknownKid } of verifiers) {
-    test(`${name} verifies tokens from the active and the retiring key and refuses an unknown kid`, async () => {
+    test(`${name} verifies tokens signed with the active and the retiring key, and rejects an unknown kid`, async () => {
       const { provider, token } = running;
       const verify = make(provider);
       await verify(await token("active"));
@@ -105,7 +105,7 @@ describe("a verifier process while jwksd serve rotates keys", () => {
     });
   }
 
-  test("refuses valid tokens if it never refetches", async (t) => {
+  test("rejects valid tokens if it never refetches", async (t) => {
     const op = await startProvider(t);
     const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 3);
     assert.deepEqual(Object.keys(report.failures), ["ERR_JWKS_NO_MATCHING_KEY"]);

@@ -133,7 +133,7 @@ const rows: readonly Row[] = [
   ["an alg that nothing accepts", "ERR_TOKEN_ALG", /no published key can verify none; /, { header: { alg: "none" } }],
 ];
 
-describe("jwksd verify explains each step, whatever is in a token or a set", { timeout }, () => {
+describe("jwksd verify explains each step, whatever the token or the set contains", { timeout }, () => {
   for (const [name, refusal, says, given = {}, advice = /\]\n\nWhat to do: /, steps] of rows) {
     test(name, async (t) => {
       const { code, stdout, stderr } = await verified(t, given);
@@ -147,7 +147,7 @@ describe("jwksd verify explains each step, whatever is in a token or a set", { t
     });
   }
 
-  test("RS256, of a provider whose keys are RSA", async (t) => {
+  test("RS256, for a provider with RSA keys", async (t) => {
     const { issuer, set } = await publish(t);
     set(JSON.stringify({ keys: [{ ...withoutPrivate(named("a", rsaKey())), alg: "RS256" }] }));
     const token = compact({ ...good, alg: "RS256" }, ownClaims(issuer), signature("RS256", rsaKey()));
@@ -171,7 +171,7 @@ describe("jwksd verify explains each step, whatever is in a token or a set", { t
   });
 });
 
-test("jwksd verify reports a key that only the next response contains, and gives advice", { timeout }, async (t) => {
+test("jwksd verify reports a key that appears only in the next response, with advice", { timeout }, async (t) => {
   const { issuer, set } = await publish(t);
   set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
   const token = compact(good, ownClaims(issuer), es256);
@@ -222,7 +222,7 @@ test("jwksd verify --json prints only printable ASCII, which parses to the same 
   assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
 });
 
-describe("jwksd verify refuses a wrong option before it fetches anything", { timeout }, () => {
+describe("jwksd verify rejects an invalid option before it fetches anything", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [
     [["--alg", "HS256"], /"HS256" is not an algorithm with a public key \[ERR_OPTION_INVALID\]/],
     [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
@@ -239,7 +239,7 @@ describe("jwksd verify refuses a wrong option before it fetches anything", { tim
 });
 
 for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]) {
-  test(`jwksd verify does not blame the valid signature of claims that are ${inspect(payload)}`, async (t) => {
+  test(`jwksd verify does not blame a valid signature if the claims are ${inspect(payload)}`, async (t) => {
     const { issuer } = await publish(t);
     const input = `${encode(good)}.${Buffer.from(payload as string).toString("base64url")}`;
     const token = `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;

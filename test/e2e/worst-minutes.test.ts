@@ -42,8 +42,8 @@ async function refused(t: TestContext, args: readonly string[], env = {}): Promi
 
 const filesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
-describe("a store that holds no keys", () => {
-  test("causes a full warning at the first start for an issuer, but not at the next start or without an issuer", async (t) => {
+describe("a store without keys", () => {
+  test("causes a detailed warning at an issuer's first start, but not at the next one or without an issuer", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const { msg = "" } = first.log.find(isWarning) ?? {};
@@ -84,7 +84,7 @@ describe("a store that holds no keys", () => {
     assert.ok(log.some(({ msg }) => msg === "key activated"));
   });
 
-  test("is detected as lost by the issuer's saved set even without --require-store, and no keys are generated", async (t) => {
+  test("is recognized as lost from the issuer's saved set, even without --require-store, and no keys are generated", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
     await (await startService(t, ["--data", data, ...issuer])).stop();
@@ -117,7 +117,7 @@ describe("a store that holds no keys", () => {
     await (await startService(t, ["--data", data, ...issuer])).stop();
   });
 
-  test("does not matter if the saved set cannot be written: the service warns and starts", async (t) => {
+  test("with a saved set that cannot be written: the service warns and starts", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data, ...issuer])).stop();
     const file = join(data, "saved-set.json");
@@ -190,7 +190,7 @@ describe("a port in use", () => {
   }
 });
 
-test("a lost wrapping key: messages name its id, the ids of the given keys and the next step", async (t) => {
+test("names a lost wrapping key's id, the ids of the given keys, and the next step", async (t) => {
   const folder = await temporaryFolder(t);
   const [own, other] = [newWrappingKey(), newWrappingKey()];
   const otherFile = join(folder, "other");
@@ -227,7 +227,7 @@ test("a lost wrapping key: messages name its id, the ids of the given keys and t
   for (const says of [gone.at(-1) ?? "", `needs the wrapping key ${id}`]) assert.ok(unread.includes(says), unread);
 });
 
-test("two processes with the same name, such as a killed one and its successor, are listed separately", async (t) => {
+test("lists two processes with the same name separately, such as a killed one and its successor", async (t) => {
   const data = await dataOf(t);
   for (let start = 0; start < 2; start += 1) await startService(t, ["--data", data, "--replica-name", "vm"]);
   const { stdout } = await runCli(t, ["replicas", "--data", data]);
@@ -252,7 +252,7 @@ test("the startup banner reports an active key that cannot be opened", async (t)
   );
 });
 
-test("on a read-only disk, read-only commands work and the others name the cause", { skip }, async (t) => {
+test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {
   const data = await dataOf(t);
   await (await startService(t, ["--data", data])).stop();
   const run = (...args: readonly string[]) => {

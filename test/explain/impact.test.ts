@@ -255,7 +255,7 @@ describe("the impact of a change on verifiers", () => {
     ]);
   });
 
-  test("bookkeeping on keys is not mentioned", () => {
+  test("does not mention bookkeeping changes", () => {
     const after = [{ ...a, retireForSeconds: 87_000 }, announced(hour)];
     assert.deepEqual(impactOf([a, waiting(announced(hour))], after, policy, now), []);
   });
@@ -267,7 +267,7 @@ describe("the impact of a change on verifiers", () => {
     ]);
   });
 
-  test("the numbers come from the policy", () => {
+  test("takes the numbers from the policy", () => {
     const other = rotationPolicy({
       cacheSlackSeconds: 60,
       clockSkewSeconds: 10,

@@ -130,7 +130,7 @@ describe("the plan in a terminal", () => {
     assert.equal(framed(timeline(planPicture(plan([], policy, start), { ...plain, columns: 60 }))), pictures.first);
   });
 
-  test("has no line wider than the terminal, except for kids that are wider", () => {
+  test("has no line wider than the terminal, unless a kid is wider", () => {
     for (let columns = 40; columns <= 200; columns += 1) {
       for (const ascii of [true, false]) {
         const wide = planPicture(busy, { ...plain, columns, ascii })
@@ -141,7 +141,7 @@ describe("the plan in a terminal", () => {
     }
   });
 
-  test("shows a day and an hour next to 90 days, no matter how far it looks ahead", () => {
+  test("shows a day and an hour next to 90 days, however far it looks ahead", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(
@@ -150,14 +150,14 @@ describe("the plan in a terminal", () => {
     for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
 
-  test("adds colors as escape sequences to the same picture", () => {
+  test("adds colors to the same picture as escape sequences", () => {
     const colored = planPicture(busy, { ...plain, columns: 80, color: true });
     assert.ok(colored.includes("\u001b[32m█\u001b[39m"));
     // oxlint-disable-next-line no-control-regex
     assert.equal(colored.replaceAll(/\u001b\[\d+m/g, ""), planPicture(busy, { ...plain, columns: 80 }));
   });
 
-  test("prints no control characters of a kid", () => {
+  test("prints no control characters from a kid", () => {
     const nasty = record("\u001b[31m\u202e", "active", { announcedAt: start, activatedAt: start });
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(planPicture(plan([nasty], policy, start), { ...plain, columns: 80 }), /[\u001b\u202e]/);

@@ -106,7 +106,7 @@ describe("the planned steps", () => {
     assert.deepEqual([until - start, steps.length], [next, 3]);
   });
 
-  test("a key that does not exist yet has no existing key's kid", () => {
+  test("a key that does not exist yet never has an existing key's kid", () => {
     const records = [active, tombstone("new 1", "removed")];
     assert.deepEqual(
       plan(records, policy, start).keys.map(({ kid }) => kid),
@@ -115,7 +115,7 @@ describe("the planned steps", () => {
   });
 });
 
-test("every step has a reason, and the sum that gives its time", () => {
+test("every step has a reason and the sum that gives its time", () => {
   const bounds = plan([active], policy, start).steps.map(
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );
@@ -136,7 +136,7 @@ const removal = (record: LiveRecord) =>
 const activation = (record: LiveRecord) =>
   plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === record.kid);
 
-test("a waiting period is the longest of any policy, and its bound says so", () => {
+test("a waiting period is the longest under any policy so far, and its bound says so", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";
@@ -191,7 +191,7 @@ test("the sums in the bounds are correct for every policy", () => {
   );
 });
 
-test("segments give the period of each key's states, and the rotation mode is on while a key is announced or retiring", () => {
+test("segments cover each key's states, and rotation mode is on while a key is announced or retiring", () => {
   const { segments, rotation } = plan([active], policy, start);
   const next = start + 51 * day;
   assert.deepEqual(
@@ -210,7 +210,7 @@ test("segments give the period of each key's states, and the rotation mode is on
   ]);
 });
 
-test("a revoked key is listed, before later ones, for as long as a cache may keep it", () => {
+test("lists a revoked key, before later ones, for as long as a cache may keep it", () => {
   const trustedUntil = start - 7_199 * second;
   const gone = { trustedUntil: trustedUntil - second };
   const revoked = tombstone("v", "revoked", { trustedUntil });
@@ -283,7 +283,7 @@ test("a plan ends after a whole rotation for each use that has keys, and announc
   );
 });
 
-describe("the time since which every read has seen the rotation mode on", () => {
+describe("the time since which every read has seen rotation mode on", () => {
   const b = record("b", "announced", { announcedAt: start - hour });
   const o = record("o", "retiring", { announcedAt: 0, activatedAt: day, retiredAt: start - hour });
   const published = { announcedAt: start - 3 * hour, publishedAt: start - 2 * hour };

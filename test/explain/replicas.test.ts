@@ -55,13 +55,13 @@ describe("waiting periods that have not begun", () => {
     });
   }
 
-  test("a few of many targets are named, and their names cannot send control characters to a terminal", () => {
+  test("names the first few of many targets, without control characters", () => {
     const targets = Array.from({ length: 1_000 }, (_, index) => target(`\u{1b}[2J\u202e${index}`));
     const text = waitsOf(view([active, announced], [], targets))[0]?.text ?? "";
     assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more lack/);
   });
 
-  test("a target's status states whether it lacks a step", () => {
+  test("a target's status says whether it has not received a step yet", () => {
     const at = view([active, announced], []);
     assert.deepEqual(
       [target("web"), target("cdn", 5)].map((one) => targetStatus(one, at).isBehind),
@@ -80,7 +80,7 @@ describe("a process's status", () => {
     // A restored store reuses revision numbers.
     [{ commit: "other" }, "revision 5, which the store no longer has", false],
   ];
-  test("states what it publishes, and whether it has caught up with revision 5", () => {
+  test("says what it publishes, and whether it has caught up with revision 5", () => {
     const statuses = rows.map(([members]) => {
       const presence = presenceRecord("r", members);
       const at = view([active], [presence]);
@@ -92,7 +92,7 @@ describe("a process's status", () => {
     );
   });
 
-  test("states whether it signs, and when it stops without another check-in, which is never in the future", () => {
+  test("says whether it signs, and when it stops without another check-in, which is never in the future", () => {
     const statuses = [
       presenceRecord("r", { at: start - 40 * second }),
       presenceRecord("r", { kid: undefined, at: start + day }),

@@ -115,7 +115,7 @@ describe("no request reaches an address that is not public", () => {
       assert.equal(await verdict(resolve(`https://${host}/client.json`)), "ERR_CLIENT_ID", host);
   });
 
-  test("a name that later resolves to a private address ends the use of its document, and nothing connects to that address", async (t) => {
+  test("stops using a document once its host resolves to a private address, and never connects to that address", async (t) => {
     const clock = simulatedClock();
     let address = loopback.address;
     const { resolve, url, connections } = await attacked(
@@ -215,7 +215,7 @@ describe("a document that", () => {
     assert.equal(origin.requests.length, 6);
   });
 
-  test("changes at each fetch is requested every 20 s at most, and each change is visible", async () => {
+  test("changes on every fetch is requested at most once every 20 s, and every change is visible", async () => {
     let version = 0;
     const changing: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_name: `v${(version += 1)}` }, { "Cache-Control": "no-store" })(
@@ -246,7 +246,7 @@ const id = (index: number): string => `https://h${index}.example/client.json`;
 const identifiers = soak(10_000, 1_000);
 
 describe(`${identifiers} made-up identifiers`, () => {
-  test("on one silent host take 8 sockets", async (t) => {
+  test("on one silent host use 8 sockets", async (t) => {
     const clock = simulatedClock();
     const { resolve, url, connections } = await attacked(t, () => {}, {}, { clock, maxDocuments: identifiers });
     const results = Array.from({ length: identifiers }, (_, index) =>
@@ -264,7 +264,7 @@ describe(`${identifiers} made-up identifiers`, () => {
   // Half a minute of CPU.
   if (!isSoak) return;
 
-  test("on as many hosts cause 1,000 requests per minute, 250 at a time, and take less than 20 MB", async (t) => {
+  test("on as many hosts cause 1,000 requests per minute, 250 at a time, and use less than 20 MB", async (t) => {
     const large = "x".repeat(4_000);
     let inFlight = 0;
     let most = 0;

@@ -102,7 +102,7 @@ describe("robustness:", { concurrency: true }, () => {
       t.diagnostic(`${served.length} other requests were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
     });
 
-    test("repeats its request is served for as long as it does so; a partial head afterwards is cut off", async () => {
+    test("repeats its request is served as long as it keeps doing so, and is cut off after a partial head", async () => {
       const { port } = shared;
       // Longer than the limit for a head.
       const timer = new AbortController();
@@ -171,7 +171,7 @@ describe("robustness:", { concurrency: true }, () => {
       assert.ok(memory.grownMegabytes() < 60);
     });
 
-    test("does nothing costs little, in any number", { skip }, async (t) => {
+    test("does nothing is cheap, in any number", { skip }, async (t) => {
       const service = await start(t);
       const memory = await watchMemory(t, service);
       const before = await usageOf(service);
@@ -198,7 +198,7 @@ describe("robustness:", { concurrency: true }, () => {
       );
     });
 
-    test("sends far too much can read the reason, and the server does not wait for it", async (t) => {
+    test("sends far too much can read why it was refused, and the server does not wait for it", async (t) => {
       const { socket, ended, closed } = openRaw(t, shared.port);
       socket.write(`GET /jwks HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(400_000)}`);
       const { text, isOrderly } = await ended;

@@ -10,7 +10,7 @@ import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type Script, servedSet, settled, simulatedClock } from "../support/simulated.ts";
 
-test("a server that makes up keys with long kids costs little memory", async () => {
+test("a server that makes up keys with long kids uses little memory", async () => {
   const jwk = withoutPrivate(ecKey("a"));
   let fetches = 0;
   const madeUp: Script = (...request) => {
@@ -45,7 +45,7 @@ test("a server that makes up keys with long kids costs little memory", async () 
   }
 });
 
-test("the memory of unknown kids is bounded for all sets together and does not grow with their length", async () => {
+test("the memory for unknown kids is bounded across all sets and does not grow with the kids' length", async () => {
   const ofSet = createUnknownKids(1_000);
   const sets = Array.from({ length: 50 }, ofSet);
   const before = heapUsed();

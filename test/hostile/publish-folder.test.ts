@@ -100,7 +100,7 @@ describe("jwksd publish refuses a folder in which", () => {
   }
 });
 
-test("symlinks named like drafts are removed, not followed", async (t) => {
+test("removes symlinks that are named like drafts, without following them", async (t) => {
   const paths = await prepare(t);
   const names = ["draft", "draft-x"];
   for (const name of names) await symlink(paths.secret, join(paths.folder, ".jwksd", name));
@@ -110,7 +110,7 @@ test("symlinks named like drafts are removed, not followed", async (t) => {
   assert.deepEqual(left, []);
 });
 
-test("a folder that others can write to causes a warning", async (t) => {
+test("warns about a folder that others can write to", async (t) => {
   const paths = await prepare(t);
   await chmod(paths.folder, 0o777);
   const [warning, ...others] = await publish(t, paths.folder);
@@ -119,7 +119,7 @@ test("a folder that others can write to causes a warning", async (t) => {
   await assertUnharmed(paths);
 });
 
-test("another user's folder causes a warning", { skip: isRoot ? false : "needs root" }, async (t) => {
+test("warns about another user's folder", { skip: isRoot ? false : "needs root" }, async (t) => {
   const paths = await prepare(t);
   await chown(paths.folder, otherUser, otherUser);
   assert.equal((await publish(t, paths.folder)).length, 1);

@@ -23,7 +23,7 @@ async function open(t: TestContext, path: string): Promise<Socket> {
 }
 
 test(
-  `a sign socket responds while other clients open ${connections} connections, send half requests and 16 MiB, and read nothing`,
+  `a sign socket responds while other clients open ${connections} connections, send partial requests and 16 MiB, and read nothing`,
   {
     skip,
     timeout: 300_000,

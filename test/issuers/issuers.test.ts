@@ -97,7 +97,7 @@ const kidOf = async (issuers: Issuers, name: string | number): Promise<string | 
   decodeProtectedHeader(await issuers.sign(named(name), { sub: "a" }, { lifetimeSeconds: 60 })).kid;
 
 describe("made-up names", () => {
-  test("get 404 and no key, cost one read per refreshSeconds and no write, and evict no issuer", async () => {
+  test("get 404 and no key, cause one read per refreshSeconds and no write, and evict no issuer", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers({ maxIssuers: 2 });
     assert.equal(await statusOf(issuers, "hot"), 200);
@@ -148,7 +148,7 @@ describe("made-up names", () => {
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([503]));
   });
 
-  test("leave connections of a small pool for the application, and wait for their own", async () => {
+  test("wait for their own connections and leave a small pool's connections to the application", async () => {
     const database = await new Database().with("tenant");
     // A pool of five connections. None of its reads of made-up names ends before `respond`.
     let made = 0;
@@ -214,7 +214,7 @@ describe("the issuers in memory", () => {
     assert.deepEqual([await countLoads(1, 3, 4), await countLoads(2)], [0, 1], "2 was the least recently used");
   });
 
-  test("are as many as the bytes allow, and at least one", () => {
+  test("are as many as maxBytes allows, and at least one", () => {
     const kept = [1, 299, 300].map((maxBytes) => {
       const recent = createRecent<string>(10, maxBytes);
       for (const name of ["1", "2", "3"]) recent.set(name, name, 100);
@@ -223,7 +223,7 @@ describe("the issuers in memory", () => {
     assert.deepEqual(kept, [["3"], ["2", "3"], ["1", "2", "3"]]);
   });
 
-  test("signing continues after an issuer was evicted, for signatures in progress and for callers that keep it", async () => {
+  test("an evicted issuer still signs, for signatures in progress and for callers that hold a reference", async () => {
     const database = await new Database().with(1, 2);
     const issuers = await database.issuers({ maxIssuers: 1 });
     const kid = await kidOf(issuers, 1);
@@ -248,7 +248,7 @@ describe("the issuers in memory", () => {
   });
 });
 
-test("concurrent requests for one issuer load it once", async () => {
+test("loads an issuer once for concurrent requests", async () => {
   const database = await new Database().with(1);
   const store = database.stores.get(named(1)) as CountedStore;
   const readsOf = (): number => store.counts.read + store.counts.checkIn;
@@ -262,7 +262,7 @@ test("concurrent requests for one issuer load it once", async () => {
   assert.deepEqual([database.loads, readsOf() - before], [1, 2]);
 });
 
-test("an issuer that cannot be read gets 503 with no-store and is not read again for refreshSeconds, and others are served", async () => {
+test("returns 503 with no-store for an issuer that cannot be read, does not read it again for refreshSeconds, and serves the others", async () => {
   const database = await new Database().with(1, 2);
   const store = database.stores.get(named(1)) as CountedStore;
   store.isGone = true;
@@ -283,7 +283,7 @@ test("an issuer that cannot be read gets 503 with no-store and is not read again
   assert.deepEqual(events, [`${named(1)} failed`]);
 });
 
-test("a failed read for a request does not keep the application from signing, and is forgotten after a read that succeeds", async () => {
+test("a failed read for a request does not stop the application from signing, and a successful read clears it", async () => {
   const database = await new Database().with(1, 2);
   const issuers = await database.issuers({ maxIssuers: 1 });
   const store = database.stores.get(named(1)) as CountedStore;
@@ -302,7 +302,7 @@ test("a failed read for a request does not keep the application from signing, an
   assert.deepEqual([await statusOf(issuers, 2), await statusOf(issuers, 1)], [200, 200], "1 was evicted in between");
 });
 
-test("node() passes on requests that match no issuer, HEAD has no body, and each issuer has its own metadata", async () => {
+test("node() passes on requests that match no issuer, sends no body for HEAD, and serves each issuer's own metadata", async () => {
   const database = await new Database().with(1);
   const issuers = await database.issuers({ metadata: (issuer) => ({ token_endpoint: `${issuer}/token` }) });
   const request = (url: string, method = "GET", withNext = true): Promise<unknown> =>
@@ -333,7 +333,7 @@ test("node() passes on requests that match no issuer, HEAD has no body, and each
   );
 });
 
-test("over HTTP/1.1 and HTTP/2, a request that names two hosts gets 400", async (t) => {
+test("returns 400 for a request that names two hosts, over HTTP/1.1 and HTTP/2", async (t) => {
   const database = new Database();
   const issuers = await database.issuers({ issuer: "https://*.op.example" });
   for (const name of ["a", "b"]) {
@@ -378,7 +378,7 @@ test("over HTTP/1.1 and HTTP/2, a request that names two hosts gets 400", async 
   );
 });
 
-test("an issuer has its records before its first use, and its tokens follow the clock option", async () => {
+test("gives an issuer its records before its first use, and its tokens the times of the clock option", async () => {
   const database = new Database();
   database.nowMs = Date.parse("2031-01-01T00:00:00Z");
   await database.with(1);
@@ -397,7 +397,7 @@ test("an issuer has its records before its first use, and its tokens follow the 
   );
 });
 
-test("keys without an issuer that are copied into the rows of two issuers are published for neither", async () => {
+test("publishes keys without an issuer for neither of two issuers if they are copied into both rows", async () => {
   const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
@@ -417,7 +417,7 @@ test("keys without an issuer that are copied into the rows of two issuers are pu
   }
 });
 
-test("an issuer's keys are not served for another issuer, even if its row has a copy of them under its own name", async () => {
+test("does not serve an issuer's keys for another one, even if that one's row has a copy of them under its own name", async () => {
   const database = await new Database().with("mine", "victim");
   const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
   for (const [copied, code] of [
@@ -445,7 +445,7 @@ test("a store that never answers affects only its own issuer", async () => {
   assert.equal(await statusOf(issuers, "healthy"), 200);
 });
 
-test("create() is not limited like made-up names and returns the keys in the store", async () => {
+test("create() is not subject to the limits for made-up names and returns the keys in the store", async () => {
   const database = await new Database().with();
   const issuers = await database.issuers();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -466,7 +466,7 @@ test("create() is not limited like made-up names and returns the keys in the sto
   assert.equal(await kidOf(issuers, 0), kid);
 });
 
-test("metrics count the issuers that fail, in memory and in runs of due steps, and never name one", async () => {
+test("metrics count failing issuers, in memory and in runs of due steps, and never name one", async () => {
   const database = await new Database().with(1, 2, 3);
   const rows = [1, 2, 3].map((name) => ({ issuer: named(name), due: 0, key: `${name}` }));
   const due: Register["due"] = async (_, after) => rows.filter(({ key }) => key > (after?.key ?? ""));
@@ -495,7 +495,7 @@ test("metrics count the issuers that fail, in memory and in runs of due steps, a
   assert.doesNotMatch(JSON.stringify(issuers.metrics()), /op\.example/);
 });
 
-test("close() waits for calls in flight; afterwards nothing signs or reads, and requests get 503", async () => {
+test("close() waits for calls in flight; afterwards, nothing signs or reads, and requests get 503", async () => {
   const database = await new Database().with(1, 2);
   const due: Register["due"] = () =>
     new Promise((resolve) => setImmediate(resolve, [{ issuer: named(1), due: 0, key: "" }]));
@@ -573,7 +573,7 @@ test("a name that is not a string is not an issuer", async () => {
   }
 });
 
-test("createIssuers refuses wrong options", async () => {
+test("createIssuers rejects invalid options", async () => {
   const valid = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
   const rows: [Partial<Record<keyof IssuersOptions, unknown>>, string][] = [
     [{ maxIssuers: 0 }, "ERR_OPTION_INVALID"],
@@ -592,7 +592,7 @@ test("createIssuers refuses wrong options", async () => {
     });
 });
 
-test("steps of issuers are spread over a tenth of the period, and no period is too short", async () => {
+test("spreads the issuers' steps over a tenth of the period, and shortens no period too far", async () => {
   const count = soak(100_000, 5_000);
   const perMinute = new Map<number, number>();
   for (let index = 0; index < count; index += 1) {
@@ -623,7 +623,7 @@ const brokenRow = async (issuer: string) => ({
   args: [await issuerKey(issuer), issuer],
 });
 
-test("a cron job takes the due steps of all issuers, despite a hundred broken ones, and keeps none in memory", async (t) => {
+test("a cron job takes the due steps of all issuers despite a hundred broken ones, and keeps none in memory", async (t) => {
   const client = createClient({ url: await startLibsql(t) });
   t.after(() => client.close());
   let opened: string[] = [];

@@ -38,7 +38,7 @@ describe("a JWK Set is read in order, with each key's other members", () => {
   test("an empty set has no keys", () => assert.deepEqual(readKeySet({ keys: [] }, "keys.json"), []));
 });
 
-describe("an invalid JWK Set is refused, and the message names it and the key", () => {
+describe("rejects an invalid JWK Set and names it and the key", () => {
   const refused: [code: JwksdErrorCode, message: RegExp, input: unknown][] = [
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, a],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, "null"],
@@ -120,7 +120,7 @@ describe("every key format gives the same result", () => {
   }
 });
 
-describe("invalid keys are refused with a reason that does not quote the key", () => {
+describe("rejects invalid keys with a reason that does not quote them", () => {
   const short = Buffer.alloc(29, 1).toString("base64url");
   const refused: readonly (readonly [code: JwksdErrorCode, message: RegExp, input: unknown])[] = [
     ["ERR_KEY_FORMAT", /not undefined$/, undefined],
@@ -447,7 +447,7 @@ describe("the number of entries", () => {
   }
 });
 
-test("a key is imported once for each alg and then reused", async () => {
+test("imports a key once for each alg and then reuses it", async () => {
   const { find } = await read({ ...rsaEntry(2048), kid: "k" });
   const [first, second] = await Promise.all([find("k", "RS512"), find("k", "RS512")]);
   assert.equal(first, second);

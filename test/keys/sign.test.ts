@@ -84,7 +84,7 @@ describe("one token from one confirmed read of the store", () => {
     assert.deepEqual([iat, exp], [before + 29, before + 29 + policy.maxTokenLifetimeSeconds]);
   });
 
-  test("a machine that was paused for maxStaleSeconds after the read signs nothing, whichever clock stopped", async () => {
+  test("signs nothing on a machine that was paused for maxStaleSeconds after the read, whichever clock stopped", async () => {
     for (const stopped of ["none", "monotonic"] as const) {
       const { sign, delays, clock } = await oneKey();
       if (stopped === "monotonic") Object.assign(clock, { monotonic: () => 0 });

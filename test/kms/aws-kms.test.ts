@@ -85,7 +85,7 @@ describe("opening an AWS KMS key", () => {
   ];
   checkWrongUris(awsKmsBackend, wrongUris, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
 
-  test("a key that cannot sign is refused when it is opened", async (t) => {
+  test("rejects a key that cannot sign when it is opened", async (t) => {
     const stub = await start(t);
     const backend = awsKmsBackend(optionsFor(stub));
     const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [
@@ -113,7 +113,7 @@ describe("opening an AWS KMS key", () => {
     assert.match(error.message, /CredentialsProviderError/);
   });
 
-  test("renewed credentials are used", async (t) => {
+  test("uses renewed credentials", async (t) => {
     const stub = await start(t);
     let calls = 0;
     const renewed = async () => ({ ...credentials, expiration: new Date(Date.now() + 1000 * (calls += 1)) });
@@ -122,7 +122,7 @@ describe("opening an AWS KMS key", () => {
     assert.ok(calls > 1);
   });
 
-  test("a key in another region is requested there", async (t) => {
+  test("requests a key in another region there", async (t) => {
     const stub = await kmsStub({ ...credentials, region: "us-gov-west-1", service: "kms" });
     t.after(() => stub.close());
     const signer = await awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" }).open(stub.add());
@@ -159,7 +159,7 @@ describe("generating and destroying AWS KMS keys", () => {
   });
 
   for (const operation of ["GetPublicKey", "TagResource"]) {
-    test(`a new key is destroyed if ${operation} is not allowed`, async (t) => {
+    test(`destroys a new key if ${operation} is not allowed`, async (t) => {
       const stub = await start(t);
       stub.fail(operation, { status: 400, json: { __type: "AccessDeniedException" } });
       const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" });
@@ -171,7 +171,7 @@ describe("generating and destroying AWS KMS keys", () => {
     });
   }
 
-  test("wrong options are refused", async (t) => {
+  test("rejects invalid options", async (t) => {
     for (const deletionWindowDays of [6, 31, 7.5]) {
       await failing(async () => awsKmsBackend({ deletionWindowDays }), "ERR_OPTION_INVALID");
     }

@@ -89,7 +89,7 @@ describe("opening an Azure Key Vault key", () => {
   const form = /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/;
   checkWrongUris(() => azureKeyVaultBackend(access), wrongUris, form, ["user:pass"]);
 
-  test("a key that cannot sign is refused when it is opened", async (t) => {
+  test("rejects a key that cannot sign when it is opened", async (t) => {
     const stub = await start(t);
     const backend = azureKeyVaultBackend(access);
     const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [
@@ -121,7 +121,7 @@ describe("opening an Azure Key Vault key", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("a token is sent only to the vault that it was issued for", async (t) => {
+  test("sends a token only to the vault that it was issued for", async (t) => {
     const stub = await start(t);
     stub.resource = "https://vault.attacker.example";
     let tokenRequests = 0;
@@ -173,7 +173,7 @@ describe("generating and destroying Azure Key Vault keys", () => {
     assert.equal(stub.keys[0]?.kty, "EC-HSM");
   });
 
-  test("a key with other versions is not deleted", async (t) => {
+  test("does not delete a key with other versions", async (t) => {
     const stub = await start(t);
     const uri = stub.add();
     stub.add();
@@ -183,7 +183,7 @@ describe("generating and destroying Azure Key Vault keys", () => {
   });
 
   for (const operation of ["read", "update"]) {
-    test(`a new key is deleted if ${operation} is not allowed`, async (t) => {
+    test(`deletes a new key if ${operation} is not allowed`, async (t) => {
       const stub = await start(t);
       stub.fail(operation, azureError(403, "Forbidden", "ForbiddenByRbac"));
       const backend = azureKeyVaultBackend({ ...access, vault: stub.vault, keyType: "EC" });
@@ -193,7 +193,7 @@ describe("generating and destroying Azure Key Vault keys", () => {
     });
   }
 
-  test("a wrong vault or key prefix is refused", async () => {
+  test("rejects an invalid vault URL or key prefix", async () => {
     await failing(() => azureKeyVaultBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => azureKeyVaultBackend({ keyPrefix: "a_b" }), "ERR_OPTION_INVALID");
     for (const vault of [

@@ -140,7 +140,7 @@ describe("opening a Google Cloud KMS key", () => {
   ];
   checkWrongUris(googleKmsBackend, wrongUris, /cryptoKeyVersions\/N/);
 
-  test("a key that cannot sign is refused when it is opened", async () => {
+  test("rejects a key that cannot sign when it is opened", async () => {
     const stub = start();
     const backend = googleKmsBackend(optionsFor(stub));
     const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], message: RegExp][] = [
@@ -167,7 +167,7 @@ describe("opening a Google Cloud KMS key", () => {
     assert.equal(stub.seen.size, 0);
   });
 
-  test("another account's credentials are refused", async (t) => {
+  test("rejects another account's credentials", async (t) => {
     const stub = await newStub(t);
     process.env[variable] = join(folder, "another.json");
     const another = { ...serviceAccount, client_email: "another@project.iam.gserviceaccount.com" };
@@ -223,7 +223,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("no CryptoKey is created if creating versions is not allowed", async () => {
+  test("creates no CryptoKey if creating versions is not allowed", async () => {
     const stub = start();
     stub.fail("createVersion", googleError(403, "PERMISSION_DENIED"), 2);
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
@@ -231,7 +231,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.equal(stub.cryptoKeys.size, 0);
   });
 
-  test("a CryptoKey with another protection level is not used, and the new version is destroyed", async () => {
+  test("does not use a CryptoKey with another protection level, and destroys the new version", async () => {
     const stub = start();
     await (
       await googleKmsBackend({ ...optionsFor(stub), cryptoKey, protectionLevel: "SOFTWARE" }).create({ issuer })
@@ -243,7 +243,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.deepEqual(states, ["ENABLED", "DESTROY_SCHEDULED"]);
   });
 
-  test("a version that cannot be generated is an error", async () => {
+  test("fails if a version cannot be generated", async () => {
     const stub = start();
     stub.fail("getVersion", { status: 200, json: { state: 8 } });
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
@@ -251,7 +251,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.match(error.message, /GENERATION_FAILED/);
   });
 
-  test("a wrong CryptoKey name is refused", async () => {
+  test("rejects an invalid CryptoKey name", async () => {
     await failing(() => googleKmsBackend().create({ issuer }), "ERR_OPTION_INVALID");
     for (const wrong of ["login", `${cryptoKey}/cryptoKeyVersions/1`, `/${cryptoKey}`]) {
       await failing(async () => googleKmsBackend({ cryptoKey: wrong }), "ERR_OPTION_INVALID");

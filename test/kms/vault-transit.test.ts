@@ -91,7 +91,7 @@ describe("opening a Vault Transit key", () => {
   const form = /vault-transit:https:\/\/HOST\/MOUNT\/KEY\/VERSION/;
   checkWrongUris(() => vaultTransitBackend(access), wrongUris, form, ["user", "secret"]);
 
-  test("the named version is opened, not the latest", async (t) => {
+  test("opens the named version, not the latest", async (t) => {
     const stub = await start(t);
     const uri = stub.add("login");
     const signer = await vaultTransitBackend(access).open(uri);
@@ -103,7 +103,7 @@ describe("opening a Vault Transit key", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("a key that cannot sign is refused when it is opened", async (t) => {
+  test("rejects a key that cannot sign when it is opened", async (t) => {
     const stub = await start(t);
     const backend = vaultTransitBackend(access);
     const rsa = stub.add("rsa", { type: "rsa-2048" });
@@ -119,7 +119,7 @@ describe("opening a Vault Transit key", () => {
     assert.equal(stub.seen.get("sign"), undefined);
   });
 
-  test("the namespace is sent", async (t) => {
+  test("sends the namespace", async (t) => {
     const stub = await start(t);
     stub.namespace = "team/login";
     const uri = stub.add("login");
@@ -130,7 +130,7 @@ describe("opening a Vault Transit key", () => {
 });
 
 describe("the Vault token", () => {
-  test("the token file is read again if its token is refused", async (t) => {
+  test("reads the token file again if Vault rejects the token", async (t) => {
     const stub = await start(t);
     const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
     t.after(() => rm(folder, { recursive: true }));
@@ -191,7 +191,7 @@ describe("generating and destroying Vault Transit keys", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("a key with other versions is not destroyed", async (t) => {
+  test("does not destroy a key with other versions", async (t) => {
     const stub = await start(t);
     const uri = stub.add("login", {
       versions: new Map([
@@ -204,7 +204,7 @@ describe("generating and destroying Vault Transit keys", () => {
     assert.equal(stub.keys.size, 1);
   });
 
-  test("a new key that cannot be read is destroyed", async (t) => {
+  test("destroys a new key that cannot be read", async (t) => {
     const stub = await start(t);
     stub.fail("read", { status: 503 });
     const backend = vaultTransitBackend({ ...access, mount: `${stub.url}/transit/` });
@@ -213,7 +213,7 @@ describe("generating and destroying Vault Transit keys", () => {
     assert.equal(stub.seen.get("create"), 1);
   });
 
-  test("a wrong mount or key prefix is refused", async () => {
+  test("rejects an invalid mount or key prefix", async () => {
     await failing(() => vaultTransitBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => vaultTransitBackend({ keyPrefix: "a/b" }), "ERR_OPTION_INVALID");
     for (const mount of [

@@ -108,7 +108,7 @@ describe("a server at its connection limit", { timeout: 20_000 }, () => {
 });
 
 describe("an overload is reported", { timeout: 20_000 }, () => {
-  test("ten seconds after it begins, with everything since, and every ten seconds while it lasts", async (t) => {
+  test("ten seconds after it begins, covering everything since, and every ten seconds while it lasts", async (t) => {
     const server = await start(t, 1);
     const connectNew = async (count: number): Promise<void> => {
       for (; count > 0; count -= 1) await openUsed(server);

@@ -65,7 +65,7 @@ describe("a process signs for maxStaleSeconds minus 1 % after the start of its l
     });
   }
 
-  test("took 9 s for the presence record and 9 s for the read: the age is measured from the start of the check-in", async () => {
+  test("takes 9 s for the presence record and 9 s for the read: the age is measured from the start of the check-in", async () => {
     const world = new World();
     const connection = world.store.connection();
     const replica = await world.start({ store: connection, initialPolicy: policy });
@@ -137,7 +137,7 @@ describe("no process is ready without a check-in", () => {
   });
 });
 
-test("between two steps a process only checks in, six times per maxStaleSeconds, with one timer, for six days", async () => {
+test("for six days between two steps, a process only checks in, six times per maxStaleSeconds, with one timer", async () => {
   const world = new World();
   const policy = { maxStaleSeconds: (12 * hour) / second, rotateEveryDays: 10 };
   const replica = await world.start({ initialPolicy: policy });
@@ -170,7 +170,7 @@ test("a process with read-only access is not listed and stays fresh through conf
   await world.stop(writer, reader);
 });
 
-test("presence records that no running process wrote are not listed, delay nothing and are removed", async () => {
+test("presence records that no running process wrote are not listed, delay nothing, and are removed", async () => {
   const world = new World();
   const replica = await world.start({ initialPolicy: policy });
   const { presence } = world.store.register;
@@ -213,7 +213,7 @@ async function start(policy = {}) {
 }
 
 describe("a handle for a signing key", () => {
-  test("is usable until the read behind it is maxStaleSeconds old, even if its key is replaced", async () => {
+  test("can be used until its read is maxStaleSeconds old, even if its key is replaced", async () => {
     const { world, replica, handle } = await start();
     await world.until(replica.manager.rotate({ now: true }));
     // Check-ins continue. The one behind this handle was at startup.
@@ -224,7 +224,7 @@ describe("a handle for a signing key", () => {
     await world.stop(replica);
   });
 
-  test("uses the maxStaleSeconds that its process had read; a shorter one applies to later handles", async () => {
+  test("uses the maxStaleSeconds from its process's read; a shorter one applies to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of maxStaleSeconds makes a check-in due.
@@ -315,7 +315,7 @@ describe("a slow signer", () => {
     });
   }
 
-  test("returns a token whose times are from the start of the call", async () => {
+  test("returns a token whose times date from the start of the call", async () => {
     const { world, replica, hold } = await slow();
     const { promise, resolve } = Promise.withResolvers<void>();
     hold(promise);

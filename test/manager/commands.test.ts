@@ -156,7 +156,7 @@ describe("methods of a manager", () => {
     await crypto.subtle.importKey("jwk", endedKey.publicJwk, { name: "ECDSA", namedCurve: "P-256" }, true, ["verify"]);
   });
 
-  test("are reported as changes by this manager, or by another, and destroy the keys that they end", async () => {
+  test("are reported as changes by this manager or another one, and destroy the keys whose life they end", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };
@@ -185,7 +185,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other);
   });
 
-  test("are reported as changes by this manager even if the replies to their commit are lost", async () => {
+  test("are reported as changes by this manager even if the store's replies to their commit are lost", async () => {
     const { world, manager, replica } = await start();
     world.store.hook = async (operation, go) => {
       const response = await go();
@@ -203,7 +203,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("a key that was generated for a refused command is destroyed and reported", async () => {
+  test("destroys and reports a key that was generated for a refused command", async () => {
     const { world, manager, made, destroyed, replica } = await start();
     await world.until(manager.rotate());
     await assert.rejects(world.until(manager.rotate()), { code: "ERR_TRANSITION" });
@@ -243,7 +243,7 @@ describe("methods of a manager", () => {
     await stopped;
   });
 
-  test("a command that is too early needs force, and null does not force", async () => {
+  test("a command that comes too early needs force, and null does not force", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     const before = await now();
@@ -274,7 +274,7 @@ describe("methods of a manager", () => {
   });
 });
 
-test("a wrong kid or option is refused before a key is generated", async () => {
+test("rejects an invalid kid or option before it generates a key", async () => {
   const { world, manager, made, replica } = await start();
   const any = manager as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   const { calls } = world.store;
@@ -302,7 +302,7 @@ test("a wrong kid or option is refused before a key is generated", async () => {
   await world.stop(replica);
 });
 
-describe("a key is generated only if it is needed", () => {
+describe("generates a key only if it is needed", () => {
   const rows: readonly [name: string, acts: string, states: readonly string[], published: string][] = [
     ["rotate now, with an announced key: it signs", "rotate, now", ["a retiring", "b active"], "ba"],
     ["rotate now, without an announced key: a new key signs", "now", ["a retiring", "b active"], "ba"],

@@ -80,7 +80,7 @@ async function announceNext({ document: { records, policy }, now }: Seen): Promi
 
 const lost = () => new Error("the connection broke");
 
-test("a change is written once; a decision that changes nothing is not written", async () => {
+test("writes a change once, and a decision that changes nothing not at all", async () => {
   const { store, access } = await start();
   const { records, events } = await access.change(announceNext);
   assert.equal(states(records), "key 1 active");
@@ -91,7 +91,7 @@ test("a change is written once; a decision that changes nothing is not written",
   assert.deepEqual([store.counts.write, (await documentOf(store)).revision], [1, 1]);
 });
 
-describe("if another process commits first, the decision is repeated on its result", () => {
+describe("repeats the decision on another process's result if that process commits first", () => {
   for (const [times, expected] of [
     [3, "written"],
     [19, "written"],
@@ -120,7 +120,7 @@ describe("if another process commits first, the decision is repeated on its resu
   });
 });
 
-describe("if the outcome of a write is unknown, the process looks for its commit or repeats the write", () => {
+describe("looks for its commit, or repeats the write, if the outcome of a write is unknown", () => {
   /** Per write: whether it is done, and its answer. */
   const rows: readonly [name: string, writes: string, expected: string, revision: number][] = [
     ["false, because a driver had repeated it", "done false", "written", 1],
@@ -186,7 +186,7 @@ describe("if the outcome of a write is unknown, the process looks for its commit
   });
 });
 
-describe("a store that never answers counts as unavailable after 10 s, and no timer is left", () => {
+describe("treats a store that never answers as unavailable after 10 s, and leaves no timer", () => {
   for (const [operation, expected, ms] of [
     ["read", "ERR_STORE_UNAVAILABLE", 10],
     ["write", "ERR_COMMIT_UNKNOWN", 20],
@@ -204,7 +204,7 @@ describe("a store that never answers counts as unavailable after 10 s, and no ti
 const refused = async ({ document: { records, policy }, now }: Seen) =>
   applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
 
-test("nothing is written if the decision is a refusal or the process ends", async () => {
+test("writes nothing if the decision is a refusal or the process ends", async () => {
   const { store, closing, access, code } = await start();
   assert.equal(await code(access.change(refused)), "ERR_KID_UNMANAGED");
   const ending = access.change(async (seen) => {

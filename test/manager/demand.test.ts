@@ -64,7 +64,7 @@ test("contract, section 7, Errors: a method other than GET and HEAD gets 405 bef
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("a read is repeated in the background after refreshSeconds, and before the response after twice that time", async () => {
+test("repeats a read in the background after refreshSeconds, and before it responds after twice that time", async () => {
   const { world, instance } = await worldWithKeys();
   const { connection, provider } = instance;
   await use(world, instance);
@@ -92,7 +92,7 @@ test("a read is repeated in the background after refreshSeconds, and before the 
 });
 
 describe("an empty store", () => {
-  test("gets no keys, which would replace lost ones", async () => {
+  test("gets no keys, because they would replace lost ones", async () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
@@ -119,7 +119,7 @@ describe("an empty store", () => {
     assert.equal(instance.events.at(-1)?.type, "recovered");
   });
 
-  test("gets keys with requireStore: false, and two instances agree on them", async () => {
+  test("gets keys with requireStore: false, and two instances agree on one set of keys", async () => {
     const world = new World();
     const both = [await demand(world, { requireStore: false }), await demand(world, { requireStore: false })] as const;
     const [one, other] = await Promise.all(both.map((instance) => use(world, instance)));
@@ -209,7 +209,7 @@ describe("a store", () => {
   });
 });
 
-test("a process that is frozen between two requests reads before it uses its keys again", async () => {
+test("a process that was frozen between two requests reads the store before it uses its keys again", async () => {
   const { world } = await worldWithKeys();
   const machine = world.machine();
   const instance = await demand(world, { clock: machine.clock });
@@ -238,7 +238,7 @@ test("a process that is frozen between two requests reads before it uses its key
   assert.notEqual(await activeIn(world), kid);
 });
 
-test("a cron job that runs due steps only at the times that the store reports takes each step in time", async () => {
+test("a cron job that takes due steps only at the times that the store reports takes each one on time", async () => {
   const world = new World();
   let due: number | undefined;
   const connection = world.store.connection();
@@ -267,7 +267,7 @@ test("a cron job that runs due steps only at the times that the store reports ta
   assert.deepEqual([signed.length, times.length], [11, 30], "ten rotations with three runs each");
 });
 
-test("a token with a new kid is verified after one more read; unknown kids cause at most one read a second", async () => {
+test("verifies a token with a new kid after one more read; unknown kids cause at most one read per second", async () => {
   const { world, instance } = await worldWithKeys();
   await use(world, instance);
   const operator = await world.start();
@@ -306,7 +306,7 @@ test("signingKey() and node() read on demand; before the first read, nothing is 
   assert.ok(discovery instanceof Response, "the discovery document has no keys");
 });
 
-test(`tokens of three instances, called at random, always verify with every cached set, for ${days} days`, async () => {
+test(`tokens from three instances, called at random, always verify with every cached set for ${days} days`, async () => {
   const { world, instance } = await worldWithKeys();
   const instances = [instance, await demand(world), await demand(world)];
   const cached: { at: number; kids: string[] }[] = [];

@@ -46,7 +46,7 @@ async function rewritten(
 }
 
 describe("compatibility with later versions", () => {
-  test("a commit keeps unknown members at every level", async () => {
+  test("keeps unknown members at every level in a commit", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const later = { later: { deep: [1] } };
@@ -73,7 +73,7 @@ describe("compatibility with later versions", () => {
     await world.stop(next);
   });
 
-  test("another format is refused, and the last read stays in use", async () => {
+  test("refuses another format and keeps using the last read", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const [before, original] = [await seen(replica), store.text];
@@ -106,7 +106,7 @@ describe("compatibility with later versions", () => {
     await world.stop(replica);
   });
 
-  test("a stored policy applies even if this version would refuse it", async () => {
+  test("applies a stored policy even if this version would refuse it", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     await rewritten(world, store, ({ policy }) => ({ policy: { ...policy, announceForSeconds: 60 } }));
@@ -117,7 +117,7 @@ describe("compatibility with later versions", () => {
 });
 
 describe("a document is bounded", () => {
-  test("the latest events are kept with their numbers, and the ids of 32 commits", () => {
+  test("keeps the latest events with their numbers, and the ids of 32 commits", () => {
     let document = empty;
     const reason = "x".repeat(200);
     for (let index = 1; index <= 300; index += 1) {
@@ -136,7 +136,7 @@ describe("a document is bounded", () => {
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
   });
 
-  test("a register that is nearly full is reported once, and old events make room for a revocation", async () => {
+  test("reports a nearly full register once and drops old events to store a revocation", async () => {
     const maxBytes = 18_000;
     const world = new World((clock) => {
       const store = memoryStore({ clock });
@@ -180,7 +180,7 @@ describe("a document is bounded", () => {
     await world.stop(replica);
   });
 
-  test("a tombstone keeps only what is needed", async () => {
+  test("a tombstone keeps only the necessary members", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());
@@ -203,7 +203,7 @@ describe("a document is bounded", () => {
     await world.stop(replica);
   });
 
-  test("steps still work with a thousand tombstones", async () => {
+  test("takes steps even with a thousand tombstones", async () => {
     const world = new World();
     const replica = await world.start();
     const ended = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid of an ended key ${index}`, "removed"));
@@ -258,7 +258,7 @@ describe("a document that does not match its MAC is not authentic", () => {
     }
   });
 
-  test("a custody refuses it before it parses it", async () => {
+  test("the wrapping keys reject it before it is parsed", async () => {
     const store = new WrittenStore();
     const custody = await custodyOf(store, [newWrappingKey()], owner);
     const text = await custody.seal({ ...empty, revision: 1 });
@@ -269,7 +269,7 @@ describe("a document that does not match its MAC is not authentic", () => {
     assert.equal((await documentOf(store)).revision, 0);
   });
 
-  test("a MAC with another typ under the same key is refused", async () => {
+  test("rejects a MAC with another typ under the same key", async () => {
     const text = await sealed(keys[0], document);
     const header = decodeProtectedHeader(text.split("\n")[0] ?? "") as JWSHeaderParameters;
     const made = async (typ: string): Promise<string> => {
@@ -389,7 +389,7 @@ async function found(world: World, store: Register): Promise<Custody> {
 }
 
 describe("a store that was created without an issuer", () => {
-  test("keeps its owner in a commit that does not change the records, because the private keys are bound to it", async () => {
+  test("keeps its owner in a commit that does not change the records, because its private keys are bound to the owner", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     await (await serving(world, store, there)).manager.close();
@@ -442,7 +442,7 @@ describe("a store that was created without an issuer", () => {
     await first.manager.close();
   });
 
-  test("gets its issuer before a due key becomes active", async () => {
+  test("gets its issuer before a key that is due becomes active", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, here);

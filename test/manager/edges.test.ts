@@ -36,7 +36,7 @@ async function start(more: Partial<KeyManagerOptions> = {}) {
   return { clock, store, events, manager };
 }
 
-test("requireStore: an empty store gets no keys, and a store with keys is used", async (t) => {
+test("with requireStore, generates no keys in an empty store and uses a store that has keys", async (t) => {
   const [filled, mistyped] = [memoryStore(), memoryStore()];
   const wrappingKeys = [newWrappingKey()];
   const started = async (store: Register, requireStore: boolean) => {
@@ -52,7 +52,7 @@ test("requireStore: an empty store gets no keys, and a store with keys is used",
   assert.equal((await started(filled, true)).records.length, 1);
 });
 
-test("the first key is generated with a warning, unless there is a listener or requireStore is given", async (t) => {
+test("warns about the first key, unless there is a listener or requireStore is given", async (t) => {
   const warnings: string[] = [];
   t.mock.method(process, "emitWarning", (text: string, type: string) => warnings.push(`${type}: ${text}`));
   const store = memoryStore();
@@ -72,7 +72,7 @@ test("the first key is generated with a warning, unless there is a listener or r
   }
 });
 
-describe("wrong options are refused before a key is generated", () => {
+describe("rejects invalid options before it generates a key", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
     ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],
     ["an issuer that is not a URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
@@ -235,7 +235,7 @@ describe("a subscriber", () => {
   });
 });
 
-test("close does not wait for a store that hangs", async () => {
+test("close() does not wait for a store that hangs", async () => {
   const store = memoryStore();
   let isHanging = false;
   const read: typeof store.read = (...args) => (isHanging ? never : store.read(...args));

@@ -32,7 +32,7 @@ const start = async (world: World, module: Module, count: number): Promise<Repli
 };
 
 describe("keys in an HSM or key service", () => {
-  test("one of three managers generates the key of each rotation, and all sign with it", async () => {
+  test("one of three managers generates each rotation's key, and all sign with it", async () => {
     const world = new World();
     const module = new Module();
     const replicas = await start(world, module, 3);
@@ -82,7 +82,7 @@ describe("keys in an HSM or key service", () => {
     });
   }
 
-  test("a key that was generated while an operator announced another is reported as orphaned, and nothing fails", async () => {
+  test("reports a key as orphaned if an operator announced another one in the meantime, and nothing fails", async () => {
     const world = new World();
     const module = new Module();
     const choice = module.choice();
@@ -110,7 +110,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(late, other);
   });
 
-  test("a failed generation of a key is retried once no process claims it, and later failures are not reported as recovered", async () => {
+  test("retries a failed key generation once no process claims it, and does not report later failures as recovered", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -129,7 +129,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(replica);
   });
 
-  test("a restart succeeds without the next key but needs the active one", async () => {
+  test("can restart without the next key, but not without the active one", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -148,7 +148,7 @@ describe("keys in an HSM or key service", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("a key is reported as orphaned if it was not committed, and never if it was", async () => {
+  test("reports a key as orphaned if it was not committed, and never if it was", async () => {
     const world = new World();
     const module = new Module();
     let [writes, isFull] = [0, false];
@@ -239,7 +239,7 @@ describe("keys in an HSM or key service", () => {
     });
   }
 
-  test("signers are closed after their keys are removed, and by close", async () => {
+  test("closes signers after their keys are removed, and in close()", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());
@@ -254,7 +254,7 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(module.closed, ["module:key/2"]);
   });
 
-  test("a removed key is destroyed once, by the manager that removed it, after the commit; a failure is reported", async () => {
+  test("destroys a removed key once, in the manager that removed it, after the commit, and reports a failure", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];
@@ -303,7 +303,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(failing);
   });
 
-  test("a URI that now names another key is not destroyed", async () => {
+  test("destroys no key if the URI now names another one", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];
@@ -326,7 +326,7 @@ describe("keys in an HSM or key service", () => {
     "destroySigner without openSigner": { destroySigner: async () => {} },
     "a value that is not a function": { openSigner: "x" as never },
   })) {
-    test(`wrong options are refused before a key is generated: ${name}`, async () => {
+    test(`rejects invalid options before it generates a key: ${name}`, async () => {
       const world = new World();
       await assert.rejects(world.start(options), code("ERR_OPTION_INVALID"));
       assert.equal((await world.document()).records.length, 0);
@@ -334,7 +334,7 @@ describe("keys in an HSM or key service", () => {
   }
 });
 
-test("a probe of a key times out after five seconds by the manager's clock", async () => {
+test("a probe of a key times out after five seconds on the manager's clock", async () => {
   const clock = simulatedClock();
   const { publicKey } = await localSigner(ecKey("hangs"));
   const signer = { publicKey, sign: () => new Promise<never>(() => {}) };

@@ -16,7 +16,7 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
-test("each step is taken at its time and appears in the document, its Cache-Control and the kid of tokens", async () => {
+test("takes each step at its time, and it shows in the document, its Cache-Control and the tokens' kid", async () => {
   const world = new World();
   const replica = await world.start();
   const [a = ""] = replica.manager.records.map(({ kid }) => kid);
@@ -56,7 +56,7 @@ test("each step is taken at its time and appears in the document, its Cache-Cont
 });
 
 describe("a subscriber", () => {
-  test("receives the keys immediately and after every change; a failing subscriber is retried and delays no other", async () => {
+  test("receives the keys immediately and after every change; if it fails, it is retried and delays no other", async () => {
     const world = new World();
     const log: string[] = [];
     const [one, two, three] = [subscriber("one", log), subscriber("two", log), subscriber("three", log)];

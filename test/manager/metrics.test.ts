@@ -75,7 +75,7 @@ describe("metrics of a manager", () => {
     await world.stop(replica);
   });
 
-  test("count store calls by result, and report an outage while it lasts and both revisions", async () => {
+  test("count store calls by result, report an outage while it lasts, and report both revisions", async () => {
     const world = new World();
     const replica = await world.start({ initialPolicy: { maxStaleSeconds: 3600 } });
     const read = (name: string): number | undefined => valuesOf(replica.manager, name)[""];
@@ -150,7 +150,7 @@ function healthOf() {
 }
 
 describe("store health", () => {
-  test("has the revision and the time at which this process first read it", async () => {
+  test("has the revision and the time when this process first read it", async () => {
     const { clock, health } = healthOf();
     health.onRevision(1);
     const since = clock.now();
@@ -184,7 +184,7 @@ describe("store health", () => {
   });
 });
 
-test("a failure has the time of the first of several, and staleness is separate", async () => {
+test("gives the time of the first of several failures, and reports staleness separately", async () => {
   const { clock, health } = healthOf();
   const at = clock.now();
   const failed = { type: "failed", retryInMs: 1, staleAt: 1 } as const;
@@ -230,7 +230,7 @@ describe("the list of processes", () => {
     assert.equal(calls(), 3);
   });
 
-  test("is not waited for if the store is slow, and only one read is in flight", async () => {
+  test("does not delay metrics if the store is slow, and has only one read in flight", async () => {
     const answers: (() => void)[] = [];
     const { clock, refresh, calls } = processList(() => new Promise((resolve) => answers.push(() => resolve(none))));
     for (let call = 0; call < 2; call += 1) {
@@ -283,7 +283,7 @@ function record(): Ended[] {
 const write = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
 const issuer = "https://op.example";
 
-test("fetches, store calls and signatures of external signers are spans; without a tracer, there are no spans", async (t) => {
+test("records fetches, store calls and external signatures as spans if there is a tracer", async (t) => {
   const signer = await localSigner(ecKey("a"));
   const keyset = [
     { kid: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },

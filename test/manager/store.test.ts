@@ -141,7 +141,7 @@ test("a register that returns invalid values counts as unavailable and is retrie
 });
 
 for (const operation of ["checkIn", "read"] as const) {
-  test(`a ${operation === "checkIn" ? "check-in" : operation} whose reply is lost is reported as an unavailable store`, async () => {
+  test(`reports an unavailable store if the reply to a ${operation === "checkIn" ? "check-in" : operation} is lost`, async () => {
     const world = new World();
     const replica = await world.start();
     world.store.hook = async (called, go) => {
@@ -161,7 +161,7 @@ for (const operation of ["checkIn", "read"] as const) {
   });
 }
 
-describe("with invalid records, the last valid ones stay in use and the failure is reported until they are valid again", () => {
+describe("keeps using the last valid records, and reports the failure, until the stored records are valid again", () => {
   test("two active keys", async () => {
     const world = new World();
     const replica = await world.start();
@@ -214,7 +214,7 @@ describe("a private key that cannot be unwrapped", () => {
     ],
   ];
   for (const [name, halfOf, expected, says] of rows) {
-    test(`${name}: if it is the next key's, the key is published and does not become active; if it is the active key's, no process starts`, async () => {
+    test(`${name}: the next key is published but does not become active; with the active key, no process starts`, async () => {
       const world = new World();
       const first = await world.start();
       await world.until(first.manager.rotate());
@@ -334,7 +334,7 @@ const evilToken = (kid: string): Promise<string> =>
         .sign(key),
     );
 
-describe("after a change of the store without the wrapping key, the last read stays in use and a failure is reported", () => {
+describe("keeps using the last read and reports a failure if the store was changed without the wrapping key", () => {
   test("for each attack, until the valid document is restored", async (t) => {
     const taken = await victim();
     const { world, store, replica } = taken;
@@ -379,7 +379,7 @@ describe("after a change of the store without the wrapping key, the last read st
   });
 });
 
-test("store content of any length is shortened in errors", async () => {
+test("shortens store content in errors, however long it is", async () => {
   const long = "x".repeat(1_000_000);
   const { world, store } = writtenWorld();
   const replica = await world.start();
@@ -410,7 +410,7 @@ test("store content of any length is shortened in errors", async () => {
   await world.stop(replica);
 });
 
-test("another issuer's document under the same wrapping key is refused", async () => {
+test("rejects another issuer's document under the same wrapping key", async () => {
   const { world, store, replica } = await victim();
   const elsewhere = new WrittenStore();
   await world.stop(await world.start({ store: elsewhere, issuer: "https://other.example" }));
@@ -423,7 +423,7 @@ test("another issuer's document under the same wrapping key is refused", async (
   await world.stop(replica);
 });
 
-describe("a public key that an attacker with the wrapping key replaced is detected, because it does not match the private key", () => {
+describe("detects a public key swapped by an attacker who has the wrapping key, because it does not match the private key", () => {
   for (const state of ["enc active", "sig active", "sig announced"]) {
     test(state, async () => {
       const { world, replica } = await victim();
@@ -446,7 +446,7 @@ const retiringOf = ({ manager }: Replica): string =>
   manager.records.find(({ state }) => state === "retiring")?.kid ?? "";
 
 describe("a change of wrapping keys", () => {
-  test("any of the given keys verifies, and a step keeps the store's current one, in whatever order they are given", async () => {
+  test("any of the given keys verifies, and a step keeps the store's current one, whatever their order", async () => {
     const { world, store, replica } = await victim();
     await world.stop(replica);
     const [one, two] = [world.wrappingKey, newWrappingKey()];
@@ -486,7 +486,7 @@ describe("a change of wrapping keys", () => {
     await world.stop(old, fresh);
   });
 
-  test("of a store whose keys are all in an HSM: a rewrap writes the MAC under the new key, once", async () => {
+  test("of a store whose keys are all in an HSM: a rewrap writes the MAC with the new key, once", async () => {
     const { world, store } = writtenWorld();
     await world.stop(await world.start());
     await world.change(({ records }) => ({

@@ -90,7 +90,7 @@ describe("a target", () => {
     await world.stop(one, { manager: publisher });
   });
 
-  test("that was started and never written delays a rotation for maxStaleSeconds after its publisher has ended", async () => {
+  test("that was never written delays a rotation for maxStaleSeconds after its publisher has exited", async () => {
     const { world, bucket, one, publish, entry } = await start();
     bucket.fails = true;
     const publisher = await publish();
@@ -133,7 +133,7 @@ describe("a target", () => {
   });
 });
 
-test("whatever happens to publishers, no token is signed with a key that the target or its caches may lack", async () => {
+test("signs no token with a key that the target or its caches may lack, whatever happens to publishers", async () => {
   for (let seed = 1; seed <= soak(4, 1); seed += 1) {
     const random = randomFrom(seed);
     const { world, bucket, one, publish } = await start();

@@ -50,7 +50,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     [hour, "1 h ahead of"],
     [-2 * day, "2 d behind"],
   ] as const) {
-    test(`at a first start, ${difference} the store's clock: no key is generated, and the error names the difference`, async () => {
+    test(`at a first start, ${difference} the store's clock: generates no key, and the error names the difference`, async () => {
       const world = new World();
       const machine = world.machine();
       machine.offMs = offMs;
@@ -68,7 +68,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     ["back", -hour],
     ["ahead", hour],
   ] as const) {
-    test(`a clock that is set ${name} while a read is in flight is detected by that read`, async () => {
+    test(`a read detects that the clock is set ${name} while it is in flight`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });
@@ -86,7 +86,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     });
   }
 
-  test("within the skew, it signs and takes steps by the store's clock", async () => {
+  test("signs and takes steps by the store's clock if the difference is within the skew", async () => {
     const world = new World();
     const machine = world.machine();
     machine.offMs = -299 * second;
@@ -225,7 +225,7 @@ test("a failing subscriber makes only its own process stale, after maxStaleSecon
   await world.stop(one, other);
 });
 
-test("a restored older backup is refused and reported; a restarted process continues with it", async () => {
+test("refuses and reports a restored older backup; a restarted process continues with it", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ initialPolicy: policy });
   await world.until(replica.manager.rotate());
@@ -258,7 +258,7 @@ const emptied = (events: readonly ManagerEvent[]): string[] =>
   events.flatMap((event) => (event.type === "store-emptied" ? [`${event.error.code} ${event.error.message}`] : []));
 
 describe("a first key", () => {
-  test("is generated with a warning that names the running processes, if the store was emptied", async () => {
+  test("is generated with a warning that names the running processes if the store was emptied", async () => {
     const { world, store } = writtenWorld();
     const running: Replica[] = [];
     for (let index = 0; index < 7; index += 1)

@@ -41,7 +41,7 @@ async function silentRefusal(attempt: () => unknown, code: JwksdError["code"], .
   return error.message;
 }
 
-describe("a wrapped key is unwrapped unchanged", () => {
+describe("unwraps a wrapped key unchanged", () => {
   for (const [name, privateJwk] of [
     ["EC P-256", ecKey("p256")],
     ["EC P-521", ecKey("p521", "P-521")],
@@ -69,7 +69,7 @@ test("the header contains the algorithm, wrapping key, issuer and kid, and nothi
   });
 });
 
-test("a key is wrapped differently each time", async () => {
+test("wraps a key differently each time", async () => {
   const again = await wrapping.wrap("a", { ...key });
   const [sameHeader, , otherIv, otherCiphertext] = again.split(".");
   assert.equal(sameHeader, header);
@@ -87,13 +87,13 @@ describe("of several wrapping keys, the first one wraps and all unwrap", () => {
     assert.deepEqual(await (await createWrapping([k3, k2], issuer)).unwrap("a", rewrapped), key);
   });
 
-  test("a missing wrapping key is named by its id, which reveals nothing about it", async () => {
+  test("names a missing wrapping key by its id, which reveals nothing about the key", async () => {
     const others = await createWrapping([k2, k3], issuer);
     const message = await silentRefusal(() => others.unwrap("a", jwe), "ERR_WRAPPING_KEY_MISSING");
     assert.match(message, new RegExp(`^kid "a" is wrapped under the wrapping key "${await idOf(k1)}"`));
   });
 
-  test("a key has one id, whichever last character encodes it", async () => {
+  test("a key has the same id, whichever last character encodes it", async () => {
     const canonical = k1;
     const sloppy = `${k1.slice(0, -1)}F`;
     assert.deepEqual(Buffer.from(sloppy, "base64url"), Buffer.from(canonical, "base64url"));
@@ -116,7 +116,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     [JSON.stringify({ k: wrappingKey(7) }), "has characters that base64url does not have"],
   ];
   for (const [text, fault] of faults) {
-    test(`an invalid key is reported by its position: ${fault}`, async () => {
+    test(`reports an invalid key by its position: ${fault}`, async () => {
       const message = await silentRefusal(
         () => readWrappingKeys([k1, text as string], (index) => `wrapping.key, line ${index + 1},`),
         "ERR_WRAPPING_KEY_INVALID",
@@ -133,7 +133,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     for (const keys of [[], " \n"]) await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID");
   });
 
-  test("in a string, keys are separated by white space, which may also surround them", async () => {
+  test("accepts white space between and around the keys in a string", async () => {
     const keys = await readWrappingKeys(` ${k1}\t${k2}\r\n${k3}\n`);
     assert.deepEqual(
       keys.map(({ id }) => id),
@@ -141,7 +141,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     );
   });
 
-  test("a key padded by openssl or basenc is the same key", async () => {
+  test("accepts base64 padding, as openssl and basenc write it, and reads the same key", async () => {
     const wrapped = await (await createWrapping([`${wrappingKey(7)}=`], issuer)).wrap("a", { kty: "EC" });
     assert.deepEqual(await (await createWrapping([wrappingKey(7)], issuer)).unwrap("a", wrapped), { kty: "EC" });
   });
@@ -226,12 +226,12 @@ describe("the error for a damaged wrapped key contains its kid but not its conte
     });
   }
 
-  test("a damaged key does not count as wrapped with the first wrapping key", () => {
+  test("does not count a damaged key as wrapped with the first wrapping key", () => {
     assert.equal(wrapping.isCurrent(""), false);
     assert.equal(wrapping.isCurrent(jwe), true);
   });
 
-  test("a plaintext that is not JSON is not quoted", async () => {
+  test("does not quote a plaintext that is not JSON", async () => {
     const plaintext = new TextEncoder().encode(`{"d":"${key.d}"`);
     const protectedHeader = { ...(jose.decodeProtectedHeader(jwe) as jose.CompactJWEHeaderParameters) };
     const wrapped = await new jose.CompactEncrypt(plaintext)
@@ -241,7 +241,7 @@ describe("the error for a damaged wrapped key contains its kid but not its conte
   });
 });
 
-test("inspection of a wrapping reveals no keys", () => {
+test("inspecting the wrapping object reveals no keys", () => {
   const inspected = inspect(wrapping, { depth: Infinity, showHidden: true }) + JSON.stringify(wrapping);
   assert.ok(!inspected.includes(k1.slice(0, 12)) && !inspected.includes("01, 01") && !inspected.includes("1, 1, 1"));
 });
@@ -273,7 +273,7 @@ describe("a generated key is wrapped, and its kid is its thumbprint", () => {
   }
 });
 
-test("an imported key keeps its kid and its whole private key", async () => {
+test("keeps an imported key's kid and its whole private key", async () => {
   const privateJwk = { ...named("2026-11", ecKey("imported")), alg: "ES256", use: "sig" };
   const made = await wrapKey("sig", "ES256", privateJwk, wrapping, "2026-11");
   assert.equal(made.kid, "2026-11");
@@ -282,7 +282,7 @@ test("an imported key keeps its kid and its whole private key", async () => {
   assert.deepEqual(made.publicJwk, { kty: "EC", crv: "P-256", x, y });
 });
 
-describe("a key that no provider would publish is never recorded, because records are permanent", () => {
+describe("never records a key that no provider would publish, because records are permanent", () => {
   const { d: _, ...publicEc } = ecKey("a");
   const mixed = { ...ecKey("a"), d: ecKey("b").d };
   const rsa = rsaKey();
@@ -349,7 +349,7 @@ async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyring
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
 
-test("the error for a signer without a URI names its option", async () => {
+test("the error for a signer without a URI names the option", async () => {
   const plain = (await localSigner(ecKey("plain"))) as unknown as ExternalSigner;
   const { keyring } = await keyringOf({ createSigner: async () => plain, openSigner: async () => plain });
   await assert.rejects(keyring.makeKey("sig", "ES256"), {
@@ -387,7 +387,7 @@ describe("a call to an HSM or key service times out after a minute", () => {
   }
 });
 
-test("a key that was generated in an HSM is kept only if the store may refer to it", async () => {
+test("keeps a key that was generated in an HSM only if the store may refer to it", async () => {
   const store = memoryStore();
   const failing = {
     ...store,
@@ -420,13 +420,13 @@ test("a key that was generated in an HSM is kept only if the store may refer to 
 const activate = ({ document: { records, policy }, now }: Seen) =>
   applyCommand(records, { type: "activate", kid: "x", force: true }, { policy, now });
 
-describe("every change makes the same checks", () => {
+describe("runs the same checks on every change", () => {
   for (const [what, options, expected] of [
     ["cannot be opened", { openSigner: () => Promise.reject(new Error("gone")) }, Error],
     ["cannot sign", { openSigner: (uri: string) => externalSigner(uri, true) }, Error],
     ["is another key", { openSigner: (uri: string) => externalSigner(uri) }, Error],
   ] as const) {
-    test(`a new key that ${what} is not recorded`, async () => {
+    test(`does not record a new key that ${what}`, async () => {
       const opened = await keyringOf(options);
       await makeFirst(opened);
       const before = await documentOf(opened.store);
@@ -471,7 +471,7 @@ const publicJwkOf = (name: string): PublicJwk => withoutPrivate(ecKey(name)) as 
 const thumbprintOf = ({ crv, kty, x, y }: { readonly [Name in "crv" | "kty" | "x" | "y"]?: unknown }): string =>
   createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
 
-describe("close waits until a signer is closed", () => {
+describe("close() waits until a signer is closed", () => {
   for (const [name, key, isOpened] of [
     ["that was in use", "a", true],
     ["that was refused because its key is not the published one", "b", false],

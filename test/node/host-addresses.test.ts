@@ -72,7 +72,7 @@ describe("a silent name server", () => {
     await assert.rejects(resolve("client.example", { signal: aborting.signal }), { message: "enough" });
   });
 
-  test("many lookups do not occupy threads, so another lookup of the process does not wait", async (t) => {
+  test("many lookups occupy no threads, so another lookup in the process does not wait", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
     const pending = Promise.allSettled(
@@ -87,7 +87,7 @@ describe("a silent name server", () => {
     await pending;
   });
 
-  test("a token waits 5 s by the verifier's clock, and the lookup ends with it", async (t) => {
+  test("a token waits for 5 s on the verifier's clock, and the lookup ends with it", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
@@ -108,7 +108,7 @@ describe("a silent name server", () => {
   });
 });
 
-test("addresses from DNS must be public, like all others", async (t) => {
+test("addresses from DNS must be public, like any other", async (t) => {
   const { resolve, server } = await system(t, {
     answers: { "client.example": ["198.51.100.1"], "mixed.example": ["8.8.8.8", "::1"] },
   });
@@ -118,7 +118,7 @@ test("addresses from DNS must be public, like all others", async (t) => {
   assert.deepEqual(names(server), ["client.example", "mixed.example"]);
 });
 
-test("at most 500 lookups are in flight, and each one that ends makes room", async () => {
+test("allows at most 500 lookups in flight; each one that ends frees a slot", async () => {
   const waiting: (() => void)[] = [];
   const fetch = createGuardedFetch({
     resolve: async () => {
@@ -141,14 +141,14 @@ test("at most 500 lookups are in flight, and each one that ends makes room", asy
   assert.equal(await last, "ERR_ADDRESS_FORBIDDEN");
 });
 
-test("if two files contain the same key, the error names both", async (t) => {
+test("names both files if they contain the same key", async (t) => {
   const folder = await temporaryFolder(t);
   for (const name of ["2026-01.jwk", "2026-02.jwk"]) await writeFile(join(folder, name), JSON.stringify(ecKey("a")));
   const error = await refusal(() => readKeyset(folder), "ERR_KEY_DUPLICATE");
   assert.match(error.message, /2026-02\.jwk and .*2026-01\.jwk/);
 });
 
-test("for a folder without a key file, the error shows the command that generates one", async (t) => {
+test("shows the command that generates a key if a folder has no key file", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "README.md"), "");
   const error = await refusal(() => readKeyset(folder), "ERR_KEYSET_EMPTY");
@@ -166,7 +166,7 @@ test("an encryption key's exp becomes notAfter", async (t) => {
   assert.deepEqual(warnings, []);
 });
 
-test("a folder that other users can write to causes a warning", async (t) => {
+test("warns about a folder that other users can write to", async (t) => {
   const folder = join(await temporaryFolder(t), "keys");
   await mkdir(folder);
   await writeFile(join(folder, "a.jwk"), JSON.stringify(ecKey("a")), { mode: 0o600 });
@@ -181,7 +181,7 @@ test("a folder that other users can write to causes a warning", async (t) => {
 const warns = (uid: number, mode: number): boolean =>
   permissionWarnings("f", { uid, mode, isFile: () => true }).length > 0;
 
-test("only the owner may read a secret file, except that another user may read root's file through its group", (t) => {
+test("accepts a secret file that only its owner can read, or root's file that this user can read through its group", (t) => {
   t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);
   const rows = [
     [0, 0o440, false],

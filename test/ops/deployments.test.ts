@@ -179,7 +179,7 @@ async function analyze(...args: readonly string[]): Promise<string> {
 const wholeUnit = async (unit: string): Promise<string> =>
   (await read(join(ops, unit))).replaceAll(/^# (?=[A-Z]\w+=)/gm, "");
 
-test("with its optional lines, ops/guard/jwksd-guard.service has the socket and the nonce secret of the guide", async () => {
+test("ops/guard/jwksd-guard.service with its optional lines has the guide's socket and nonce secret", async () => {
   const unit = await wholeUnit("guard/jwksd-guard.service");
   const value = (name: string): string => RegExp(`^${name}=(.*)$`, "m").exec(unit)?.[1] ?? assert.fail(name);
   const page = await read(join(root, "docs/guard.md"));
@@ -205,7 +205,7 @@ for (const unit of ["jwksd.service", "guard/jwksd-guard.service"]) {
       assert.equal(await analyze("verify", "--man=no", file), "");
     });
 
-    test("systemd rates the service's exposure as low", async () => {
+    test("systemd rates the service's exposure level as low", async () => {
       const report = await analyze("security", "--offline=yes", "--no-pager", join(ops, unit));
       const [, exposure] =
         /Overall exposure level for [\w-]+\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
@@ -229,7 +229,7 @@ const run = async (t: TestContext, section: string, lines = "") =>
   runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
 describe("the blocks of docs/install.md work verbatim", { skip }, () => {
-  test("systemd: the service responds, commands read its store, and a lost store is refused afterwards", async (t) => {
+  test("systemd: the service responds, commands read its store, and it refuses to start with a lost store", async (t) => {
     t.diagnostic(`NOT TESTED with the real programs: ${standIns.join(", ")}`);
     const { stdout } = await run(
       t,
@@ -259,7 +259,7 @@ describe("the blocks of docs/install.md work verbatim", { skip }, () => {
     assert.match(stdout, /JWKSD_REQUIRE_STORE=true\n$/);
   });
 
-  test("Compose: the file receives its secrets, and the second start requires the store", async (t) => {
+  test("Compose: the secrets reach the services, and the second start requires the store", async (t) => {
     const { state } = await run(t, "Compose");
     interface Compose {
       readonly services: Readonly<Record<string, { readonly environment: Readonly<Record<string, string>> }>>;

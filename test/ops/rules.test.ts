@@ -339,7 +339,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     await check("the key files are valid again", service);
   });
 
-  test("promtool's evaluation of all scrapes gives the same result", async (t) => {
+  test("promtool's evaluation of all scrapes agrees", async (t) => {
     assert.ok(moments.length >= 15, `only ${moments.length} moments`);
     assert.equal(await disagreements(await temporaryFolder(t), moments), "");
   });

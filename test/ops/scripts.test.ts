@@ -83,7 +83,7 @@ describe("scripts/setup", () => {
     }
   }
 
-  test("a Node that is no longer recent enough is replaced", async (t) => {
+  test("replaces a Node that is no longer recent enough", async (t) => {
     const { setup, installed, folder } = await clone(t);
     await setup("service");
     await writeFile(join(dirname(folder), "bin/node"), nodeOf(false));
@@ -93,7 +93,7 @@ describe("scripts/setup", () => {
   });
 
   for (const what of ["service", "all"]) {
-    test(`an installation of ${what} is repeated if it was interrupted or the lock file has changed`, async (t) => {
+    test(`repeats an installation of ${what} if it was interrupted or the lock file has changed`, async (t) => {
       const { setup, installed, folder } = await clone(t);
       await writeFile(join(folder, "interrupted"), "");
       assert.equal((await setup(what)).code, 1);
@@ -120,7 +120,7 @@ describe("scripts/setup", () => {
     assert.equal(await installed(), "install");
   });
 
-  test("a linked node_modules folder is left alone", async (t) => {
+  test("leaves a linked node_modules folder alone", async (t) => {
     const { setup, installed, folder } = await clone(t, { node: "old" });
     await symlink(folder, join(folder, "node_modules"));
     await setup("service");

@@ -55,7 +55,7 @@ const { text, jobs, steps } = await workflow(release);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(release, () => {
-  test("becomes invalid with a misspelling, and has the outputs that it uses", async () => {
+  test("is rejected with a misspelling, and has the outputs that it uses", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],

@@ -87,7 +87,7 @@ test("with an old runtime, every create function reports it instead of failing l
   );
 });
 
-describe("the package contains what pages and help texts name", () => {
+describe("the package contains everything that pages and help texts refer to", () => {
   test("links", async () => {
     assert.deepEqual(await brokenLinks(installed), []);
   });
@@ -105,7 +105,7 @@ describe("the package contains what pages and help texts name", () => {
     );
   });
 
-  test("the folder that help names for the guides", async () => {
+  test("the folder that the help names for the guides", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
     const [, folder = "no folder"] = /guides\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);
@@ -262,7 +262,7 @@ describe("jwksd/testing/adapters tests third-party adapters against the contract
   }
 });
 
-test("a wrong call of jwksd/testing/adapters throws an explanation and registers no tests", async () => {
+test("an invalid call to jwksd/testing/adapters throws an explanation and registers no tests", async () => {
   const calls = [
     "checkSigner({ signer: tinySigner('der') })",
     "checkSigner(async () => ({}))",

@@ -139,7 +139,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
-  test("a key that was found by its label is still found when another key gets the label", async (t) => {
+  test("still finds a key by its label when another key gets the same label", async (t) => {
     const setup = await setUp(t);
     const { token, backend } = setup;
     await keepProcess(setup);
@@ -158,7 +158,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
-  test("key pairs with the same id are distinguished by their labels", async (t) => {
+  test("tells key pairs with the same id apart by their labels", async (t) => {
     const setup = await setUp(t);
     const { token, backend } = setup;
     await keepProcess(setup);
@@ -201,7 +201,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     assert.deepEqual(publicLabels(), []);
   });
 
-  test("keys that cannot sign for a provider are refused", async (t) => {
+  test("rejects keys that cannot sign for a provider", async (t) => {
     const setup = await setUp(t);
     const { token, backend } = setup;
     await keepProcess(setup);
@@ -246,7 +246,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await one.close();
   });
 
-  test("wrong options and URIs are refused immediately", async (t) => {
+  test("rejects invalid options and URIs immediately", async (t) => {
     const { token, pin, backend } = await setUp(t);
     const { modulePath } = token;
     const uri = `${token.uri};object=k`;
@@ -295,7 +295,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     }
   });
 
-  test("if pkcs11js is missing, the error names the package to install", async (t) => {
+  test("names the package to install if pkcs11js is missing", async (t) => {
     const folder = await temporaryFolder(t);
     const root = fileURLToPath(new URL("../../", import.meta.url));
     for (const part of ["base", "keys", "package.json"])
@@ -326,7 +326,7 @@ describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, 
     for (const end of ends) await end();
   });
 
-  test("an unusable key is destroyed", async () => {
+  test("destroys an unusable key", async () => {
     shim.control("C_Sign corrupt");
     await assert.rejects(backend.create({ issuer }), { code: "ERR_KEY_MISMATCH" });
     assert.doesNotMatch(token.pkcs11Tool("--list-objects"), /Key Object/);
@@ -338,7 +338,7 @@ describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, 
     await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
   });
 
-  test("on a token that cannot rename keys, a key keeps its first name", async () => {
+  test("keeps a key's first name on a token that cannot rename keys", async () => {
     shim.control("C_SetAttributeValue fail 0x54");
     const signer = await backend.create({ issuer });
     assert.equal((await signer.sign(input)).length, 64);
@@ -348,7 +348,7 @@ describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, 
     await again.close();
   });
 
-  test("a token that allows few sessions is used with that many", async () => {
+  test("uses only as many sessions as a token allows", async () => {
     // A separate backend, which starts the module again.
     const { modulePath } = shim;
     shim.control("C_OpenSession most 4");

@@ -32,7 +32,7 @@ async function setUp(t: TestContext) {
 const unauthorized = "ERR_SIGNER_UNAUTHORIZED";
 
 describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
-  test("a wrong PIN is tried only once", async (t) => {
+  test("tries a wrong PIN only once", async (t) => {
     const { token, modulePath, uri, logins, open } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
@@ -66,14 +66,14 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 2);
   });
 
-  test("concurrent calls try a wrong PIN once", async (t) => {
+  test("tries a wrong PIN once for concurrent calls", async (t) => {
     const { token, backend, uri, logins } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     await Promise.all(Array.from({ length: 10 }, () => refusal(() => backend.open(uri), unauthorized)));
     assert.equal(logins(), 1);
   });
 
-  test("a PIN that was changed while a signer is open is tried once when the module is restarted", async (t) => {
+  test("tries a PIN that changed while a signer was open once, when the module restarts", async (t) => {
     const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -93,7 +93,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
 
   // Flags of a token, PKCS#11 3.0 section 3.2, table 5.
   for (const [state, flags] of [["locked", 0x40000] as const, ["one attempt from being locked", 0x20000] as const]) {
-    test(`a PIN that is ${state} is not tried`, async (t) => {
+    test(`does not try a PIN that is ${state}`, async (t) => {
       const { shim, backend, uri, logins } = await setUp(t);
       shim.control(`C_GetTokenInfo flags ${flags}`);
       await refusal(() => backend.open(uri), unauthorized);
@@ -106,7 +106,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     ["a module that hangs", "C_Login hang"],
     ["an unspecific error", "C_Login fail 0x6"],
   ] as const) {
-    test(`a PIN is not tried again after ${failure}`, async (t) => {
+    test(`does not try a PIN again after ${failure}`, async (t) => {
       const { token, shim, modulePath, uri, logins } = await setUp(t);
       shim.control(line);
       const clock = simulatedClock();
@@ -121,7 +121,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("a PIN that was accepted before is not blamed for a failed login, on any connection", async (t) => {
+  test("does not blame a PIN that was accepted before for a failed login, on any connection", async (t) => {
     const { token, shim, backend, uri } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -146,7 +146,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     await eventually("the first connection is open again", isSigned);
   });
 
-  test("a PIN that may have been refused is tried again when another connection has shown that it is right", async (t) => {
+  test("tries a possibly rejected PIN again once another connection has logged in with it", async (t) => {
     const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];
@@ -185,7 +185,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     }
   });
 
-  test("the module's process has none of this process's other secrets except the named variables", async (t) => {
+  test("passes none of this process's other secrets to the module's process, except the named variables", async (t) => {
     const { token, modulePath, uri } = await setUp(t);
     const secrets = { JWKSD_WRAPPING_KEYS: "secret-1", VAULT_TOKEN: "secret-2", VENDOR_TOKEN: "secret-3" };
     Object.assign(process.env, secrets, { VENDOR_CONFIG: "/etc/vendor" });
@@ -201,7 +201,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.ok(text.includes("VENDOR_CONFIG=/etc/vendor") && text.includes("SOFTHSM2_CONF="));
   });
 
-  test("a PIN file with other content is refused", async (t) => {
+  test("rejects a PIN file with other content", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     const rows: [text: string, problem: string][] = [
       ["", "is empty"],
@@ -219,7 +219,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     }
   });
 
-  test("sources without a PIN cause errors without a secret", async (t) => {
+  test("a source without a PIN causes an error that contains no secret", async (t) => {
     const { token, uri, logins, open } = await setUp(t);
     process.env["TEST_EMPTY_PIN"] = "";
     t.after(() => Reflect.deleteProperty(process.env, "TEST_EMPTY_PIN"));

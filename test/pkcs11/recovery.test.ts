@@ -130,7 +130,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     });
   }
 
-  test("calls in flight complete before the module is finalized", async () => {
+  test("completes calls in flight before it finalizes the module", async () => {
     const { shim, signer, logged } = shared;
     const [logins, ends] = [logged("C_Login").length, logged("C_Finalize").length];
     shim.control("C_Sign delay 300", "C_Sign log");
@@ -144,7 +144,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     assert.deepEqual(logged("C_Finalize").slice(ends), ["C_Finalize 0"]);
   });
 
-  test("a wrong signature is never returned", async () => {
+  test("never returns an invalid signature", async () => {
     const { shim, provider } = shared;
     const load = startLoad(provider, 4);
     await load.more(10);
@@ -156,7 +156,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
   });
 
-  test("a failed signature costs its session and nothing else", async () => {
+  test("loses only the session of a failed signature", async () => {
     const { shim, signer, logged } = shared;
     const starts = logged("C_Initialize").length;
     for (const value of ["0x30", "0x90", "0x6"]) {
@@ -207,7 +207,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     assert.ok(load.errors.every(({ retryable }) => retryable));
   });
 
-  test("another key with the name of a deleted key does not sign", async (t) => {
+  test("does not sign with another key that has a deleted key's name", async (t) => {
     const { token, shim, signer } = await setUp(t);
     const { key } = parseKeyUri(signer.uri);
     const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
@@ -225,7 +225,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
 
 describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {
-    test(`if ${call} hangs, /jwks is served, the process is replaced after its deadline, and signing resumes`, async (t) => {
+    test(`if ${call} hangs, serves /jwks, replaces the process after the deadline, and resumes signing`, async (t) => {
       const { clock, shim, signer, provider, logged } = await setUpWithClock(t);
       const client = await Client.open(await listening(t, createServer(provider.node)));
       t.after(() => client.close());
@@ -266,7 +266,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("only calls whose caller has not aborted are waited for", async (t) => {
+  test("waits only for calls whose callers have not aborted", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();
@@ -282,7 +282,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     for (const signature of await Promise.all(others)) assert.equal(signature.length, 64);
   });
 
-  test("closing waits for signatures in flight and ends a process that hangs", async (t) => {
+  test("waits for signatures in flight when it closes and ends a process that hangs", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     // It keeps the token's process.
     const other = await backend.open(signer.uri);
@@ -365,7 +365,7 @@ function isHeld(pid: number): boolean {
   }
 }
 
-describe("a new key that cannot be used is destroyed", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("destroys a new key that cannot be used", { skip: skipWithoutPkcs11("cc") }, () => {
   const failures: readonly (readonly [name: string, lines: readonly string[]])[] = [
     ["the module hangs during its first signature", ["C_Sign hang"]],
     ["the module crashes during its first signature", ["C_Sign crash"]],

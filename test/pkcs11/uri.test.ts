@@ -90,7 +90,7 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     });
   }
 
-  test("the URI of a token has no key", () => {
+  test("the URI of a token names no key", () => {
     assert.deepEqual(parsePkcs11Uri("pkcs11:token=t").key, {});
   });
 
@@ -100,7 +100,7 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     assert.equal(formatKeyUri({ label: "t", serial: "" }, { label: "k" }), "pkcs11:token=t;object=k;type=private");
   });
 
-  test("a formatted URI is parsed to the same names, whatever they contain", () => {
+  test("a formatted URI parses to the same names, whatever they contain", () => {
     const name = fc.string({ minLength: 1, unit: "grapheme" });
     fc.assert(
       fc.property(name, name, name, fc.uint8Array({ minLength: 1 }), (label, serial, object, id) => {

@@ -32,7 +32,7 @@ const start = () => createKeyManager({ issuer, store: memoryStore(), wrappingKey
 
 const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 
-test("on demand, a guard with the provider's keys returns 503 until they can be read, and 401 for an unknown kid", async () => {
+test("a guard that uses an on-demand provider's keys returns 503 until they can be read, and 401 for an unknown kid", async () => {
   const clock = simulatedClock();
   const store = memoryStore({ clock });
   const shared = { issuer, store, wrappingKeys: [newWrappingKey()], clock };
@@ -60,7 +60,7 @@ describe("options that managed keys replace", () => {
     maxTokenLifetimeSeconds: 60,
   };
 
-  test("are refused by name in any order; null means not given", async () => {
+  test("are rejected by name in any order; null means not given", async () => {
     const keys = await start();
     for (const [name, value] of Object.entries(twice)) {
       for (const options of [[{ keys, [name]: value }], [{ keys }, { [name]: value }], [{ [name]: value }, { keys }]]) {
@@ -73,7 +73,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("the same issuer is accepted, and another one is refused", async () => {
+  test("accepts the same issuer and rejects another one", async () => {
     const keys = await start();
     for (const given of [undefined, null, issuer])
       assert.equal((await createProvider({ keys, issuer: given })).issuer, issuer);
@@ -83,7 +83,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("keys must be a manager, not its options or a promise", async () => {
+  test("requires keys to be a manager, not its options or a promise", async () => {
     const manager = await start();
     for (const keys of [Promise.resolve(manager), { issuer, keyset }, "manager", [keyset]] as never[])
       await refusal(() => createProvider({ keys }), "ERR_OPTION_INVALID");
@@ -158,7 +158,7 @@ const kidsOf = async (provider: Provider): Promise<string[]> =>
   (await provider.jwkSet()).keys.map(({ kid, use }) => `${kid} ${use}`);
 
 describe("encryption keys in addition to managed keys", () => {
-  test("are published after the manager's, whatever changes", async () => {
+  test("are published after the manager's keys, whatever changes", async () => {
     const keys = await start();
     await keys.rotate({ use: "enc", now: true });
     const kids = (use: "sig" | "enc"): string[] =>
@@ -180,7 +180,7 @@ describe("encryption keys in addition to managed keys", () => {
     await keys.close();
   });
 
-  test("that clash with the manager's are refused, and the set does not change", async () => {
+  test("that clash with the manager's keys are rejected, and the set does not change", async () => {
     const keys = await start();
     const kid = keys.records[0]?.kid ?? "";
     const twin = { ...own("e"), kid };
@@ -210,7 +210,7 @@ describe("encryption keys in addition to managed keys", () => {
     await keys.close();
   });
 
-  test("an update and a change of the manager at the same time both take effect, whichever ends first", async () => {
+  test("take effect together with a simultaneous change by the manager, whichever ends first", async () => {
     const [a, b] = [await entry("a"), await entry("b")];
     for (const isOnDemand of [false, true]) {
       let subscriber: KeySubscriber | undefined;
@@ -239,7 +239,7 @@ describe("encryption keys in addition to managed keys", () => {
   });
 });
 
-describe("a token with the kid of a key that is no longer published is refused and reported", () => {
+describe("rejects and reports a token whose key is no longer published", () => {
   test("without a manager: for keys that an update removed", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a"), await entry("b")], onEvent });
@@ -284,7 +284,7 @@ describe("a token with the kid of a key that is no longer published is refused a
     });
   });
 
-  test("not if the header is refused first, for its alg or its missing kid", async () => {
+  test("not if the header is rejected first because of its alg or a missing kid", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     await provider.update({ keyset: [await entry("b")] });
@@ -293,7 +293,7 @@ describe("a token with the kid of a key that is no longer published is refused a
     assert.deepEqual(newEvents(), []);
   });
 
-  test("only the most recently removed kids are remembered", async () => {
+  test("remembers only the most recently removed kids", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     const { signer } = await entry("a");
@@ -357,7 +357,7 @@ const provide = (): Promise<Provider> =>
   createProvider({ issuer: "https://op.example" }, toUpdate({ ...initial, flaw: "none" }));
 const changes = fc.array(change, { maxLength: 8 });
 
-test("after any sequence of updates, sequential or concurrent, the last valid keys are served", async () => {
+test("serves the last valid keys after any sequence of updates, sequential or concurrent", async () => {
   await fc.assert(
     fc.asyncProperty(changes, async (sequence) => {
       const hurried = await provide();

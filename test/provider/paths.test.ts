@@ -68,7 +68,7 @@ const located: [input: Input, jwksUri: string, jwksPaths: string[], discoveryPat
   ],
 ];
 
-describe("issuer, mount prefix and path determine the public URL and the paths of the documents", () => {
+describe("derives the public URL and the documents' paths from issuer, mount prefix and path", () => {
   for (const [input, jwksUri, jwksPaths, discoveryPaths] of located) {
     test(JSON.stringify(input), () => {
       const locations = locate(place(...input));
@@ -163,7 +163,7 @@ const refused: [code: JwksdErrorCode, ...input: Input][] = [
   ["ERR_PATH_INVALID", `${op}/tenant`, "/.well-known", "/oauth-authorization-server/tenant"],
 ];
 
-describe("invalid issuers, prefixes and paths are refused", () => {
+describe("rejects invalid issuers, prefixes and paths", () => {
   for (const [code, ...input] of refused) {
     test(`${code}: ${JSON.stringify(input)}`, async () => {
       const error = await refusal(() => locate(place(...input)), code);
@@ -173,14 +173,14 @@ describe("invalid issuers, prefixes and paths are refused", () => {
   }
 });
 
-test("an issuer that is not a URL and has no password is quoted with an example", () => {
+test("quotes an issuer that is not a URL and has no password, with an example", () => {
   assert.throws(
     () => locate({ issuer: "login.example.com" }),
     /issuer "login.example.com" is not a URL; write it like https:/,
   );
 });
 
-test("without a discovery document, its paths are free for other handlers", () => {
+test("leaves the discovery document's paths to other handlers if there is none", () => {
   const { routes } = locate({ issuer: `${op}/tenant`, mountPrefix: "/oidc", discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
   assert.equal(locate({ issuer: op, jwksPath: clash, discovery: false }).jwksUri, op + clash);
@@ -404,7 +404,7 @@ const refusedOptions: [code: JwksdErrorCode, message: RegExp, ...options: unknow
   ["ERR_KEYSET_EMPTY", /keyset/, given, { keyset: [] }],
 ];
 
-describe("wrong options are refused", () => {
+describe("rejects invalid options", () => {
   for (const [code, message, ...options] of refusedOptions) {
     test(`${code}: ${message.source}`, async () => {
       const error = await refusal(() => createProvider(...(options as ProviderOptions[])), code);

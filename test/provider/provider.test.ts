@@ -83,7 +83,7 @@ describe("an update that breaks a rule changes nothing", () => {
   }
 });
 
-test("an empty update changes nothing, and one that is not an object is refused", async () => {
+test("an empty update changes nothing, and one that is not an object is rejected", async () => {
   const provider = await provide(await signing("a"));
   const before = await served(provider);
   await provider.update(null as never);

@@ -53,7 +53,7 @@ async function sign({ signingKey }: Provider, options: Partial<SignInputOptions>
   return verdict(sign(validInput(kid), { lifetimeSeconds, ...options }));
 }
 
-test("the active key is returned as published, and its signature completes a token (RFC 7515 section 5.1)", async () => {
+test("returns the active key as published; its signature completes a token (RFC 7515 section 5.1)", async () => {
   const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
   const { kid, alg, publicJwk, sign } = await provider.signingKey();
   const set = (await (await provider.fetch(new Request(provider.jwksUri))).json()) as { keys: object[] };
@@ -142,7 +142,7 @@ test("an unknown option is refused", async () => {
   await assert.rejects(provider.signingKey({ clientID: "app" } as { clientId?: string }), unknown);
 });
 
-describe("signatures of a signing key have the guards of provider.sign", () => {
+describe("a signing key's signatures have the same safeguards as provider.sign", () => {
   const hanging: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: () => new Promise(() => {}) };
   const keyset = [{ kid: "a", signer: hanging }];
 
@@ -164,7 +164,7 @@ describe("signatures of a signing key have the guards of provider.sign", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("a signature by another key is refused; each is counted, and a failure is reported", async () => {
+  test("rejects a signature by another key, counts every signature, and reports failures", async () => {
     const events: ProviderEvent[] = [];
     const other = signature("ES256", ecKey("other"));
     const signer: Signer = {

@@ -33,7 +33,7 @@ const garbage = [
 for (const proxy of proxies) {
   const expected = unavailable[proxy.name];
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("while the guard is down, nothing passes, even if the server has an error page", async (t) => {
+    test("lets nothing through while the guard is down, even if the server has an error page", async (t) => {
       // It would turn the failed check into a 200.
       const site = proxy.name === "nginx" ? "error_page 502 504 =200 /down; location = /down { return 200; }" : "";
       const { port, guard, startGuard, token } = await startSite(t, proxy, { site });
@@ -56,7 +56,7 @@ for (const proxy of proxies) {
     // The others are repeated or wait.
     if (!isSoak) return;
 
-    test("while the guard restarts, a request is refused or checked", async (t) => {
+    test("refuses or checks each request while the guard restarts", async (t) => {
       const { port, guard, startGuard, token } = await startSite(t, proxy);
       const seen = new Set<string>();
       const done = new AbortController();
@@ -102,7 +102,7 @@ for (const proxy of proxies) {
       assert.deepEqual((await ask(port, { target: "/public/" })).status, expected.slow);
     });
 
-    test("clients that never finish their requests keep no others waiting", async (t) => {
+    test("clients that never finish their requests do not delay others", async (t) => {
       const { port, guard, token } = await startSite(t, proxy);
       const sockets: Socket[] = [];
       for (const to of [port, guard.port]) {
@@ -145,7 +145,7 @@ for (const proxy of proxies) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
     });
 
-    test("a guard on a Unix socket is queried like one on a port", async (t) => {
+    test("asks a guard on a Unix socket like one on a port", async (t) => {
       const { port, token } = await startSite(t, proxy, { isSocket: true });
       const statuses = [await ask(port, { target: "/orders/1" }, token()), await ask(port, { target: "/orders/1" })];
       assert.deepEqual(

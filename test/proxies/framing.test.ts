@@ -37,7 +37,7 @@ const framings: readonly (readonly [lines: string, body: string])[] = [
 
 for (const proxy of isSoak ? proxies : []) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("a request inside another one does not reach the program without its own check", async (t) => {
+    test("a request smuggled inside another does not reach the program without its own check", async (t) => {
       const { port } = await startSite(t, proxy);
       for (const method of ["GET", "POST"]) {
         for (const [lines, body] of framings) {

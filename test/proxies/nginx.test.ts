@@ -23,7 +23,7 @@ async function checksOf(guard: GuardHere): Promise<number> {
 }
 
 describe("nginx", { skip: skipWithout("nginx") }, () => {
-  test("asks once about each request, whatever the decision is", async (t) => {
+  test("asks once about each request, whatever the decision", async (t) => {
     const { port, guard, setup, token } = await startSite(t, nginx, { isBroken: true });
     const statuses: number[] = [];
     const sendOnce = async (target: string, token?: string, method = "GET"): Promise<void> => {
@@ -46,7 +46,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.deepEqual(statuses, [503, 200, 401, 400, 403, 403]);
   });
 
-  test("a request that nginx checks twice for index or try_files uses its proof up once", async (t) => {
+  test("uses up a proof once even if nginx checks the request twice for index or try_files", async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, "files"));
     await writeFile(join(folder, "files", "index.html"), "the index");
@@ -77,7 +77,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     }
   });
 
-  test("no check is cached, even if the server caches everything", async (t) => {
+  test("caches no check, even if the server caches everything else", async (t) => {
     const http = "proxy_cache_path cache keys_zone=all:1m;";
     const site =
       "proxy_cache all; proxy_cache_valid any 10m; proxy_ignore_headers Cache-Control; proxy_cache_methods GET HEAD POST;";

@@ -121,7 +121,7 @@ describe("a response is 304 if and only if the contract requires it", () => {
     );
   });
 
-  test("the generated lists include enough of both kinds", () => {
+  test("the generated lists include enough examples of both outcomes", () => {
     const sample = fc.sample(values(etag), { numRuns: 2_000, seed: 1 });
     const matching = sample.filter((value) => reference(value, etag)).length;
     assert.ok(matching > 300 && matching < 1_700, `${matching} of ${sample.length} match`);
@@ -179,7 +179,7 @@ function replaceWriteHead(response: ServerResponse): void {
 }
 
 describe("Node responses other than node:http's own receive the same replies", { timeout: 20_000 }, () => {
-  test("a response whose writeHead does not accept a flat list of headers", async (t) => {
+  test("works with a response whose writeHead does not accept a flat list of headers", async (t) => {
     const replies = await repliesTo(t, (request, response) => {
       replaceWriteHead(response);
       provider.node(request, response);

@@ -175,7 +175,7 @@ function stray(text: string): string {
   return text.slice(0, -1) + alphabet[alphabet.indexOf(text.slice(-1)) + 1];
 }
 
-describe("an invalid keyset is refused", () => {
+describe("rejects an invalid keyset", () => {
   for (const [code, message, name, keyset, encryptionKeyset] of refused) {
     test(`${code}: ${name}`, async () => {
       const error = await refusal(
@@ -194,7 +194,7 @@ const jwkOf = (key: EcPrivateJwk | PrivateJwk, members: object): object => {
   return { ...(kty === "EC" ? { kty, crv, x, y } : { kty, n, e }), ...members };
 };
 
-describe("a signing key is published with its allowed members only, in one order", () => {
+describe("publishes only the allowed members of a signing key, in a fixed order", () => {
   const expected = JSON.stringify(jwkOf(a, { kid: "a", alg: "ES256", use: "sig" }));
   const inputs: [name: string, publicKey: object][] = [
     ["unchanged", withoutPrivate(a)],
@@ -224,7 +224,7 @@ const rsaCryptoKey = await webcrypto.subtle.importKey(
   ["encrypt"],
 );
 
-describe("an encryption entry accepts any form of key and publishes the public key", () => {
+describe("accepts any form of key in an encryption entry and publishes the public key", () => {
   const accepted: [name: string, alg: string, key: EcPrivateJwk | PrivateJwk, input: unknown, given?: string | null][] =
     [
       ["P-256", "ECDH-ES", a, withoutPrivate(a)],
@@ -309,7 +309,7 @@ const key = (kid: string, notAfter?: number | null) => ({
   ...(notAfter !== undefined && { notAfter: notAfter === null ? null : new Date(notAfter) }),
 });
 
-test("an encryption key is no longer published from its notAfter", async () => {
+test("stops publishing an encryption key at its notAfter", async () => {
   let now = 1_000;
   const provider = await createProvider({
     issuer: "https://op.example",

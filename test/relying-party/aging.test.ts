@@ -144,8 +144,8 @@ histories("a 304 and its ETag", {
     +300s; a = a; sent "1" past "2"`,
 });
 
-describe("the set is replaced as a whole", () => {
-  test("a removed kid is no longer trusted immediately after a fetch", async () => {
+describe("replaces the set as a whole", () => {
+  test("stops trusting a removed kid as soon as a fetch returns", async () => {
     const { keys, ask, origin, events } = await warmVerifier(served(["a", "b"]));
     origin.script = served(["b", "c"]);
     // The look-up of another kid causes the fetch.
@@ -156,7 +156,7 @@ describe("the set is replaced as a whole", () => {
     assert.deepEqual(changes, [{ type: "changed", added: ["c"], removed: ["a"] }]);
   });
 
-  test("a kid whose key was replaced gets the new key", async () => {
+  test("returns the new key for a kid whose key was replaced", async () => {
     const { keys, ask, origin, events } = await warmVerifier();
     origin.script = servedSet([{ ...entry("b"), kid: "a" }]);
     await keys.refresh();
@@ -252,7 +252,7 @@ for (const [name, keys] of [
   ["no key", []],
   ["no usable key", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
 ] as const) {
-  test(`a set with ${name} is an outage: the old set is used within its bounds, and then calls fail`, async () => {
+  test(`treats a set with ${name} as an outage: uses the old set within its bounds, and then fails`, async () => {
     const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
     origin.script = servedSet(keys);
     const error = await failure<FetchError>(set.refresh);
@@ -333,7 +333,7 @@ describe("Retry-After", () => {
   ];
   for (const [name, headers, seconds] of rows) {
     for (const status of name === "5" ? [429, 403, 503] : [429]) {
-      test(`${status}, ${name}: the next request comes after ${seconds} s`, async () => {
+      test(`${status}, ${name}: sends the next request after ${seconds} s`, async () => {
         const { ask, keys, clock, origin } = verifierOf(reply(status, null, headers), { maxWaitMs: 0 });
         const error = await failure<FetchError>(() => keys(header));
         assert.deepEqual([error.code, error.retryAfterSeconds], ["ERR_FETCH_STATUS", seconds]);

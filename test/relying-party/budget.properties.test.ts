@@ -139,7 +139,7 @@ const schedule = (latency: fc.Arbitrary<number>, ...steps: fc.Arbitrary<Step>[])
     latencyMs: latency,
   });
 
-test("a flood at any pace causes at most the budgeted requests and hides a new key for at most ten seconds", async () => {
+test("a flood at any pace causes no more requests than the budget and hides a new key for at most ten seconds", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(800), advance, advance, flood, valid, rotate), async (schedule) => {
       const { timeline, answers } = await play(schedule);
@@ -156,7 +156,7 @@ test("a flood at any pace causes at most the budgeted requests and hides a new k
   );
 });
 
-test("with an origin that fails in any way, a valid token signed with a new key is at worst refused for a while", async () => {
+test("however the origin fails, a valid token signed with a new key is rejected only for a while", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(6_000), advance, advance, flood, valid, rotate, origin), async (schedule) => {
       const { timeline, answers } = await play(schedule);

@@ -209,7 +209,7 @@ const anyBounds: fc.Arbitrary<FreshnessBounds> = fc
   })
   .map(({ more, ...rest }) => Object.assign(rest, { maxFreshSeconds: rest.minFreshSeconds + more }));
 
-test("with any headers, a response is used exactly as long as RFC 9111 and RFC 5861 allow", () => {
+test("uses a response exactly as long as RFC 9111 and RFC 5861 allow, whatever its headers", () => {
   fc.assert(
     fc.property(
       responses,
@@ -243,7 +243,7 @@ test("with any headers, a response is used exactly as long as RFC 9111 and RFC 5
 });
 
 describe("the memory of unknown kids", () => {
-  test("distinguishes sets and clears each one on its own", async () => {
+  test("keeps sets apart and clears each one separately", async () => {
     const ofSet = createUnknownKids();
     const [one, two] = [ofSet(), ofSet()];
     await one.add("k", 0);

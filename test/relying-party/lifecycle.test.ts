@@ -197,7 +197,7 @@ describe("state", () => {
     });
   }
 
-  test("that is old saves the transfer of the body", async () => {
+  test("that is old avoids the transfer of the body", async () => {
     const state = await exported();
     const { ask, clock, origin, takeEventTypes } = verifierOf(served(["a"]), { state });
     await clock.advance(30 * 86_400_000);
@@ -206,7 +206,7 @@ describe("state", () => {
     assert.deepEqual(takeEventTypes(), ["changed", "refreshed"]);
   });
 
-  test("that is old is not used if its server is down", async () => {
+  test("that is too old is not used if the server is down", async () => {
     const { ask, clock } = verifierOf(unreachable, { state: await exported() });
     await clock.advance(50_000);
     assert.equal(await ask("a"), "a");
@@ -278,7 +278,7 @@ test("a key set returns a promise, even for a cached key or an error", async () 
 });
 
 describe("a key set as the key argument of jwtVerify", () => {
-  test("verifies tokens by kid and refuses forged ones", async () => {
+  test("verifies tokens by kid and rejects forged ones", async () => {
     const { keys, origin } = verifierOf(served(["a", "b"]));
     for (const kid of ["a", "b"]) {
       const { payload, protectedHeader } = await jose.jwtVerify(await sign(kid), keys);

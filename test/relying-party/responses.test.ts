@@ -389,7 +389,7 @@ describe("the status of an error", () => {
     test(`${code}: 401`, () => assert.equal(new TokenError(code, "").status, 401));
   }
 
-  test("is 503 if a token cannot be checked now, and 500 if it cannot be signed", () => {
+  test("is 503 if a token cannot be verified now, and 500 if it cannot be signed", () => {
     assert.equal(new TokenError("ERR_REPLAY_FULL", "").status, 503);
     assert.equal(new TokenError("ERR_CLAIMS_INVALID", "").status, 500);
   });
@@ -437,7 +437,7 @@ describe("metrics of a key set", () => {
     );
   });
 
-  test("count refused tokens without their kids", async () => {
+  test("count rejected tokens without their kids", async () => {
     const { keys, ask, events, clock, origin } = verifierOf(served(["a"]), { maxWaitMs: 0 });
     await keys.refresh();
     const kids = ["forged-1", "forged-1", "forged-2", "forged-3", "forged-4", "forged-5"];

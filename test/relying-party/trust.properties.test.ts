@@ -186,6 +186,6 @@ async function play(steps: readonly Step[]): Promise<void> {
   assert.deepEqual(await Promise.all(allKids.map((kid) => ask(kid))), allKids);
 }
 
-test("whatever the origin does, a key is returned only if the latest set has it and may be used", async () => {
+test("returns a key only if the latest set has it and may still be used, whatever the origin does", async () => {
   await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 60, size: "max" }), play), { numRuns: soak(300, 60) });
 });

@@ -10,7 +10,7 @@ const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
 describe("an unknown kid (contract 1.4)", () => {
-  test("costs one request that bypasses all caches, without the ETag, because nginx may compute the same one for a new file", async () => {
+  test("causes one request that bypasses all caches, without the ETag, because nginx may compute the same one for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
     assert.equal(origin.requests.length, 1);
@@ -50,7 +50,7 @@ histories("an unknown kid", {
 });
 
 describe("an unknown kid in memory", () => {
-  test("is kept with at most 999 others; the oldest is dropped first", async () => {
+  test("is remembered with at most 999 others; the oldest is dropped first", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const kids = kidsOf(1_001);
     assert.deepEqual(new Set(await Promise.all(kids.map((kid) => ask(kid)))), new Set([unknown]));
@@ -62,7 +62,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("becomes the newest each time it is unknown", async () => {
+  test("becomes the newest each time it is looked up and still unknown", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const [first = "", ...others] = kidsOf(1_000);
     await Promise.all([first, ...others].map((kid) => ask(kid)));
@@ -156,7 +156,7 @@ const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): P
   return [code, retryAfterSeconds];
 };
 
-test("if the set is not fresh, an error from a spent budget says when to retry", async () => {
+test("says when to retry if the budget is spent and the set is not fresh", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
     minFreshSeconds: 0,
   });
@@ -242,7 +242,7 @@ describe("errors say when the next request is due", () => {
   });
 });
 
-test("disagreeing replicas do not reset the budget: only a key that no earlier set had does", async () => {
+test("replicas that disagree do not reset the budget; only a key that no earlier set had does", async () => {
   let turn = 0;
   const either: Script = (...request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(...request);
   const { ask, origin, clock } = await warmVerifier(either);

@@ -171,7 +171,7 @@ describe("a failing connection", () => {
     assert.match(error.message, /ECONNREFUSED/);
   });
 
-  test("is retried once on a new connection if the server had just closed a kept one", async (t) => {
+  test("is retried once on a new connection if the server has just closed an idle one", async (t) => {
     const used = new WeakSet<object>();
     let isDown = false;
     const { url, requests } = await startOrigin(t, ({ socket }, response) => {
@@ -454,7 +454,7 @@ const sign = (header: object, key: object = ecKey("a"), more: object = {}): stri
 
 // Attacks without a key set, such as the alg none, are in test/token/verify.test.ts; hostile sets are in test/jwk/read.test.ts.
 
-test("valid tokens are accepted", async () => {
+test("accepts valid tokens", async () => {
   assert.equal(await check(await verifier(), sign({})), "s");
   const rs256 = compact({ alg: "RS256", kid: "rsa" }, claims, signature("RS256", rsaKey()));
   assert.equal(await check(await verifier(), rs256), "s");

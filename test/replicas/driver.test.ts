@@ -65,7 +65,7 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers on one store keep all promises in true time, with", () => {
+describe("three managers on one store break no promise in real time, with", () => {
   for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
@@ -211,7 +211,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
 };
 
-describe("a broken rule is found", () => {
+describe("finds a broken rule", () => {
   const all = Object.entries(changes);
   // Most of the changes are tested by npm run soak only.
   test("every edit matches the source exactly once", async () => {
@@ -275,13 +275,13 @@ if (isSoak)
       for (const store of stores) await store.close?.();
     });
 
-    test("without the rule, a run with the same faults finds missing keys", async (t) => {
+    test("a run with the same faults but without the rule finds missing keys", async (t) => {
       const report = await runChaos({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
       t.diagnostic(`${report.misses.length} misses; ${report.faultLog.join(", ")}`);
       assert.ok(report.misses.length > 0);
     });
 
-    test("other processes continue immediately while one is paused until it is stale, one is killed, and one is cut off", async (t) => {
+    test("the other processes continue immediately while one is paused until it is stale, one is killed, and one is cut off", async (t) => {
       const database = "others";
       cluster.primary.sql(`CREATE DATABASE ${database}`);
       const cutOff = await cuttable(cluster.primary.port);

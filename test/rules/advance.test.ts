@@ -260,12 +260,12 @@ describe("the plan", () => {
   }
 });
 
-test("if no step is due, the same records are returned", () => {
+test("returns the same records if no step is due", () => {
   const given = frozen([active, announced]);
   assert.equal(advance(given, policy, start).records, given);
 });
 
-test("each step records its time and its reason", () => {
+test("records the time and reason of each step", () => {
   const now = start + announcement;
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
   const { nextMadeBy: _, ...unclaimed } = claimed(start);
@@ -332,7 +332,7 @@ describe("a waiting period is measured from a read that has seen its step, never
     assert.equal(wakeAt, start + announcement + retirement);
   });
 
-  test("a target that lacks the step delays the waiting period", () => {
+  test("a target that has not received the step delays the waiting period", () => {
     const records = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
     assert.equal(advance(records, policy, start, targets(6)).records, records);
     assert.equal(advance(records, policy, start, targets(7)).wakeAt, start + announcement);
@@ -349,7 +349,7 @@ describe("a process whose store has no clock uses its own knowledge of time", ()
     assert.equal(wakeAt, start + announcement + 5);
   });
 
-  test("a waiting period that has not begun has not ended, regardless of the process's clock", () => {
+  test("a waiting period that has not begun has not ended, whatever the process's clock says", () => {
     const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
     assert.equal(
       states(advance(unread, policy, start, { ...left(0), ...targets(6) }).records),
@@ -357,7 +357,7 @@ describe("a process whose store has no clock uses its own knowledge of time", ()
     );
   });
 
-  test("a period whose end was missed by more than an hour restarts once, because the clock may have been set", () => {
+  test("a period whose end was missed by more than an hour restarts once, because the clock may have been changed", () => {
     const given = frozen([active, announced, enc(active), enc(retiring)]);
     const atLimit = start + announcement + hour;
     const taken = advance(given.slice(0, 2), policy, atLimit, byClock(atLimit));
@@ -376,7 +376,7 @@ describe("a process whose store has no clock uses its own knowledge of time", ()
     );
   });
 
-  test("the end of a period that began in the future has not been missed", () => {
+  test("a period that began in the future has not missed its end", () => {
     const now = start - 2 * hour;
     const { records } = advance(frozen([active, announced]), policy, now, byClock(now));
     assert.deepEqual(records[1], { ...announced, publishedAt: now });

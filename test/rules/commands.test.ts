@@ -400,7 +400,7 @@ const refusedCommands: readonly Refused[] = [
   ]),
 ];
 
-describe("a refused command names the rule that it breaks", () => {
+describe("a refused command names the rule that it would break", () => {
   for (const [text, name, expected, more = {}] of refusedCommands) {
     const {
       given = all,
@@ -419,12 +419,12 @@ describe("a refused command names the rule that it breaks", () => {
   }
 });
 
-test("records that already broke a rule are refused even after a command", async () => {
+test("refuses records that already broke a rule, even after a command", async () => {
   const two = [active, { ...retiring, state: "active" as const }];
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });
 
-test("each command records its times, and a replaced key loses the claim on the next key", () => {
+test("each command records its times, and a replaced key gives up its claim to generate the next key", () => {
   const at = announcedUntil;
   const { records } = applyCommand(frozen([active, announced]), { type: "activate", kid: "b" }, { policy, now: at });
   const { nextMadeBy: _, ...rest } = active;
@@ -434,7 +434,7 @@ test("each command records its times, and a replaced key loses the claim on the 
   ]);
 });
 
-test("a rollback counts, keeps the time of the first activation, and begins no waiting period", () => {
+test("a rollback is counted, keeps the time of the first activation, and begins no waiting period", () => {
   const command = { type: "rollBack" } as const;
   const { nextMadeBy: _, ...former } = active;
   const restarted = { ...retiring, restarted: true as const };
@@ -457,7 +457,7 @@ test("a rollback counts, keeps the time of the first activation, and begins no w
   }
 });
 
-test("when an issuer ends, all waiting periods begin again, and revoked keys have the same bound", () => {
+test("ending an issuer restarts all waiting periods, and revoked keys get the same bound", () => {
   const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
   const graceful = applyCommand(given, { type: "end" }, { policy, now: start });
   const { nextMadeBy: _, ...former } = active;
@@ -475,7 +475,7 @@ test("when an issuer ends, all waiting periods begin again, and revoked keys hav
   }
 });
 
-test("a policy that is lowered before the end does not make the name of an ended issuer free earlier", () => {
+test("lowering a policy before ending an issuer does not free its name earlier", () => {
   const given = recordBounds(frozen([{ ...active, use: "sig" as const }]), {
     ...policy,
     maxTokenLifetimeSeconds: 86_400,
@@ -487,7 +487,7 @@ test("a policy that is lowered before the end does not make the name of an ended
   assert.equal(activeKey(create(allowedAt).records, "sig")?.kid, "new");
 });
 
-test("a new key is recorded with all of its members and its times", () => {
+test("records a new key with all of its members and times", () => {
   const now = start + 5;
   const added = (given: readonly KeyRecord[], text: string) =>
     applyCommand(frozen(given), commandOf(text), { policy, now }).records.at(-1);
@@ -508,7 +508,7 @@ test("a withdrawn encryption key keeps its private key for as long as caches ser
   assert.deepEqual(records[1], { ...encAnnounced, state: "retiring", retiredAt: start });
 });
 
-describe("a revoked key may be trusted while a process that cannot read publishes it, and then while caches keep it", () => {
+describe("a revoked key may be trusted while a process that cannot read the store publishes it, and then while caches keep it", () => {
   const stale = 3_600;
   const onFor = (seconds: number): KeyRecord => ({
     ...announced,
@@ -559,7 +559,7 @@ describe("a policy command", () => {
   });
 });
 
-test("a planned announcement is checked like an operator's", async () => {
+test("checks a planned announcement like an operator's", async () => {
   const change = announce(frozen({ records: [active], events: [] }), key, start, "it is time");
   assert.deepEqual(change.events, [{ at: start, type: "announced", kid: "new", use: "sig", reason: "it is time" }]);
   await refusal(() => announce(change, newKey("again"), start, "it is time"), "ERR_TRANSITION");
@@ -569,7 +569,7 @@ describe("while clocks differ", () => {
   const at = { policy, now: start + year, areClocksOff: true };
   const long = { ...announced, publishedAt: start - year };
 
-  test("a step is refused even if its waiting period seems to have ended, unless it is forced", async () => {
+  test("refuses a step even if its waiting period seems to have ended, unless it is forced", async () => {
     const given = [active, long, { ...retiring, replacedAt: start - year }];
     for (const command of ["activate b", "retire a", "remove r", "rollBack f withdraw"]) {
       const records = [...given, forced];
@@ -580,7 +580,7 @@ describe("while clocks differ", () => {
     }
   });
 
-  test("a revocation is allowed, and no waiting period restarts", () => {
+  test("allows a revocation, and restarts no waiting period", () => {
     const ahead = { ...announced, publishedAt: start + 3 * year };
     const { records, events } = applyCommand([active, ahead], commandOf("revoke a"), at);
     assert.deepEqual(

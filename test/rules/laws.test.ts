@@ -108,7 +108,7 @@ test("signing and encryption keys rotate independently, as if the other use did 
   );
 });
 
-test("a command that is too early is allowed from allowedAt, and not a millisecond before", () => {
+test("allows a command that was too early from allowedAt on, and not a millisecond before", () => {
   let early = 0;
   fc.assert(
     fc.property(histories(anyhow), fc.nat(5), fc.constantFrom(...keyUses), (history, which, use) => {
@@ -146,7 +146,7 @@ function tooEarlyUntil(attempt: () => unknown): number | undefined {
   return undefined;
 }
 
-test("no matter how the clock was set, the next signing key is active within one rotation and one propagation period", () => {
+test("however the clock was changed, the next signing key is active within one rotation and one propagation period", () => {
   const jump = fc.integer({ min: -50 * year, max: 50 * year });
   fc.assert(
     fc.property(histories(anyhow), jump, fc.boolean(), fc.boolean(), (history, jumpMs, runsNow, hasClock) => {

@@ -19,7 +19,7 @@ const defaults = {
   maxStaleSeconds: 3600,
 };
 
-test("a policy has these defaults, which also replace undefined options", () => {
+test("a policy has these defaults, also for options that are undefined", () => {
   assert.deepEqual(rotationPolicy(), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: undefined }), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: 60 }), { ...defaults, clockSkewSeconds: 60 });
@@ -136,7 +136,7 @@ test("periods are derived from a policy, in milliseconds", () => {
   assert.equal(retireForMs(policy, "enc"), 14_200_000);
 });
 
-describe("one error names valid values, no matter how many are wrong", () => {
+describe("one error names valid values for all invalid ones", () => {
   const rows: readonly RotationPolicyOptions[] = [
     { rotateEveryDays: 1 },
     { rotateEveryDays: 0 },

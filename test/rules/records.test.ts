@@ -44,7 +44,7 @@ test("a retiring encryption key is not published, because no client should encry
   assert.deepEqual(kids(publishedKeys([active, encRetiring], "enc")), []);
 });
 
-test("keys are found by use and state", () => {
+test("finds keys by use and state", () => {
   assert.equal(activeKey(all, "sig"), active);
   assert.equal(activeKey(all, "enc"), encActive);
   assert.equal(announcedKey(all, "sig"), announced);
@@ -83,7 +83,7 @@ describe("the rotation mode is on while a key for either use is announced or ret
   for (const [name, records, expected] of cases) test(name, () => assert.equal(isRotating(records), expected));
 });
 
-describe("records that follow every rule are accepted", () => {
+describe("accepts records that follow every rule", () => {
   for (const [name, records] of Object.entries({
     "no records": [],
     "one active key": [active],
@@ -95,7 +95,7 @@ describe("records that follow every rule are accepted", () => {
   }
 });
 
-describe("records that break a rule are refused", () => {
+describe("rejects records that break a rule", () => {
   const { activatedAt: _activated, ...timeless } = active;
   const cases: readonly (readonly [string, readonly KeyRecord[], RegExp])[] = [
     ["no active signing key", [announced], /0 keys with use "sig"/],
@@ -150,7 +150,7 @@ describe("records that break a rule are refused", () => {
   }
 });
 
-describe("a duration is formatted in its two largest units", () => {
+describe("formats a duration in its two largest units", () => {
   const rows: readonly [ms: number, text: string][] = [
     [0, "0 s"],
     [499, "0 s"],
@@ -170,7 +170,7 @@ describe("a duration is formatted in its two largest units", () => {
   ];
   for (const [ms, text] of rows) test(`${ms} ms: ${text}`, () => assert.equal(durationText(ms), text));
 
-  test("a time relative to now", () => {
+  test("formats a time relative to now", () => {
     const now = Date.parse("2026-11-22T12:00:00Z");
     assert.equal(relativeText(now + 90 * day - 3 * second, now), "in 90 d");
     assert.equal(relativeText(now - hour, now), "1 h ago");
@@ -178,7 +178,7 @@ describe("a duration is formatted in its two largest units", () => {
   });
 });
 
-test("a time is written in UTC with its date, rounded down like the start of its JSON form", () => {
+test("formats a time in UTC with its date, truncated to seconds like a prefix of toJSON()", () => {
   const rows: readonly [ms: number, text: string][] = [
     [Date.parse("2026-11-22T12:00:00.000Z"), "2026-11-22 12:00:00 UTC"],
     [Date.parse("2026-11-22T12:00:00.999Z"), "2026-11-22 12:00:00 UTC"],

@@ -70,7 +70,7 @@ describe("the end of a waiting period", () => {
   ];
   for (const [name, record, end] of rows) test(name, () => assert.equal(endOfWait(record, policy), end));
 
-  test("is estimated as if a period that has not begun began now", () => {
+  test("is estimated as if a period that has not begun yet began now", () => {
     const now = start + hour;
     assert.equal(earliestEndOfWait(waiting(announced), policy, now), now + announcement);
     assert.equal(earliestEndOfWait(announced, policy, now), start + announcement);
@@ -122,7 +122,7 @@ const bounds = (records: readonly KeyRecord[]) =>
   ]);
 
 describe("the longest bounds of all policies apply to existing keys", () => {
-  test("each record gets its bounds, and nothing else changes; recording them again changes nothing", () => {
+  test("gives each record its bounds and changes nothing else; recording them again changes nothing", () => {
     const recorded = recordBounds(all, policy);
     assert.deepEqual(bounds(recorded), [
       ["a", undefined, 7_800, 3_600],

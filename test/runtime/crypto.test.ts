@@ -18,7 +18,7 @@ async function importsOf(manifest: string): Promise<Imports["imports"]> {
   return (JSON.parse(await readFile(join(root, manifest), "utf8")) as Imports).imports;
 }
 
-test("package.json resolves #crypto for the build like src/package.json for the sources", async () => {
+test("package.json resolves #crypto for the build as src/package.json does for the sources", async () => {
   const ofSources = JSON.stringify(await importsOf("src/package.json"));
   const ofBuild = ofSources.replaceAll('"./', '"./dist/').replaceAll('.ts"', '.js"');
   assert.deepEqual(await importsOf("package.json"), JSON.parse(ofBuild));

@@ -82,13 +82,13 @@ describe("the doctor in a pipeline", () => {
     assert.equal((await act(t, { url })).code, 2);
   });
 
-  test("an input is neither executed nor parsed as an option", async (t) => {
+  test("neither executes an input nor parses it as an option", async (t) => {
     const { code, folder } = await act(t, { url: "--help", html: "$(touch owned)", skip: "JWKS" });
     assert.equal(code, 2);
     await assert.rejects(readFile(join(folder, "owned")));
   });
 
-  test("text from a provider is not a command for the runner", async (t) => {
+  test("text from a provider is never a command for the runner", async (t) => {
     const filler = "x".repeat(50);
     const keyOf = (command: string) => ({ ...published("a"), alg: 1, kid: `${filler} ${command}` });
     const keys = [keyOf("::error::"), keyOf("##[error]a")];
@@ -106,7 +106,7 @@ describe("the doctor in a pipeline", () => {
     );
   });
 
-  test("the workflow is valid for the forge (examples/doctor-in-ci/workflow.yml)", async () => {
+  test("examples/doctor-in-ci/workflow.yml is a valid GitHub Actions workflow", async () => {
     const content = await read("examples/doctor-in-ci/workflow.yml");
     assert.deepEqual(await complaints("keys.yml", content), []);
   });

@@ -28,7 +28,7 @@ const recent = "2026-10-01";
 const old = "2025-08-06";
 
 for (const [name, makeVerifier] of runtimes) {
-  test(`${name}: ${swaps} key changes without a refused token, at most one refetch per change; and an offline start`, async (t) => {
+  test(`${name}: rejects no token in ${swaps} key changes, refetches at most once per change, and starts offline`, async (t) => {
     await liveThrough(t, makeVerifier);
   });
 }
@@ -62,7 +62,7 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
 }
 
 describe("workerd cancels a request's work when the request ends", { concurrency: 3 }, () => {
-  test("a stale set is revalidated before the response", async (t) => {
+  test("revalidates a stale set before the response", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     await sendToken(url, await tokenOf(op, 0));
@@ -71,7 +71,7 @@ describe("workerd cancels a request's work when the request ends", { concurrency
     assert.equal(op.requests.length, reached, "the new key is known");
   });
 
-  test("a response does not wait long for the revalidation, and the keys are refetched a second later", async (t) => {
+  test("delays a response only briefly for the revalidation, and refetches the keys a second later", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     const release = op.hold();
@@ -87,7 +87,7 @@ describe("workerd cancels a request's work when the request ends", { concurrency
     );
   });
 
-  test("the set is not refetched before it expires, because that would delay requests", async (t) => {
+  test("does not refetch the set before it expires, because that would delay requests", async (t) => {
     const { op, url } = await startAged(t, 3_550);
     await op.publish(1);
     const release = op.hold();

@@ -10,7 +10,7 @@ import { skipWithout } from "../support/parts.ts";
 const found = (output: string): string[] => /^12 of 12 requests found (.+)$/m.exec(output)?.[1]?.split(" ") ?? [];
 
 test(
-  "replicas with PostgreSQL and nginx: clients notice no rotation and no killed replica (examples/replicas/run)",
+  "replicas with PostgreSQL and nginx: clients notice neither a rotation nor a killed replica (examples/replicas/run)",
   { skip: skipWithout("initdb", "nginx", "curl"), timeout: 300_000 },
   async () => {
     const clone = await builtClone();

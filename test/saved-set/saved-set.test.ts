@@ -154,7 +154,7 @@ describe("starting without the store", () => {
     assert.deepEqual(given, [{}, requireStore, requireStore, {}, requireStore]);
   });
 
-  test("is refused with the reason if the saved set cannot be used", async () => {
+  test("fails with the reason if the saved set cannot be used", async () => {
     const { savedSet, start } = await outage();
     const text = savedSet.text ?? "";
     const rows: readonly (readonly [text: string | undefined, message: RegExp])[] = [
@@ -171,7 +171,7 @@ describe("starting without the store", () => {
     await assert.rejects(none.start(), { message: /^no route to host$/ });
   });
 
-  test("an error other than an unavailable store ends it, even with a saved set", async () => {
+  test("fails on any error but an unavailable store, even with a saved set", async () => {
     const savedSet = { ...memoryText(), text: await saved(), read: async () => saved() };
     const refused = new StoreError("ERR_STORE_ISSUER", "of another issuer");
     const clock = { ...simulatedClock(), now: () => at + 1_000 };
@@ -179,7 +179,7 @@ describe("starting without the store", () => {
     await assert.rejects(startWithSavedSet(options), refused);
   });
 
-  test("if a subscriber refuses the store's keys, the attempt ends and no manager is left running", async () => {
+  test("fails and leaves no manager running if a subscriber refuses the store's keys", async () => {
     const { pass, events, closed, start, comeBack } = await outage();
     const keys = await start();
     const taken: boolean[] = [];
@@ -207,7 +207,7 @@ describe("starting without the store", () => {
     assert.equal(closed.length, 2);
   });
 
-  test("a close while the manager is starting closes the manager too", async () => {
+  test("closes the manager even if it is closed while the manager is starting", async () => {
     const starting = Promise.withResolvers<KeyManager>();
     const { world, start, comeBack, closed } = await outage();
     comeBack();
@@ -247,7 +247,7 @@ describe("starting without the store", () => {
     await keys.close();
   });
 
-  test("refuses wrong options", async () => {
+  test("rejects invalid options", async () => {
     for (const wrong of [
       {},
       { issuer, wrappingKeys: newWrappingKey(), savedSet: {}, start: () => {} },
@@ -370,12 +370,12 @@ describe("a saved set", () => {
     });
   }
 
-  test("at its oldest, and at the clock skew, is used", async () => {
+  test("is used up to its maximum age and the clock skew", async () => {
     const text = await saved();
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used for as long as no key that it lacks can sign under its store's policy, unless a setting limits the time", () => {
+  test("may be used as long as no key missing from it can sign under its store's policy, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 

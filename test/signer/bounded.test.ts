@@ -163,7 +163,7 @@ describe("an error from a signer", () => {
     });
   }
 
-  test("the signer's error is the cause and is not part of the message", async () => {
+  test("makes the signer's error the cause, but not part of the message", async () => {
     const error = await around(() => Promise.reject(new Error("PIN 1234")))(message).catch((error: Error) => error);
     assert.ok(error instanceof SignerError);
     assert.doesNotMatch(error.message, /1234/);
@@ -178,7 +178,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     "a signer that calls it": (local) => ({ publicKey: publicJwk, sign: (input: SignInput) => local.sign(input) }),
   };
   for (const [name, impostor] of Object.entries(impostors)) {
-    test(`the signature of ${name} is checked: ERR_SIGNER_BAD_SIGNATURE`, async () => {
+    test(`checks the signature of ${name}: ERR_SIGNER_BAD_SIGNATURE`, async () => {
       const signer = impostor(await localSigner(ecKey("b"))) as Signer;
       const sign = boundSigner(signer, publicKey, 'kid "a"');
       assert.equal(await verdict(sign(message)), "ERR_SIGNER_BAD_SIGNATURE");
@@ -193,7 +193,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     assert.ok(verifies(await boundSigner(signer, publicKey, 'kid "a"')(message)));
   });
 
-  test("a local signer has no timer and no queue, refuses no call, and reports an abort", async () => {
+  test("a local signer has no timer or queue, refuses no call, and reports an abort", async () => {
     const clock = simulatedClock();
     const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 };
     const sign = boundSigner(await localSigner(key), publicKey, 'kid "a"', limits, clock);
@@ -338,7 +338,7 @@ describe("a caller that aborts", () => {
     await next;
   });
 
-  test("after leaving the queue, while its operation is in flight, does not block the calls behind it", async (t) => {
+  test("after it left the queue, while its operation is in flight: the calls behind it are not blocked", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const first = sign(message);

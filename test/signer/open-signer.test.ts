@@ -32,14 +32,14 @@ describe("the adapter for a key URI", () => {
     });
   }
 
-  test("each adapter can be loaded and refuses a URI without a key version", async () => {
+  test("loads each adapter, which rejects a URI without a key version", async () => {
     for (const type of signerTypes) {
       const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
       assert.doesNotMatch(error.message, /begins with one of/);
     }
   });
 
-  test("options and signal reach the adapter", async (t) => {
+  test("passes options and signal to the adapter", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     process.env["JWKSD_TEST_TOKEN"] = "a-token";
@@ -55,7 +55,7 @@ describe("the adapter for a key URI", () => {
     await failing(() => openSigner(made.uri, options), "ERR_SIGNER_KEY_STATE");
   });
 
-  test("wrong options are refused before a connection is opened", async () => {
+  test("rejects invalid options before it opens a connection", async () => {
     const rows: [type: string, options: object, code: Parameters<typeof failing>[1]][] = [
       ["aws-kms", { awsKms: { endpoint: "vpce" } }, "ERR_OPTION_INVALID"],
       ["aws-kms", { awsKms: { timeoutMs: 2 ** 31 } }, "ERR_OPTION_INVALID"],
@@ -160,7 +160,7 @@ const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
   ["a pair of KeyObjects", a, { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(a)) }],
 ];
 
-describe("a signer can be created from any form of private key", () => {
+describe("creates a signer from any form of private key", () => {
   const message = new TextEncoder().encode("header.claims");
   const digest = createHash("sha256").update(message).digest();
   for (const [name, key, input] of accepted) {
@@ -176,7 +176,7 @@ describe("a signer can be created from any form of private key", () => {
   }
 });
 
-test("a signer signs concurrently, each message unchanged (contract, section 2, entry.Signer)", async () => {
+test("a signer signs concurrently and leaves each message unchanged (contract, section 2, entry.Signer)", async () => {
   const signer = await localSigner(a);
   const publicKey = createPublicKey({ key: withoutPrivate(a), format: "jwk" });
   const messages = Array.from({ length: 50 }, (_, index) => new TextEncoder().encode(`message ${index}`));
@@ -276,7 +276,7 @@ async function ecdhCryptoKey(): Promise<KeyInput> {
   return pair.privateKey;
 }
 
-describe("a key that is not a private P-256 key is refused", () => {
+describe("rejects a key that is not a private P-256 key", () => {
   for (const [code, name, input, says = /^the signing key/] of refused) {
     test(`${code}: ${name}`, async () => {
       const error = await refusal(() => localSigner(input as KeyInput), code);

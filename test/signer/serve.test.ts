@@ -152,7 +152,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("prints a report without the key's name, even if the key cannot be opened or does not sign", async (t) => {
+  test("prints a report without the key's name, even if the key cannot be opened or cannot sign", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");

@@ -197,7 +197,7 @@ describe("the external signer for Kubernetes", { skip }, () => {
     assert.ok((await call("Sign", { claims: encode(claimsFor({ aud: "one" })) })).signature);
   });
 
-  test("a caller that gave up at its own deadline can retry", async () => {
+  test("a caller can retry after giving up at its own deadline", async () => {
     // The deadline is in the past, because a reply can be faster than the caller's timer.
     assert.equal((await call("FetchKeys", {}, -1)).code, "DEADLINE_EXCEEDED");
     assert.equal((await call("FetchKeys")).keys.length, 3);
@@ -215,7 +215,7 @@ const refuse = (): never => {
   throw new SignerError("ERR_SIGNER_STALE", "it is stale");
 };
 
-test("a signer that must not sign or has no key yet returns an error that Kubernetes retries", { skip }, async (t) => {
+test("returns an error that Kubernetes retries if it must not sign or has no key yet", { skip }, async (t) => {
   const path = join(await temporaryFolder(t), "s");
   const signing: Signing = {
     sign: async () => refuse(),

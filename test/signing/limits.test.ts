@@ -20,7 +20,7 @@ import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
-test("at most 64 signatures per connection and 1,024 in total are in progress; each one that ends makes room", async () => {
+test("allows at most 64 concurrent signatures per connection and 1,024 in total; each one that ends frees a slot", async () => {
   const { sign: limited } = createAudit(simulatedClock(), () => {});
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
@@ -38,7 +38,7 @@ test("at most 64 signatures per connection and 1,024 in total are in progress; e
   for (const connection of connections) await sign(connection);
 });
 
-test("a failed signature also makes room", async () => {
+test("a failed signature frees its slot too", async () => {
   const { sign: limited } = createAudit(simulatedClock(), () => {});
   const failure = new Error("no signature");
   const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
@@ -46,7 +46,7 @@ test("a failed signature also makes room", async () => {
   await limited(failure, async () => {});
 });
 
-test("a request that outlives its socket sets no timer that would keep the process running", async () => {
+test("a request that outlives its socket leaves no timer that would keep the process running", async () => {
   const clock = simulatedClock();
   const reports: SignCounts[] = [];
   const audit = createAudit(clock, (counts) => reports.push(counts));

@@ -66,7 +66,7 @@ describe("a sign socket", () => {
     assert.match(body, /more than 64 nested objects and arrays/);
   });
 
-  test("keeps serving after more callers than its limit disconnected in mid-request", async () => {
+  test("keeps serving after more callers than its limit have disconnected mid-request", async () => {
     const half = signText({ claims: {}, ...hour }).slice(0, -5);
     const clients = Array.from({ length: 20 }, async () => {
       for (let count = 0; count < 55; count += 1) {

@@ -45,7 +45,7 @@ async function refusal(attempt: () => unknown, code = "ERR_OPTION_INVALID"): Pro
   return error.message;
 }
 
-test("a store immediately refuses anything except its database and names what it requires", async () => {
+test("a store immediately rejects anything except its database, and names what it requires", async () => {
   for (const [make, required] of stores) {
     for (const [given, instead] of [
       [undefined, /, not undefined$/],
@@ -81,7 +81,7 @@ test("the PostgreSQL store accepts neither a single connection nor a transaction
   postgresStore(sql, { issuer });
 });
 
-test("a promise instead of an option is refused with advice to await it", async () => {
+test("rejects a promise instead of an option, with advice to await it", async () => {
   const wrappingKeys = newWrappingKey();
   const store = memoryStore();
   const later = { store: Promise.resolve(store) as never, keys: Promise.resolve({}) as never };

@@ -111,7 +111,7 @@ async function insist<T>(call: () => Promise<T>): Promise<T> {
 
 const at = (rest: string): string => `postgres://${rest}`;
 
-test("if the pg package is missing, the error names it", async (t) => {
+test("names the pg package if it is missing", async (t) => {
   const folder = await temporaryFolder(t);
   cpSync(fileURLToPath(new URL("../../src", import.meta.url)), join(folder, "src"), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
@@ -163,7 +163,7 @@ describe("the PostgreSQL store", { skip }, () => {
     await refusal(store.read(), "ERR_STORE_UNAVAILABLE", /try again/);
   });
 
-  test("errors name the wrong setting and show no password", async (t) => {
+  test("errors name the invalid setting and show no password", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
     network.silence();
@@ -282,7 +282,7 @@ describe("the PostgreSQL store", { skip }, () => {
       );
     });
 
-    test("a database that is read-only by default refuses writes", async (t) => {
+    test("a write to a database that is read-only by default is refused", async (t) => {
       const name = database();
       await (await opened(t, server.url(name))).write("a", undefined);
       server.sql(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
@@ -291,7 +291,7 @@ describe("the PostgreSQL store", { skip }, () => {
       await refusal(store.write("b", undefined), "ERR_STORE_READ_ONLY", /\(25006\)/);
     });
 
-    test("an unknown server error is reported with the server's message, without its details", async (t) => {
+    test("reports an unknown server error with the server's message, but without its details", async (t) => {
       const name = database();
       server.sql(
         `${schema} CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'too early'
@@ -305,7 +305,7 @@ describe("the PostgreSQL store", { skip }, () => {
       assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
     });
 
-    test("another program's tables are refused", async (t) => {
+    test("refuses another program's tables", async (t) => {
       const name = database();
       server.sql("CREATE SCHEMA jwksd; CREATE TABLE jwksd.documents (id text)", name);
       const store = await opened(t, server.url(name));

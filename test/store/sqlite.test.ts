@@ -82,7 +82,7 @@ const formats: [name: string, make: (path: string) => unknown, message: RegExp][
   ["another program's empty database", (path) => edit(path, "PRAGMA application_id = 7"), /another program/],
 ];
 
-test("a file that is not a store is refused and not changed", async (t) => {
+test("refuses a file that is not a store, and does not change it", async (t) => {
   for (const [name, make, expected] of formats) {
     const path = await temporaryPath(t);
     make(path);
@@ -111,7 +111,7 @@ test("special SQLite names are ordinary file names", async (t) => {
   assert.deepEqual(readdirSync(folder).toSorted(), names.toSorted());
 });
 
-test("a damaged file is refused, and its content is not shown", async (t) => {
+test("refuses a damaged file without showing its content", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "secret".repeat(20_000));
   const bytes = await readFile(path);
@@ -157,7 +157,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await textOf(store), "b");
 });
 
-test("an unfinished read makes commits fail, but not check-ins, because the process is read-only then", async (t) => {
+test("while a read is unfinished, commits fail but check-ins do not, because the process is read-only", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();
@@ -180,7 +180,7 @@ for (const [way, put] of [
   ["replaces the file", renameSync],
   ["is written into the file", copyFileSync],
 ] as const) {
-  test(`a backup that ${way} is used from then on, and watchers are called`, async (t) => {
+  test(`uses a backup that ${way} from then on and calls watchers`, async (t) => {
     const path = await temporaryPath(t);
     // Fewer pages than the replaced file, and more.
     for (const text of ["small", "large".repeat(50_000)]) {
@@ -198,7 +198,7 @@ for (const [way, put] of [
   });
 }
 
-test("a symbolic link that is changed is followed to the new file", async (t) => {
+test("follows a changed symbolic link to the new file", async (t) => {
   const path = await temporaryPath(t);
   for (const name of ["a", "b"]) await filled(`${path}.${name}`, name);
   symlinkSync(`${path}.a`, path);
@@ -209,7 +209,7 @@ test("a symbolic link that is changed is followed to the new file", async (t) =>
   assert.equal(await textOf(store), "b");
 });
 
-test("a missing file is an error, is not created again, and is used again when it is back", async (t) => {
+test("reports a missing file, does not create it again, and uses it again when it is back", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const seen = await watched(t, store);
@@ -240,7 +240,7 @@ function dieWhileWriting(path: string, into: string, isLate: boolean): void {
   db.close();
 }
 
-test("after a process dies during a write, the store has its previous content", async (t) => {
+test("keeps the previous content if a process dies during a write", async (t) => {
   const path = await temporaryPath(t);
   for (const isLate of [false, true]) {
     for (const [text, writes] of [
@@ -255,7 +255,7 @@ test("after a process dies during a write, the store has its previous content", 
   }
 });
 
-test("a backup is not mixed with the journal of a process that died during a write", async (t) => {
+test("does not mix a backup with the journal of a process that died during a write", async (t) => {
   const path = await temporaryPath(t);
   const dead = `${path}.dead`;
   const store = await filled(path, "older", 2);
@@ -320,7 +320,7 @@ test(
   },
 );
 
-test("a disk without any space: no store is created", { skip }, async (t) => {
+test("creates no store on a disk without any space", { skip }, async (t) => {
   const folder = await temporaryFolder(t);
   const fill = 'mount -t tmpfs -o size=64k tmpfs "$1"; head -c 64k /dev/zero > "$1/ballast"';
   const [error] = (await startChild("attempt", join(folder, "store.db"), mounted(fill, folder)).rest()) as [Refused];

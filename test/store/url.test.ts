@@ -22,7 +22,7 @@ const stores: Readonly<Record<string, (url: string) => Register>> = {
 };
 
 for (const [scheme, open] of Object.entries(stores)) {
-  test(`${scheme}: an unescaped password is refused with advice and without being shown`, async () => {
+  test(`${scheme}: rejects an unescaped password with advice, without showing it`, async () => {
     const logins = [
       "u:12/cret",
       "u:pa/cret",
@@ -50,7 +50,7 @@ for (const [scheme, open] of Object.entries(stores)) {
   });
 }
 
-test("URL options that mysql2 does not accept are refused and not shown", async () => {
+test("rejects URL options that mysql2 does not accept, without showing them", async () => {
   for (const query of ['ssl={"passphrase":"cret"', 'ssl={"passphrase":"cret"}}', "ssl=cret"]) {
     const store = mysqlStore(`mysql://127.0.0.1:1/name?${query}`, options);
     await assert.rejects(store.read(), ({ code, message }: Error & { code?: string }) => {
@@ -60,7 +60,7 @@ test("URL options that mysql2 does not accept are refused and not shown", async 
   }
 });
 
-test("a secret is detected anywhere in a URL, and other parameters are not mistaken for one", () => {
+test("detects a secret anywhere in a URL, and mistakes no other parameter for one", () => {
   const secret = [
     "postgres://u:p@h/d",
     "postgres://u:p@/d?host=/run",

@@ -47,7 +47,7 @@ async function inFolder(t: TestContext) {
 
 const kidsOf = (text: string): string[] => (JSON.parse(text) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
 
-describe("a folder that another process changes is restored, with a warning", () => {
+describe("restores a folder that another process has changed, with a warning", () => {
   const damages: [
     what: string,
     damage: (at: Awaited<ReturnType<typeof inFolder>>) => Promise<unknown>,
@@ -183,7 +183,7 @@ describe("a bucket that another process changes", { timeout: 60_000 }, () => {
     }
   });
 
-  test("by a publisher with other settings is not overwritten back and forth", async (t) => {
+  test("by a publisher with other settings is not overwritten over and over", async (t) => {
     const { stub, follow, issuer, data, text } = await inBucket(t);
     const metadata = join(await temporaryFolder(t), "metadata.json");
     await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');
@@ -220,7 +220,7 @@ const replaces = (mine: readonly string[], theirs: readonly string[]): boolean =
   return whyKept({ path: "jwks", current }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
 };
 
-test("of two publishers with different keys, at most one replaces the other's set", () => {
+test("with two publishers of different keys: at most one replaces the other's set", () => {
   const names = ["a", "b", "c"];
   const sets = Array.from({ length: 8 }, (_, bits) => names.filter((_name, index) => (bits >> index) & 1));
   for (const one of sets) {

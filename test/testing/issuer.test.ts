@@ -57,7 +57,7 @@ describe("a token", () => {
     assert.deepEqual({ tenant, scope, sub }, { tenant: "a", scope: "orders:read", sub: undefined });
   });
 
-  test("with a fault is refused with the fault's code, and docs/testing.md lists the results of other verifiers", async (t) => {
+  test("with a fault is rejected with the fault's code, and docs/testing.md lists other verifiers' results", async (t) => {
     const refusals = await refusalsOf(t);
     assert.equal(new Set(Object.values(refusals.valid)).size, 1, JSON.stringify(refusals.valid));
     const codes = Object.fromEntries(Object.entries(tokenFaults).map(([name, { code }]) => [name, code]));
@@ -92,7 +92,7 @@ const keysOf = async (issuer: TestIssuer): Promise<unknown> =>
   (await issuer.fetch("https://issuer.example/jwks")).json();
 
 describe("an issuer", () => {
-  test("rotates: verifiers fetch the new key and refuse the key before the previous one", async () => {
+  test("rotates: verifiers fetch the new key and reject the second-to-last one", async () => {
     const issuer = await createTestIssuer();
     const verdictOn = verdicts(issuer);
     const first = issuer.token();
@@ -179,7 +179,7 @@ const asForm = (body: string): RequestInit => ({
 });
 
 describe("an issuer over HTTP", () => {
-  test("is named by its URL and has a token endpoint", async (t) => {
+  test("uses its URL as its name and has a token endpoint", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -212,7 +212,7 @@ describe("an issuer over HTTP", () => {
     );
   });
 
-  test("malformed, aborted and odd requests end neither the process nor the issuer", async (t) => {
+  test("malformed, aborted and odd requests stop neither the process nor the issuer", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);

@@ -29,8 +29,8 @@ const lookalikes = ((): ReadonlyMap<string, readonly string[]> => {
   return found;
 })();
 
-describe("a name that equals a registered name except for case is refused", () => {
-  test("includes the Unicode letters whose upper or lower case is ASCII", () => {
+describe("rejects a name that differs from a registered name only in case", () => {
+  test("even with Unicode letters whose upper or lower case is ASCII", () => {
     const others = [...lookalikes].flatMap(([, letters]) => letters.filter((letter) => !/[A-Z]/.test(letter)));
     assert.deepEqual(new Set(others), new Set(["\u017f", "\u212a", "\u0130", "\u0131"]));
   });
@@ -56,7 +56,7 @@ describe("a name that equals a registered name except for case is refused", () =
   });
 });
 
-test("names that only look similar or are in nested objects are signed", async () => {
+test("signs names that only look similar or are in nested objects", async () => {
   await provider.sign({ AUDIENCE: 1, Scope: 1, "sub ": 1, аud: 1, act: { SUB: "x", Aud: "y" } }, hour);
   await provider.sign({}, { ...hour, header: { Cty: "x", algorithm: "x" } });
 });

@@ -90,7 +90,7 @@ describe("the content of a token", () => {
   });
 
   for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
-    test(`kid ${JSON.stringify(kid).slice(0, 24)} is preserved`, async () => {
+    test(`preserves the kid ${JSON.stringify(kid).slice(0, 24)}`, async () => {
       const provider = await provide({ keyset: [{ kid, signer: await localSigner(ecKey("a")) }] });
       const token = await provider.sign({ aud: "x" }, { lifetimeSeconds: 60 });
       const { protectedHeader } = await verified(token, await document(provider));
@@ -130,7 +130,7 @@ describe("the content of a token", () => {
   });
 });
 
-describe("invalid claims and headers are refused", () => {
+describe("rejects invalid claims and headers", () => {
   const loop: Record<string, unknown> = {};
   loop["loop"] = loop;
   const reserved = ["alg", "kid", "typ", "b64", "crit", "zip", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256"];
@@ -203,7 +203,7 @@ describe("invalid claims and headers are refused", () => {
   }
 });
 
-describe("an unknown option is refused, and the message names the right one", () => {
+describe("rejects an unknown option and names the right one", () => {
   const rows: readonly [options: object, message: RegExp][] = [
     [{ expiresIn: 300 }, /^there is no "expiresIn" option; use "lifetimeSeconds", in whole seconds$/],
     [{ audience: "api" }, /^there is no "audience" option; set the "aud" claim$/],
@@ -227,7 +227,7 @@ describe("an unknown option is refused, and the message names the right one", ()
   }
 });
 
-test("a token is signed only if verify accepts its length", async () => {
+test("signs a token only if verify accepts its length", async () => {
   const provider = await provide();
   const sign = (length: number): Promise<string> =>
     provider.sign({ aud: "x", long: "x".repeat(length) }, { lifetimeSeconds: 60 });
@@ -240,7 +240,7 @@ test("a token is signed only if verify accepts its length", async () => {
   await assert.rejects(sign(most + 3), { name: "TokenError", code: "ERR_CLAIMS_INVALID", message: /16384 bytes/ });
 });
 
-test("nothing is signed if the clock returns no time", async () => {
+test("signs nothing if the clock returns no time", async () => {
   const clock = { ...simulatedClock(), now: () => Number.NaN };
   await assert.rejects((await provide({ clock })).sign({}, { lifetimeSeconds: 60 }), {
     name: "ConfigError",
@@ -249,7 +249,7 @@ test("nothing is signed if the clock returns no time", async () => {
 });
 
 for (const options of [undefined, null]) {
-  test(`if the options are ${options}, the lifetime is missing`, async () => {
+  test(`reports a missing lifetime if the options are ${options}`, async () => {
     const signing = (await provide()).sign({}, options as unknown as SignOptions);
     await assert.rejects(signing, {
       name: "TokenError",
@@ -283,7 +283,7 @@ function heldSigner(kid: string): { signer: Signer; release: () => void; readonl
 describe("the active signer is bounded", () => {
   const lifetimeSeconds = 60;
 
-  test("signerLimits apply across updates", async () => {
+  test("applies signerLimits across updates", async () => {
     const { signer, release } = heldSigner("a");
     const limits = { maxConcurrent: 1, maxQueued: 0 };
     const provider = await provide({ keyset: [{ kid: "a", signer }], signerLimits: limits });
@@ -299,7 +299,7 @@ describe("the active signer is bounded", () => {
     await verified(await first, await document(provider));
   });
 
-  test("the deadline follows the provider's clock", async () => {
+  test("measures the deadline on the provider's clock", async () => {
     const clock = simulatedClock();
     const { signer } = heldSigner("a");
     const keyset = [{ kid: "a", signer }];
@@ -313,7 +313,7 @@ describe("the active signer is bounded", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("the caller's signal aborts a signature", async () => {
+  test("aborts a signature on the caller's signal", async () => {
     const { signer } = heldSigner("a");
     const provider = await provide({ keyset: [{ kid: "a", signer }] });
     const aborting = new AbortController();
@@ -322,7 +322,7 @@ describe("the active signer is bounded", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("if a signer's key is not the one that it publishes, no token is returned", async () => {
+  test("returns no token if a signer's key is not the one that it publishes", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
@@ -341,7 +341,7 @@ describe("the active signer is bounded", () => {
   });
 });
 
-test("kid and signer are captured together when sign is called", async () => {
+test("captures kid and signer together when sign is called", async () => {
   const a = heldSigner("a");
   const provider = await provide({ keyset: [{ kid: "a", signer: a.signer }, await entry("b")] });
   const before = await document(provider);

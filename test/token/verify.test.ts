@@ -66,12 +66,12 @@ function check(rows: readonly Row[]): void {
   }
 }
 
-test("an accepted token's header and claims are returned", async () => {
+test("returns an accepted token's header and claims", async () => {
   const token = byKey({ typ: "JWT", extra: 1 });
   assert.deepEqual(await verify(token, options), { header: { ...header, typ: "JWT", extra: 1 }, claims });
 });
 
-describe("no option defaults to accepting anything, and a wrong option is not reported as the token's error", () => {
+describe("no default accepts everything, and an invalid option is not reported as the token's error", () => {
   const wrong = ["", [], [""], [undefined], ["x", ""]];
   const rows: [name: string, values: readonly unknown[]][] = [
     ...["issuer", "audience", "algorithms"].map((name): [string, unknown[]] => [name, wrong]),
@@ -100,7 +100,7 @@ describe("no option defaults to accepting anything, and a wrong option is not re
     ["a number", 7],
   ];
   for (const [name, key] of noPublicKeys) {
-    test(`a key source that returns ${name} is refused`, async () => {
+    test(`rejects a key source that returns ${name}`, async () => {
       for (const keys of [() => key, async () => key]) {
         const broken = { ...options, keys: keys as KeySource };
         await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
@@ -121,7 +121,7 @@ function sized(length: number): string {
   return assert.fail(`no token of ${length} characters`);
 }
 
-describe("the size is checked first", () => {
+describe("checks the size first", () => {
   check([
     { name: "16 KiB", token: sized(16_384), expect: "accepted" },
     {
@@ -157,7 +157,7 @@ const withTrailingBits = (text: string): string => {
   return bent;
 };
 
-describe("input that is not a compact JWS with a JSON header and JSON claims", () => {
+describe("rejects input that is not a compact JWS with a JSON header and JSON claims", () => {
   const [head = "", body = "", tail = ""] = byKey({}).split(".");
   const signed = (head: string, body: string): string => {
     const input = `${head}.${body}`;
@@ -207,7 +207,7 @@ describe("input that is not a compact JWS with a JSON header and JSON claims", (
   check(malformed.map(([name, token]) => ({ name, token: token as string, expect: "ERR_TOKEN_MALFORMED" })));
 });
 
-describe("critical header parameters are not understood (RFC 7515 section 4.1.11)", () => {
+describe("rejects critical header parameters (RFC 7515 section 4.1.11)", () => {
   check(
     [
       { crit: ["exp"], exp: 1 },
@@ -261,7 +261,7 @@ describe("the alg must match the key, even if keys are found by kid alone", () =
   ]);
 });
 
-describe("only the kid selects the key", () => {
+describe("selects the key only by kid", () => {
   const attackerJwk = withoutPrivate(attacker);
   const byAttacker = signature("ES256", attacker);
   const embedded = {
@@ -291,7 +291,7 @@ describe("only the kid selects the key", () => {
     ]),
   ]);
 
-  test("a URL in the header is not fetched", async (t) => {
+  test("does not fetch a URL in the header", async (t) => {
     const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
     await verify(byKey(embedded), options);
     assert.equal(fetch.mock.callCount(), 0);
@@ -400,7 +400,7 @@ describe("claims (RFC 7519 section 4.1), with synchronized clocks", () => {
   });
 });
 
-describe("typ is compared as a media type (RFC 7515 section 4.1.9, RFC 8725 section 3.11)", () => {
+describe("compares typ as a media type (RFC 7515 section 4.1.9, RFC 8725 section 3.11)", () => {
   const rows: [typ: unknown, wanted: string | undefined, expect: Row["expect"]][] = [
     ["at+jwt", "at+jwt", "accepted"],
     ["application/at+jwt", "at+jwt", "accepted"],
@@ -429,7 +429,7 @@ function throwing(reason: Error): never {
   throw reason;
 }
 
-describe("an error from the key source is passed on unchanged", () => {
+describe("passes on an error from the key source unchanged", () => {
   const rows: [name: string, thrown: Error][] = [
     ["a FetchError", new FetchError("ERR_KEYS_RETRY_LATER", "later")],
     ["a TokenError", new TokenError("ERR_TOKEN_ALG", "no")],
@@ -532,7 +532,7 @@ describe("provider.verify", () => {
     }
   });
 
-  test("a refused update removes nothing", async () => {
+  test("a rejected update removes nothing", async () => {
     const provider = await provide("a", "b");
     await assert.rejects(provider.update({ keyset: [await entry("c"), await entry("c")] }));
     assert.equal(await verdict(provider.verify(signed({}, "b"), { audience })), "accepted");
@@ -552,7 +552,7 @@ const provider = await createProvider({
 const sign = (claims: object, options: SignOptions = {}): Promise<string> =>
   provider.sign({ aud: "api", ...claims }, options);
 
-describe("times in the claims are kept, within the policy", () => {
+describe("keeps times in the claims if they are within the policy", () => {
   const rows: [source: string, claims: object, options?: SignOptions][] = [
     ["4.1.4, 4.1.6", { iat: now, exp: now + 900 }],
     ["4.1.4: as long as the policy allows", { exp: now + 3600 }],
@@ -576,7 +576,7 @@ describe("times in the claims are kept, within the policy", () => {
   }
 });
 
-describe("times outside the policy are refused, and the message names the claim", () => {
+describe("rejects times outside the policy and names the claim", () => {
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
     [
       { exp: now + 3601 },

@@ -32,7 +32,7 @@ const kidOf = (token: string) => decodeProtectedHeader(token).kid;
 
 const files = (await readdir(import.meta.dirname)).filter((file) => file.endsWith(".json"));
 
-test("the current version's stores are recorded, in both formats", async () => {
+test("the repository has the current version's stores, in both formats", async () => {
   const formats = [];
   for (const kind of ["", "-ended"]) {
     const { text } = await read(`${packageJson.version}${kind}.json`);
