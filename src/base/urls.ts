@@ -27,20 +27,20 @@ export const wellKnownPath = (name: WellKnown, path = ""): string => `/.well-kno
 
 /** Returns the URL of a document of an issuer or a resource. The URL ends with the path of the issuer or resource. */
 export function wellKnownUrl(url: string, name: WellKnown): string {
-  const { origin, path } = partsOf(url);
+  const { origin, path } = originAndPath(url);
   return origin + wellKnownPath(name, path);
 }
 
 /** Returns the URL of the discovery document, which is below its issuer. @see OpenID Connect Discovery 1.0 section 4 */
 export function discoveryUrl(issuer: string): string {
-  const { origin, path } = partsOf(issuer);
+  const { origin, path } = originAndPath(issuer);
   return origin + path + wellKnownPath("openid-configuration");
 }
 
 /** Matches the part of a metadata URL that does not come from the issuer. */
 export const metadataPart = /\/\.well-known\/(?:openid-configuration|oauth-authorization-server)/;
 
-function partsOf(url: string): { readonly origin: string; readonly path: string } {
+function originAndPath(url: string): { readonly origin: string; readonly path: string } {
   const { origin, pathname } = new URL(url);
   return { origin, path: pathname.replace(/\/$/, "") };
 }

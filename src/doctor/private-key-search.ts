@@ -29,7 +29,7 @@ export function secretsIn(object: Readonly<Record<string, unknown>>): string[] {
  */
 export function isPrivateText(text: string): boolean {
   if (text.length < 40) return false;
-  return hasKey(text) || isPrivateDer(text.slice(0, 24)) || (isBase64(text) && hasKey(decoded(text)));
+  return hasKey(text) || isPrivateDer(text.slice(0, 24)) || (isBase64(text) && hasKey(base64UrlText(text)));
 }
 
 /** Matches members of a JWK in any text. The JWK may be in a JSON string, so quotes may follow backslashes. */
@@ -42,7 +42,7 @@ const hasKey = (text: string): boolean =>
   pem.test(text) || privateMember.test(text) || (symmetricType.test(text) && symmetricMember.test(text));
 
 const isBase64 = (text: string): boolean => /^[\w+/\s-]+={0,2}\s*$/.test(text);
-const decoded = (text: string): string => new TextDecoder().decode(decode(text).bytes);
+const base64UrlText = (text: string): string => new TextDecoder().decode(decode(text).bytes);
 
 /** Reports whether DER is a private key: a sequence that begins with a version, 0 or 1. A certificate begins with two sequences. */
 function isPrivateDer(base64: string): boolean {

@@ -36,17 +36,17 @@ export function rotationMode(
     try {
       active = predicate();
     } catch (error) {
-      return failed(`threw ${nameOf(error)}`, error);
+      return failed(`threw ${typeName(error)}`, error);
     }
     if (typeof active === "boolean") return active ? "rotation" : "long";
     // An unhandled rejection of an async predicate would end the process.
     (async () => active)().catch(() => {});
-    return failed(`returned ${nameOf(active)}, not a boolean`);
+    return failed(`returned ${typeName(active)}, not a boolean`);
   };
 }
 
 /** Describes a value, even if reading it throws. */
-function nameOf(value: unknown): string {
+function typeName(value: unknown): string {
   try {
     if (value instanceof Error) return `${value.name}: ${value.message}`;
     if (value instanceof Promise) return "a promise";

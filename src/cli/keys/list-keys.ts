@@ -64,7 +64,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     });
   }
   const { columns } = terminalOf(io);
-  const lines = listed.length === 0 && !isEnded(records) ? indented(noKeys, columns, 0) : table(rows, now);
+  const lines = listed.length === 0 && !isEnded(records) ? indented(noKeys, columns, 0) : keyTable(rows, now);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
   const off = isEnded(records) ? "The issuer has ended: no key signs, and none is generated." : "Rotation mode: off.";
@@ -82,7 +82,7 @@ function stepJson({ at, action, reason, bound }: PlanStep) {
 }
 
 /** Returns the table of keys. Each kid and each URI has its own unwrapped line, so it can be copied. */
-function table(
+function keyTable(
   rows: readonly { readonly record: KeyRecord; readonly next: PlanStep | undefined }[],
   now: number,
 ): string[] {
@@ -100,7 +100,11 @@ function table(
   ]);
   return [
     heading,
-    ...rows.flatMap(({ record }, index) => [lines[index] ?? "", `     ${kidText(record.kid)}`, ...placeOf(record)]),
+    ...rows.flatMap(({ record }, index) => [
+      lines[index] ?? "",
+      `     ${kidText(record.kid)}`,
+      ...locationCells(record),
+    ]),
   ];
 }
 
@@ -108,7 +112,7 @@ function table(
  * Returns the location of the private key, unless it is in the store; for a removed or revoked key, the former
  * location.
  */
-function placeOf(record: KeyRecord): string[] {
+function locationCells(record: KeyRecord): string[] {
   const uri = uriOf(record);
   return uri === undefined ? [] : [`     ${isLive(record) ? "in" : "was in"} ${kidText(uri)}`];
 }

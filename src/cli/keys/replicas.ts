@@ -56,7 +56,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   }
   const { columns } = terminalOf(io);
   const notes = [...unreadTexts(found), unlistedText].flatMap((text) => indented(text, columns, 0));
-  const lines = [...table(found), ...notes];
+  const lines = [...replicaTable(found), ...notes];
   print(io, [...lines, ...targetsTable(targets, found)].join("\n"));
   printParagraphs(io, waitTexts(found));
 }
@@ -67,7 +67,7 @@ const shortId = (id: string): string => printable(id.slice(0, 8));
 /** Shortens text from a presence record so that one long value does not widen its whole column. */
 const inColumn = (text: string): string => shortened(text, 45);
 
-function table(found: StoreView): string[] {
+function replicaTable(found: StoreView): string[] {
   const { processes } = found;
   if (processes.length === 0) return ["No replicas are listed."];
   const counts = new Map<string, number>();

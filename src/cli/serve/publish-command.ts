@@ -76,7 +76,8 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       signal: stopping.signal,
       onPublished(now) {
         [published, failure] = [now, undefined];
-        if (follow === true) print(io, json === true ? JSON.stringify(jsonOf(target, now)) : lineOf(target, now));
+        if (follow === true)
+          print(io, json === true ? JSON.stringify(publishedJson(target, now)) : lineOf(target, now));
       },
       onFailure(error) {
         const isNew = messageOf(error) !== messageOf(failure);
@@ -109,7 +110,10 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
 
   function printResult(publishing: Publishing): void {
     if (publishing.isDone && published !== undefined) {
-      print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
+      print(
+        io,
+        json === true ? JSON.stringify(publishedJson(target, published), undefined, 2) : lineOf(target, published),
+      );
       return;
     }
     if (signal.aborted || !(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
@@ -137,7 +141,7 @@ function messageOf(error: unknown): string {
   return `${message} [${code}]`;
 }
 
-function jsonOf(target: string, { documentSet, written }: Published) {
+function publishedJson(target: string, { documentSet, written }: Published) {
   const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
   return { target, written, documents, kids: documentSet.kids, mode: documentSet.isShort ? "rotation" : "long" };
 }

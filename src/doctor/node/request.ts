@@ -218,7 +218,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promi
   }
   if (method === "HEAD" || statusCode === 304) return head;
   try {
-    return { ...head, body: decoded(Buffer.concat(chunks), incoming.headers["content-encoding"]) };
+    return { ...head, body: decodeContent(Buffer.concat(chunks), incoming.headers["content-encoding"]) };
   } catch (error) {
     return {
       ...head,
@@ -234,7 +234,7 @@ function pairs(raw: readonly string[]): (readonly [string, string])[] {
   });
 }
 
-function decoded(body: Buffer, encoding: string | undefined): Buffer {
+function decodeContent(body: Buffer, encoding: string | undefined): Buffer {
   const bounds = { maxOutputLength: maxBytes };
   if (encoding === "gzip") return gunzipSync(body, bounds);
   if (encoding === "br") return brotliDecompressSync(body, bounds);

@@ -93,7 +93,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
     await sleep(Math.min(intervalMs, endsAt - clock.now()), clock, signal).catch(() => {});
     if (signal?.aborted === true) break;
     const fetched = { at: clock.now(), set: await ask() };
-    if (!isSame(laterFetches.at(-1), fetched)) bytes += fetched.set.body?.length ?? 0;
+    if (!isSameSet(laterFetches.at(-1), fetched)) bytes += fetched.set.body?.length ?? 0;
     await notice(fetched);
     keep(laterFetches, fetched);
   }
@@ -103,11 +103,11 @@ export async function watch(observations: Observations, options: WatchOptions): 
 
 /** Adds a fetch. Of consecutive fetches with the same result, only the first and the last are kept. */
 function keep(laterFetches: SetFetch[], fetched: SetFetch): void {
-  if (isSame(laterFetches.at(-1), fetched) && isSame(laterFetches.at(-2), fetched)) laterFetches.pop();
+  if (isSameSet(laterFetches.at(-1), fetched) && isSameSet(laterFetches.at(-2), fetched)) laterFetches.pop();
   laterFetches.push(fetched);
 }
 
-function isSame(one: SetFetch | undefined, other: SetFetch): boolean {
+function isSameSet(one: SetFetch | undefined, other: SetFetch): boolean {
   if (one === undefined) return false;
   const [a, b] = [one.set, other.set];
   if (a.status !== b.status || a.failure?.detail !== b.failure?.detail) return false;

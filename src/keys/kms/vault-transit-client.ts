@@ -58,11 +58,11 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
   }
 
   return async (...request) => {
-    const sent = (token ??= await readToken(options));
+    const sent = (token ??= await readVaultToken(options));
     let response = await send(sent, ...request);
     if (response.status === 403) {
       // An agent may have renewed the token.
-      token = await readToken(options);
+      token = await readVaultToken(options);
       if (token !== sent) {
         await response.body?.cancel();
         response = await send(token, ...request);
@@ -82,7 +82,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
 }
 
 /** Reads the token. No message contains it. */
-async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<VaultAccess>): Promise<string> {
+async function readVaultToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<VaultAccess>): Promise<string> {
   const source = tokenFile ?? `the environment variable ${tokenVariable}`;
   const text =
     tokenFile === undefined

@@ -71,7 +71,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     const signing = signingKeys(Key, manager, handle, renewed);
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
-    checkIssuer(instance.issuer, manager.issuer);
+    checkSameIssuer(instance.issuer, manager.issuer);
     instance.use(replaceOwnSet as never);
     const callback = instance.callback() as (...exchange: unknown[]) => unknown;
     return { states, instance, renewed, callback };
@@ -141,7 +141,7 @@ async function externalSigningKey() {
 /** Returns a string that changes whenever the keys change in a way that requires a new instance. */
 const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
-function checkIssuer(issuer: string, expected: string): void {
+function checkSameIssuer(issuer: string, expected: string): void {
   if (issuer === expected) return;
   const message = `oidc-provider's issuer is ${JSON.stringify(issuer)}, but its keys belong to ${JSON.stringify(expected)}`;
   throw invalidOption(`${message}; create it with the manager's issuer`);

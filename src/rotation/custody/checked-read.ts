@@ -12,7 +12,7 @@ import type { ReadOptions, ReadResult, Register } from "../store/register.ts";
 export async function readRegister(register: Register, known?: string, options?: ReadOptions): Promise<ReadResult> {
   try {
     const reading = await register.read(known, options);
-    const fault = faultOf(reading, known, register.maxBytes);
+    const fault = recordFault(reading, known, register.maxBytes);
     if (fault === undefined) return reading;
     throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}`);
   } catch (error) {
@@ -35,7 +35,7 @@ export function storeFailure(
 }
 
 /** Describes what is wrong with a result. The time is checked too, because with NaN every wake-up would be due. */
-function faultOf(
+function recordFault(
   { version, text, now }: ReadResult,
   known: string | undefined,
   maxBytes: number = maxBytesOf.document,

@@ -62,7 +62,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   if (!isLive(record))
     return record.state === "revoked" ? revoked(record, was, context) : removed(record, was, context);
   if (was?.state === record.state) return effectOfNotes(record, was);
-  const name = nameOf(record);
+  const name = keyName(record);
   const end = timeText(earliestEndOfWait(record, policy, now));
   switch (record.state) {
     case "announced":
@@ -85,15 +85,15 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
 function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined {
   const { publishedAt = record.publishedAt, replacedAt = record.replacedAt } = old;
   if (publishedAt !== record.publishedAt || replacedAt !== record.replacedAt) {
-    return `${nameOf(record)}: its waiting period restarts; nothing breaks.`;
+    return `${keyName(record)}: its waiting period restarts; nothing breaks.`;
   }
   return JSON.stringify(record.privateHalf) === JSON.stringify(old.privateHalf)
     ? undefined
-    : `${nameOf(record)}: only the way its private key is stored changes; nothing breaks.`;
+    : `${keyName(record)}: only the way its private key is stored changes; nothing breaks.`;
 }
 
 function activated(record: LiveRecord, was: LiveRecord | undefined, { after, policy, now }: Context): string {
-  const name = nameOf(record);
+  const name = keyName(record);
   if (record.use === "enc") return `${name} is the key to which relying parties encrypt from now on; nothing breaks.`;
   const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
   if (isTheFirst && !isBack) {
@@ -106,7 +106,7 @@ function activated(record: LiveRecord, was: LiveRecord | undefined, { after, pol
 function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
-    `${nameOf(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
+    `${keyName(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
     `${timeText(publishedSince(record))}: verifiers that have an older set and do not refetch it for an unknown kid refuse its tokens ` +
     `until ${timeText(unknownUntil(record, policy))} (a process that cannot read the store publishes that set for maxStaleSeconds ` +
     `${maxStaleSeconds}, and caches keep it for ${cachedForSeconds.long} s plus cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
@@ -114,7 +114,7 @@ function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
 }
 
 function removed(record: Tombstone, old: LiveRecord | undefined, { policy, now }: Context): string {
-  const name = nameOf(record);
+  const name = keyName(record);
   const needed = old === undefined ? undefined : neededUntil(old, now, policy);
   if (needed === undefined) return `${name} never signed anything; it is no longer published, and nothing breaks.`;
   if (needed <= now) return `${name} is removed; nothing that needs it can still be valid, so nothing breaks.`;
@@ -146,7 +146,7 @@ function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): 
   const { trustedUntil = record.endedAt, use } = record;
   const may = use === "sig" ? "Verifiers may trust it" : "Relying parties may encrypt to it";
   return (
-    `${nameOf(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may keep it until ` +
+    `${keyName(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may keep it until ` +
     `${timeText(goneFromCachesAt(record, policy))} (cacheSlackSeconds ${policy.cacheSlackSeconds}), or longer.`
   );
 }
@@ -198,6 +198,6 @@ function whenSigned({ activatedAt, retiredAt }: Partial<LiveRecord> = {}): strin
   return retiredAt === undefined || activatedAt === retiredAt ? "" : ` until ${timeText(retiredAt)}`;
 }
 
-function nameOf({ kid, use }: KeyRecord): string {
+function keyName({ kid, use }: KeyRecord): string {
   return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}"`;
 }

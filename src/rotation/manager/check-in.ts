@@ -106,7 +106,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
 
-  function reasonOf(published: Published | undefined): Reason | undefined {
+  function reasonNotToSign(published: Published | undefined): Reason | undefined {
     if (signal.aborted) return "closed";
     if (leftMs(published) <= 0) return "age";
     // Tokens get their times from this machine's clock, and waiting periods rely on the skew.
@@ -154,7 +154,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
       return document === undefined ? { processes: [], unread: 0 } : livePresence(list, access.now, document);
     },
     get error() {
-      return errorOf(reasonOf(inUse.published));
+      return errorOf(reasonNotToSign(inUse.published));
     },
     get leftMs() {
       return Math.max(leftMs(inUse.published), 0);
@@ -162,7 +162,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     reportChange() {
       if (signal.aborted || inUse.published === undefined) return;
       const before = reported;
-      reported = reasonOf(inUse.published);
+      reported = reasonNotToSign(inUse.published);
       if (reported === before) return;
       const error = errorOf(reported);
       report(error === undefined ? { type: "fresh" } : { type: "stale", error });
@@ -170,7 +170,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     permit(kid) {
       const { published } = inUse;
       return () => {
-        const error = errorOf(reasonOf(published));
+        const error = errorOf(reasonNotToSign(published));
         if (error !== undefined) throw error;
         if (isEnded(inUse.records)) throw new SignerError("ERR_SIGNER_ENDED", endedText);
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));

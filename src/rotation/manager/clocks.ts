@@ -94,7 +94,7 @@ export function createWaitClock(clock: Clock): WaitClock {
         liveRecords(seen.document.records).flatMap((record) => {
           const since = sinceOf(record);
           if (since === undefined) return [];
-          const name = nameOf(record, since);
+          const name = periodName(record, since);
           return [[name, waits.get(name) ?? { passedMs: now - since - aheadMs, at }]];
         }),
       );
@@ -102,7 +102,7 @@ export function createWaitClock(clock: Clock): WaitClock {
     },
 
     leftMs(record, { since, forMs }, now) {
-      const first = waits.get(nameOf(record, since)) ?? { passedMs: now - since, at: monotonicNow(clock) };
+      const first = waits.get(periodName(record, since)) ?? { passedMs: now - since, at: monotonicNow(clock) };
       const passedMs = msBetween(first.at, monotonicNow(clock));
       const leftMs = Math.max(since + forMs - now, forMs - first.passedMs - passedMs);
       return Math.ceil(Math.max(Math.min(leftMs, forMs - passedMs), 0));
@@ -113,4 +113,4 @@ export function createWaitClock(clock: Clock): WaitClock {
 const sinceOf = ({ state, publishedAt, replacedAt }: LiveRecord): number | undefined =>
   state === "announced" ? publishedAt : state === "retiring" ? replacedAt : undefined;
 
-const nameOf = ({ kid, state }: KeyRecord, since: number): string => `${kid} ${state} ${since}`;
+const periodName = ({ kid, state }: KeyRecord, since: number): string => `${kid} ${state} ${since}`;

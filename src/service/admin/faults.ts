@@ -83,7 +83,7 @@ function managerFaults(manager: ManagerSnapshot, now: number): Fault[] {
 }
 
 /** Creates a fault, with severity "error" unless `more` sets another. */
-function faultOf(code: string, text: string, remedy: Remedy, more: Partial<Fault> = {}): Fault {
+function fault(code: string, text: string, remedy: Remedy, more: Partial<Fault> = {}): Fault {
   return { severity: "error", code, text, ...remedy, ...more };
 }
 
@@ -94,7 +94,7 @@ function errorFault(
   remedy: Remedy,
   more: Partial<Fault> = {},
 ): Fault {
-  return faultOf(code, `${problem}: ${asSentenceEnd(message)}`, remedy, { since: at, ...more });
+  return fault(code, `${problem}: ${asSentenceEnd(message)}`, remedy, { since: at, ...more });
 }
 
 function savedSet({ savedAt, outage }: NonNullable<KeysSnapshot["withoutStore"]>): Fault {
@@ -112,7 +112,7 @@ function refusedFiles(refused: KnownError, pid: number): Fault {
 
 function notReady(why: string): Fault {
   const remedy = { ...listing("Check this service's log."), guide: "alerts.md#jwksdnotready" };
-  return faultOf("NOT_READY", `This service is not ready: ${asSentenceEnd(why)}`, remedy);
+  return fault("NOT_READY", `This service is not ready: ${asSentenceEnd(why)}`, remedy);
 }
 
 function staleProcess({ health: { stale } }: ManagerSnapshot): Fault | undefined {
@@ -124,7 +124,7 @@ function policyDiffers({ policyGiven, document }: ManagerSnapshot): Fault | unde
   const { text, flags } = policyDifference(policyGiven, document.policy);
   if (flags === "") return undefined;
   const remedy = "Remove these settings, or write them to the store with this command:";
-  return faultOf("POLICY_DIFFERS", `${text}.`, { remedy, command: `jwksd policy ${flags}` }, { severity: "warning" });
+  return fault("POLICY_DIFFERS", `${text}.`, { remedy, command: `jwksd policy ${flags}` }, { severity: "warning" });
 }
 
 function storeFilling({ health: { store } }: ManagerSnapshot): Fault | undefined {
@@ -136,7 +136,7 @@ function storeFilling({ health: { store } }: ManagerSnapshot): Fault | undefined
     command: "jwksd keys --all",
     guide: "stores.md#capacity",
   };
-  return faultOf("STORE_FILLING", text.charAt(0).toUpperCase() + text.slice(1), remedy, { severity: "warning" });
+  return fault("STORE_FILLING", text.charAt(0).toUpperCase() + text.slice(1), remedy, { severity: "warning" });
 }
 
 function unmanaged({ health }: ManagerSnapshot): Fault | undefined {
@@ -155,7 +155,7 @@ function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: ManagerSnaps
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
   const text = `This machine's clock is ${by} the store's clock, which is more than clockSkewSeconds (${policy.clockSkewSeconds}) allows, so this process takes no steps and does not sign.`;
-  return faultOf("CLOCK_SKEW", text, {
+  return fault("CLOCK_SKEW", text, {
     remedy: "Correct the clock that is wrong. This command shows whether this machine's clock is synchronized:",
     command: "timedatectl",
     guide: "alerts.md#jwksdclockskew",
@@ -178,7 +178,7 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
       guide: "alerts.md#jwksdnosuccessor",
     };
     const text = `The successor of the ${key} should have been announced ${when}, but there is none.`;
-    return faultOf("NO_SUCCESSOR", text, remedy, { kid, since });
+    return fault("NO_SUCCESSOR", text, remedy, { kid, since });
   }
   const remedy = {
     remedy: "Fix the other faults; jwksd then takes the step automatically. This command shows the planned steps:",
@@ -186,7 +186,7 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
     guide: "alerts.md#jwksdstepoverdue",
   };
   const text = `The ${key} should have ${step === "activate" ? "become active" : "been removed"} ${when}.`;
-  return faultOf("STEP_OVERDUE", text, remedy, { kid, since });
+  return fault("STEP_OVERDUE", text, remedy, { kid, since });
 }
 
 /**
@@ -196,7 +196,7 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
 function waiting(view: StoreView): Fault[] {
   const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
   return late.map(({ text, kid, since }) =>
-    faultOf("STEP_BLOCKED", text, listing("Publish to the target again."), { severity: "warning", kid, since }),
+    fault("STEP_BLOCKED", text, listing("Publish to the target again."), { severity: "warning", kid, since }),
   );
 }
 
@@ -206,7 +206,7 @@ function behind({ health }: ManagerSnapshot, view: StoreView): Fault[] {
   if (view.now <= revisionSince + graceMs) return [];
   const late = view.processes.filter((presence) => !hasCaughtUp(presence, view.document.revision, view));
   const remedy = listing("Check that replica's log.");
-  return late.map((presence) => faultOf("REPLICA_BEHIND", behindText(presence, view), remedy, { severity: "warning" }));
+  return late.map((presence) => fault("REPLICA_BEHIND", behindText(presence, view), remedy, { severity: "warning" }));
 }
 
 /** Formats a message so that it can end a sentence. */

@@ -69,11 +69,11 @@ export async function firstWrappingKey(
       `replicas that share a database need the same wrapping key, so none was generated; generate one with: ${recipe}; then set it for all of them with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
     );
   }
-  await generateKey(file, log);
+  await generateWrappingKey(file, log);
   return readKeyFile(file, log);
 }
 
-async function generateKey(file: string, log: Log): Promise<void> {
+async function generateWrappingKey(file: string, log: Log): Promise<void> {
   try {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {

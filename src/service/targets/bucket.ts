@@ -80,11 +80,11 @@ export function bucketTarget(
       const body = await bytesWithin(Body?.transformToWebStream() ?? null, maxBytes);
       return { etag: ETag, body: body ?? new Uint8Array(), contentType: ContentType, cacheControl: CacheControl };
     } catch (error) {
-      if (nameOf(error) === "NoSuchKey" || nameOf(error) === "NotFound") return undefined;
+      if (errorName(error) === "NoSuchKey" || errorName(error) === "NotFound") return undefined;
       // The error has no `cause`, because the SDK's error contains the request.
       throw error instanceof ConfigError
         ? error
-        : new ServiceError("ERR_TARGET", `cannot read ${name}: ${reasonOf(error, bucket)}`);
+        : new ServiceError("ERR_TARGET", `cannot read ${name}: ${failureText(error, bucket)}`);
     }
   }
 
@@ -94,7 +94,7 @@ export function bucketTarget(
     // The object was not recorded before the keys were read from the store, so it may be newer than this document.
     if (!seen.has(path)) return recheck(document, writtenMeanwhile);
     const before = seen.get(path);
-    if (isSame(before, document)) return false;
+    if (isSameObject(before, document)) return false;
     const { sdk, s3 } = (client ??= await connect());
     const condition = before === undefined ? { IfNoneMatch: "*" } : { IfMatch: before.etag };
     const command = new sdk.PutObjectCommand({
@@ -110,7 +110,7 @@ export function bucketTarget(
       seen.set(path, { etag: ETag, body, contentType, cacheControl });
       return true;
     } catch (error) {
-      return recheck(document, reasonOf(error, bucket));
+      return recheck(document, failureText(error, bucket));
     }
   }
 
@@ -124,7 +124,7 @@ export function bucketTarget(
     seen.delete(document.path);
     const current = await readObject(document.path);
     seen.set(document.path, current);
-    if (isSame(current, document)) return true;
+    if (isSameObject(current, document)) return true;
     throw new ServiceError("ERR_TARGET", `cannot write ${name}: ${reason}`);
   }
 
@@ -139,7 +139,7 @@ export function bucketTarget(
       const changed: ChangedFile[] = [];
       for (const document of documents) {
         const current = await readObject(document.path);
-        if (!isSame(current, document)) changed.push({ path: document.path, current });
+        if (!isSameObject(current, document)) changed.push({ path: document.path, current });
       }
       return changed;
     },
@@ -156,18 +156,18 @@ export function bucketTarget(
   };
 }
 
-function isSame(seen: TargetFile | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
+function isSameObject(seen: TargetFile | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
   if (seen?.contentType !== contentType || seen.cacheControl !== cacheControl) return false;
   return Buffer.from(seen.body).equals(body);
 }
 
 /** Returns the cause of an error and its remedy. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
-function reasonOf(error: unknown, bucket: string): string {
+function failureText(error: unknown, bucket: string): string {
   const { code, $metadata } = error as {
     readonly code?: string;
     readonly $metadata?: { readonly httpStatusCode?: number };
   };
-  const name = nameOf(error);
+  const name = errorName(error);
   const status = $metadata?.httpStatusCode;
   if (name === "NoSuchBucket") return `there is no bucket ${bucket}; create it or correct the URL`;
   if (status === 412 || status === 409) return writtenMeanwhile;
@@ -183,7 +183,7 @@ function reasonOf(error: unknown, bucket: string): string {
 }
 
 /** Returns the name of the service's error, without the service's text. */
-function nameOf(error: unknown): string {
+function errorName(error: unknown): string {
   const { name } = error as { readonly name?: unknown };
   return typeof name === "string" && /^\w{1,64}$/.test(name) ? name : "unknown";
 }

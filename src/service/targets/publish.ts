@@ -148,7 +148,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   /** Publishes changes to key files. For its own keys, the manager retries on its own. */
   const refresh = async (): Promise<void> => {
-    if (managing?.manager.isPublished === false || isSame(await latestSet(), done)) return;
+    if (managing?.manager.isPublished === false || isSameDocumentSet(await latestSet(), done)) return;
     await managing?.manager.runDueSteps();
     await publish();
   };
@@ -161,7 +161,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     // this store may have written.
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
-      if (!isSame(await latestSet(), documentSet)) return;
+      if (!isSameDocumentSet(await latestSet(), documentSet)) return;
       const known = [...(managing?.manager.records ?? []), ...keys.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
         const why = whyKept(change, documentSet, (kid) => known.some((key) => key.kid === kid));
@@ -245,7 +245,7 @@ const comparable = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
 /** Reports whether two sets are the same, including their headers: sets with the same keys but different modes differ. */
-function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
+function isSameDocumentSet(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
   return other !== undefined && comparable(documentSet) === comparable(other);
 }
 

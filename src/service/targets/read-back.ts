@@ -24,10 +24,10 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
     redirect: "manual",
     signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
   }).catch((error: unknown) => {
-    throw notServed(url, `cannot be read (${reasonOf(error)})`, error);
+    throw notServed(url, `cannot be read (${failureText(error)})`, error);
   });
   const read = await bytesWithin(response.body, body.length).catch((error: unknown) => {
-    throw notServed(url, `cannot be read completely (${reasonOf(error)})`, error);
+    throw notServed(url, `cannot be read completely (${failureText(error)})`, error);
   });
   if (response.status !== 200) throw notServed(url, `returned ${response.status} instead of 200`);
   if (read === undefined || !Buffer.from(read).equals(body))
@@ -50,7 +50,7 @@ function keptFor(cacheControl: string): number {
   return noStore || noCache ? 0 : maxAge + whileRevalidated;
 }
 
-function reasonOf(error: unknown): string {
+function failureText(error: unknown): string {
   const { cause, name } = error as { readonly name: string; readonly cause?: { readonly code?: string } };
   return cause?.code ?? name;
 }

@@ -57,7 +57,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   if (typeof issuers !== "function") {
     const listed = new Map<string, Trusted>();
     for (const each of issuers) {
-      const name = nameOf(each);
+      const name = issuerOf(each);
       if (listed.has(name)) {
         const remedy = 'list it once, with "keys": a function that searches both sets';
         throw invalidOption(`issuer ${JSON.stringify(name)} is listed twice; ${remedy}`);
@@ -71,7 +71,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   }
 
   function open(each: TrustedIssuer): Trusted {
-    const issuer = nameOf(each);
+    const issuer = issuerOf(each);
     checkIssuer(issuer);
     if (typeof each !== "string" && "keys" in each) return ownKeys(each.keys);
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
@@ -160,7 +160,7 @@ function trustedText(names: readonly string[]): string {
   return `trusted is ${trusted.join(" or ")}; iss must equal it, character by character`;
 }
 
-const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
+const issuerOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
  * Reports whether a string from a token is an issuer in canonical form, without query, user name or backslash. Its path can be anything, so the

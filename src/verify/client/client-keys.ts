@@ -93,7 +93,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
    * be large and the token may be forged.
    */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
-    const text = jsonOf(named.map(([, entry]) => entry));
+    const text = jsonText(named.map(([, entry]) => entry));
     const name = await textHash(text);
     const known = byValue.get(name);
     byValue.delete(name);
@@ -145,7 +145,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   };
 }
 
-function jsonOf(value: unknown): string {
+function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {

@@ -59,7 +59,7 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
   } catch (error) {
     if (error instanceof FetchError) throw error;
     signal.throwIfAborted();
-    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${reasonOf(error)})`, { cause: error });
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${failureText(error)})`, { cause: error });
   } finally {
     end.abort();
   }
@@ -136,7 +136,7 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
  * Returns the error's code, which Node's `fetch` has in `cause` and `node:https` in the error itself. Ignores anything
  * but a single word.
  */
-function reasonOf(error: unknown): string {
+function failureText(error: unknown): string {
   return [systemCode(error), memberOf(error, "code"), memberOf(error, "name")].find(isWord) ?? typeof error;
 }
 

@@ -35,16 +35,16 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
   return () => {
     let set = (sets += 1);
     // "#" and a hash have 44 characters, so no short kid is equal.
-    const nameOf = async (kid: string): Promise<string> =>
+    const entryName = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKeptLength ? kid : `#${await textHash(kid)}`}`;
     return {
       async has(kid, now) {
-        const name = await nameOf(kid);
+        const name = await entryName(kid);
         forgetOld(now);
         return since.has(name);
       },
       async add(kid, now) {
-        const name = await nameOf(kid);
+        const name = await entryName(kid);
         since.delete(name);
         since.set(name, now);
         forgetOld(now);

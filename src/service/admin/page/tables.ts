@@ -39,13 +39,13 @@ export function keysPart({ keys, now }: Status): Html {
       html`${key.use} <span class="quiet">${key.alg}</span>`,
       badge(key.state),
       key.since === undefined ? html`<span class="quiet">unknown</span>` : moment(key.since, now),
-      placeOf(key),
+      locationCell(key),
       nextOf(key, now),
     ]),
   );
 }
 
-function placeOf({ privateHalf, uri }: KeyStatus): Html {
+function locationCell({ privateHalf, uri }: KeyStatus): Html {
   return privateHalf === "external" ? html`<code>${kidText(uri ?? "")}</code>` : html`${privateHalf}`;
 }
 
