@@ -129,6 +129,8 @@ describe("documents", () => {
     ]),
     ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret: "" }, "ERR_CLIENT_DOCUMENT"],
     ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret_expires_at: 0 }, "ERR_CLIENT_DOCUMENT"],
+    ["00 4.1, 02 4.1: MUST NOT, as null", { ...publicDocument, client_secret: null }, "ERR_CLIENT_DOCUMENT"],
+    ["00 4.1, 02 4.1: MUST NOT, as null", { ...publicDocument, client_secret_expires_at: null }, "ERR_CLIENT_DOCUMENT"],
     ["02 4.1: MUST NOT contain a private key", { ...own, jwks: { keys: [ecKey("a")] } }, "ERR_CLIENT_DOCUMENT"],
     ["02 4.1: a symmetric key is one", { ...own, jwks: { keys: [secretKey] } }, "ERR_CLIENT_DOCUMENT"],
     ["02 4.1: anywhere", { ...publicDocument, x: [ecKey("a")] }, "ERR_CLIENT_DOCUMENT"],
@@ -185,7 +187,11 @@ describe("documents", () => {
     ["RFC 7591 2: types", { ...publicDocument, scope: ["a"] }, "ERR_CLIENT_DOCUMENT"],
     ["RFC 7591 2: types", { ...publicDocument, grant_types: "authorization_code" }, "ERR_CLIENT_DOCUMENT"],
     ["RFC 7591 2: types", { ...publicDocument, token_endpoint_auth_method: 1 }, "ERR_CLIENT_DOCUMENT"],
-    ["RFC 7591 2: null means absent", { ...publicDocument, logo_uri: null, jwks: null, scope: null }, "accepted"],
+    [
+      "RFC 7592 2.2: null is like an absent member",
+      { ...publicDocument, logo_uri: null, jwks: null, scope: null },
+      "accepted",
+    ],
     ["no method in common", { ...publicDocument, token_endpoint_auth_method: "tls_client_auth" }, "ERR_CLIENT_METHOD"],
     [
       "no algorithm in common",

@@ -362,12 +362,20 @@ describe("after a document was fetched, a response with", () => {
 
 describe("a pinned document", () => {
   test("is used without a request and without `allow`, however its host responds", async () => {
-    const { resolve, origin, clock, documents } = documented(reply(403), { pinned: [await saved()], allow: undefined });
+    const allow = (url: string): boolean => url === jwksUri;
+    const { resolve, origin, clock, documents } = documented(reply(403), { pinned: [await saved()], allow });
     clock.setBy(365 * 86_400_000);
     const client = await resolve(documentUrl);
     assert.deepEqual([client.method, client.jwksUri, origin.requests.length], ["private_key_jwt", jwksUri, 0]);
     assert.deepEqual(documents.state(documentUrl), await saved(), "and saved again");
     assert.equal(await verdict(resolve("https://client.example/other")), "ERR_CLIENT_FORBIDDEN");
+  });
+
+  test("names only keys at a URL that `allow` accepts", async () => {
+    for (const allow of [["other.example"], undefined]) {
+      const { resolve } = documented(reply(403), { pinned: [await saved()], allow });
+      assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
+    }
   });
 
   test("is checked when it is passed", async () => {

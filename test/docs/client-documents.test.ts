@@ -7,7 +7,7 @@ import type { Hono } from "hono";
 import { Provider as OidcProvider } from "oidc-provider";
 import type { KeyManager } from "../../src/rotation/index.ts";
 import { chatGpt, published } from "../client/published.ts";
-import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { type PrivateJwk, ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { sample } from "../support/samples.ts";
@@ -29,20 +29,27 @@ function clientHosts() {
     fetch: async (url: string): Promise<Response> => {
       const jwks = { keys: [...keys].map(([kid, key]) => Object.assign(withoutPrivate(key), { kid, alg: "RS256" })) };
       const found = url === chatGpt.jwks_uri ? jwks : documents.get(url);
-      return found === undefined ? new Response(null, { status: 404 }) : Response.json(found);
+      if (found === undefined) return new Response(null, { status: 404 });
+      return Response.json(found, { headers: { "Cache-Control": "max-age=20" } });
     },
     /** Returns the parameters with which a client authenticates. */
     credentials({ client_id }: { readonly client_id: string }, audience = issuer): Record<string, string> {
       if (client_id !== chatGpt.client_id) return { client_id };
       const [[kid, key]] = [...keys].slice(-1) as [[string, PrivateJwk]];
-      const jti = randomBytes(16).toString("hex");
-      const claims = { iss: client_id, sub: client_id, aud: audience, exp: Date.now() / 1000 + 60, jti };
-      return {
-        client_id,
-        client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
-        client_assertion: compact({ alg: "RS256", kid }, claims, signature("RS256", key)),
-      };
+      return assertionOf(client_id, kid, key, audience);
     },
+  };
+}
+
+/** Returns the parameters of a client that authenticates with this key. */
+function assertionOf(clientId: string, kid: string, key: PrivateJwk, audience = issuer): Record<string, string> {
+  const jti = randomBytes(16).toString("hex");
+  const claims = { iss: clientId, sub: clientId, aud: audience, exp: Date.now() / 1000 + 60, jti };
+  const alg = key.kty === "RSA" ? "RS256" : "ES256";
+  return {
+    client_id: clientId,
+    client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+    client_assertion: compact({ alg, kid }, claims, signature(alg, key)),
   };
 }
 
@@ -164,17 +171,8 @@ describe("the authorization server with Hono", () => {
     hosts.documents.set(document.client_id, document);
     const { page, form } = await authorized(document, redirectUri);
     assert.ok(page.includes(redirectUri));
-    const { client_id } = document;
-    const jti = randomBytes(16).toString("hex");
-    const claims = { iss: client_id, sub: client_id, aud: issuer, exp: Date.now() / 1000 + 60, jti };
-    const { client_assertion_type } = hosts.credentials(chatGpt);
-    const client_assertion = compact({ alg: "ES256", kid: "first" }, claims, signature("ES256", ecKey("first")));
-    const { status, error } = await token({
-      ...form,
-      client_id,
-      client_assertion_type: client_assertion_type ?? "",
-      client_assertion,
-    });
+    const sent = { ...form, ...assertionOf(document.client_id, "first", ecKey("first")) };
+    const { status, error } = await token(sent);
     assert.deepEqual([status, error], [401, "invalid_client"]);
   });
 
@@ -203,59 +201,172 @@ describe("the authorization server with Hono", () => {
   });
 });
 
+/** Starts oidc-provider with the sample's configuration and returns functions for the steps of a client. */
+async function oidcServer(t: TestContext, registered: readonly object[] = []) {
+  const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
+  const { hosts, path } = await served(t, "examples/docs/client-documents-oidc.mts", {
+    "./oidc-adapter.mts": adapter,
+    "./sessions.db": join(await temporaryFolder(t), "sessions.db"),
+    "= []; // registered": `= ${JSON.stringify(registered)}; // registered`,
+  });
+  const { configuration } = (await import(path)) as { configuration: object };
+  const site = createServer();
+  const origin = `http://127.0.0.1:${await listening(t, site)}`;
+  const features = { introspection: { enabled: true } };
+  site.on("request", new OidcProvider(origin, { ...configuration, features }).callback());
+
+  const cookies = new Map<string, string>();
+  const send = async (url: string, form?: Record<string, string>): Promise<Response> => {
+    const headers = { cookie: Array.from(cookies, ([name, value]) => `${name}=${value}`).join("; ") };
+    const body = form && { method: "POST", body: new URLSearchParams(form) };
+    const response = await fetch(url, { redirect: "manual", headers, ...body });
+    for (const cookie of response.headers.getSetCookie()) {
+      const [, name = "", value = ""] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
+      cookies.set(name, value);
+    }
+    return response;
+  };
+  const post = async (to: string, form: Record<string, string>) => {
+    const body = (await (await send(`${origin}${to}`, form)).json()) as Record<string, unknown>;
+    const { error, active, access_token, refresh_token } = body;
+    return { error, active, access_token: String(access_token), refresh_token: String(refresh_token) };
+  };
+  /** Authorizes a client and returns the parameters of its token request, and the prompts that the user saw. */
+  const authorized = async (
+    { client_id }: { client_id: string },
+    redirect_uri: string,
+    more: object = {},
+    onPrompt: (prompt: string) => unknown = () => {},
+  ) => {
+    const parameters = { client_id, redirect_uri, response_type: "code", scope: "openid", ...pkce, ...more };
+    let url = `${origin}/auth?${new URLSearchParams(parameters).toString()}`;
+    const prompts: string[] = [];
+    for (let step = 0; step < 10 && url.startsWith(origin); step += 1) {
+      let form: Record<string, string> | undefined;
+      if (url.includes("/interaction/")) {
+        const [, prompt = ""] = /name="prompt" value="(\w+)"/.exec(await (await send(url)).text()) ?? [];
+        prompts.push(prompt);
+        onPrompt(prompt);
+        form = { prompt, login: "alice", password: "x" };
+      }
+      const response = await send(url, form);
+      const location = response.headers.get("location");
+      if (location === null) return { prompts, refusal: await response.text(), form: {} };
+      url = new URL(location, url).href;
+    }
+    assert.ok(url.startsWith(redirect_uri), url);
+    const code = new URL(url).searchParams.get("code") ?? "";
+    const form = { grant_type: "authorization_code", code, redirect_uri, code_verifier: verifier };
+    return { prompts, refusal: undefined, form };
+  };
+  const token = (form: Record<string, string>) => post("/token", form);
+  return { hosts, origin, send, post, authorized, token };
+}
+
 describe("the adapter for oidc-provider", () => {
   for (const [document, redirectUri] of published) {
     test(`serves ${document.client_name}: authorization, consent, token`, async (t) => {
-      const folder = await temporaryFolder(t);
-      const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
-      const { hosts, path } = await served(t, "examples/docs/client-documents-oidc.mts", {
-        "./oidc-adapter.mts": adapter,
-        "./sessions.db": join(folder, "sessions.db"),
-      });
-      const { configuration } = (await import(path)) as { configuration: object };
-      const site = createServer();
-      const origin = `http://127.0.0.1:${await listening(t, site)}`;
-      site.on("request", new OidcProvider(origin, configuration).callback());
-
-      const cookies = new Map<string, string>();
-      const send = async (url: string, form?: Record<string, string>): Promise<Response> => {
-        const headers = { cookie: Array.from(cookies, ([name, value]) => `${name}=${value}`).join("; ") };
-        const body = form && { method: "POST", body: new URLSearchParams(form) };
-        const response = await fetch(url, { redirect: "manual", headers, ...body });
-        for (const cookie of response.headers.getSetCookie()) {
-          const [, name = "", value = ""] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
-          cookies.set(name, value);
-        }
-        return response;
-      };
-      const discovery = (await (await send(`${origin}/.well-known/openid-configuration`)).json()) as Record<
-        string,
-        unknown
-      >;
-      assert.equal(discovery["client_id_metadata_document_supported"], true);
-      const parameters = {
-        client_id: document.client_id,
-        redirect_uri: redirectUri,
-        response_type: "code",
-        scope: "openid",
-        ...pkce,
-      };
-      let url = `${origin}/auth?${new URLSearchParams(parameters).toString()}`;
-      const prompts = ["login", "consent"];
-      for (let step = 0; step < 10 && url.startsWith(origin); step += 1) {
-        const isPrompt = url.includes("/interaction/");
-        const prompt = isPrompt ? (prompts.shift() ?? "") : undefined;
-        const response = await send(url, prompt === undefined ? undefined : { prompt, login: "alice", password: "x" });
-        url = new URL(response.headers.get("location") ?? assert.fail(await response.text()), url).href;
-      }
-      assert.ok(url.startsWith(redirectUri), url);
-      const code = new URL(url).searchParams.get("code") ?? "";
-      const form = { grant_type: "authorization_code", code, redirect_uri: redirectUri, code_verifier: verifier };
-      const token = async (more: Record<string, string>) =>
-        (await (await send(`${origin}/token`, { ...form, ...more })).json()) as Record<string, string>;
-      if (document === chatGpt)
-        assert.equal((await token({ client_id: chatGpt.client_id }))["error"], "invalid_client");
-      assert.match((await token(hosts.credentials(document, origin)))["access_token"] ?? "", /^[\w-]{20,}$/);
+      const { hosts, origin, send, authorized, token } = await oidcServer(t);
+      const discovery = await (await send(`${origin}/.well-known/openid-configuration`)).json();
+      assert.equal((discovery as Record<string, unknown>)["client_id_metadata_document_supported"], true);
+      const { prompts, form } = await authorized(document, redirectUri);
+      assert.deepEqual(prompts, ["login", "consent"]);
+      const tokens = await token({ ...form, ...hosts.credentials(document, origin) });
+      assert.match(tokens.access_token, /^[\w-]{20,}$/);
     });
   }
+
+  const [[, redirectUri]] = published;
+  const { client_id } = chatGpt;
+  const { token_endpoint_auth_methods_supported: _, token_endpoint_auth_signing_alg: __, ...confidential } = chatGpt;
+  const downgraded = { ...confidential, token_endpoint_auth_method: "none" };
+
+  test("refuses a downgrade while the user decides, at the token endpoint, and at a refresh", async (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+    const { hosts, origin, authorized, token } = await oidcServer(t);
+    const publish = (document: object): void => {
+      hosts.documents.set(client_id, document);
+      t.mock.timers.tick(21_000);
+    };
+    const during = await authorized(chatGpt, redirectUri, {}, (prompt) => prompt === "consent" && publish(downgraded));
+    assert.match(during.refusal ?? "", /interaction session not found/);
+
+    publish(chatGpt);
+    const { form } = await authorized(chatGpt, redirectUri);
+    assert.equal((await token({ ...form, client_id })).error, "invalid_client", "without an assertion");
+    publish(downgraded);
+    assert.equal((await token({ ...form, client_id })).error, "invalid_grant");
+
+    publish(chatGpt);
+    const offline = { scope: "openid offline_access", prompt: "consent" };
+    const again = await authorized(chatGpt, redirectUri, offline);
+    const { refresh_token } = await token({ ...again.form, ...hosts.credentials(chatGpt, origin) });
+    const refresh = { grant_type: "refresh_token", refresh_token };
+    publish(downgraded);
+    assert.equal((await token({ ...refresh, client_id })).error, "invalid_grant");
+    publish(chatGpt);
+    const { error } = await token({ ...refresh, ...hosts.credentials(chatGpt, origin) });
+    assert.equal(error, undefined, "only the changed document is refused");
+  });
+
+  test("remembers a consent until the document changes, and introspects no token after that", async (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+    const key = named("api");
+    const api = {
+      client_id: "api",
+      token_endpoint_auth_method: "private_key_jwt",
+      jwks: { keys: [withoutPrivate(key)] },
+      redirect_uris: [],
+      response_types: [],
+      grant_types: [],
+    };
+    const { hosts, origin, authorized, token, post } = await oidcServer(t, [api]);
+    const { form } = await authorized(chatGpt, redirectUri);
+    assert.deepEqual((await authorized(chatGpt, redirectUri)).prompts, []);
+    const issued = await token({ ...form, ...hosts.credentials(chatGpt, origin) });
+    const introspect = async () => {
+      const sent = { token: issued.access_token, ...assertionOf("api", "api", key, origin) };
+      return (await post("/token/introspection", sent)).active;
+    };
+    assert.equal(await introspect(), true);
+    for (const document of [{ ...chatGpt, client_name: "Bank" }, {}]) {
+      hosts.documents.set(client_id, document);
+      t.mock.timers.tick(21_000);
+      assert.equal(await introspect(), false, JSON.stringify(document));
+    }
+    hosts.documents.set(client_id, { ...chatGpt, client_name: "Bank" });
+    t.mock.timers.tick(21_000);
+    assert.deepEqual((await authorized(chatGpt, redirectUri)).prompts, ["consent"]);
+  });
+
+  test("accepts a client whose keys rotate, a minute after it last fetched them", async (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+    const { hosts, origin, authorized, token } = await oidcServer(t);
+    const next = async () => {
+      const { form } = await authorized(chatGpt, redirectUri);
+      return await token({ ...form, ...hosts.credentials(chatGpt, origin) });
+    };
+    assert.equal((await next()).error, undefined);
+    hosts.keys.set("second", rsaKey());
+    assert.equal((await next()).error, "invalid_client");
+    t.mock.timers.tick(60_000);
+    assert.equal((await next()).error, undefined);
+    hosts.keys.delete("first");
+    t.mock.timers.tick(60_000);
+    assert.equal((await next()).error, undefined);
+  });
+
+  test("leaves registered clients alone, even one whose identifier is the URL of a document", async (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+    for (const registered of [client_id, "app"]) {
+      const client = { client_id: registered, redirect_uris: [redirectUri], token_endpoint_auth_method: "none" };
+      const { hosts, authorized, token } = await oidcServer(t, [client]);
+      const { form } = await authorized(client, redirectUri, {}, () => {
+        hosts.documents.set(client_id, downgraded);
+        t.mock.timers.tick(21_000);
+      });
+      const { error } = await token({ ...form, client_id: registered });
+      assert.equal(error, undefined, registered);
+    }
+  });
 });

@@ -11,11 +11,18 @@ declare module "oidc-provider" {
     respond?: boolean;
     readonly req: IncomingMessage;
     readonly res: ServerResponse;
-    readonly oidc?: { readonly route: string };
+    readonly oidc?: { readonly route: string; readonly client?: Client };
     set(name: string, value: string): void;
   }
 
+  export interface Client {
+    readonly clientId: string;
+    readonly [member: string]: unknown;
+  }
+
   export class Provider {
+    /** Context of the current request. */
+    static readonly ctx: Context | undefined;
     constructor(issuer: string, configuration: object);
     readonly issuer: string;
     proxy: boolean;

@@ -58,7 +58,7 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
   const member = (name: string): unknown => memberOf(metadata, name) ?? undefined;
   if (member("client_id") !== clientId) throw refuse('has a "client_id" that differs from its URL');
   for (const name of ["client_secret", "client_secret_expires_at"])
-    if (member(name) !== undefined) throw refuse(`has a "${name}"; a public document must not`);
+    if (Object.hasOwn(metadata, name)) throw refuse(`has a "${name}"; a public document must not`);
   if (!nonEmptyString.holds(member("client_name")) || String(member("client_name")).trim() === "")
     throw refuse('has no "client_name"');
   for (const name of stringMembers)

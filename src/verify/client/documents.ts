@@ -60,7 +60,7 @@ export interface ClientDocumentsOptions {
   readonly allow?: Optional<readonly string[] | AllowUrl>;
   /** Whether clients without keys are accepted (`none`). Default: `false`. */
   readonly publicClients?: Optional<boolean>;
-  /** Documents that are used without a request, results of `state()`; their clients need no `allow`. Default: none. */
+  /** Documents that are used without a request, results of `state()`. Only their `jwks_uri` needs `allow`. Default: none. */
   readonly pinned?: Optional<readonly ClientDocumentState[]>;
   /** Number of cached documents, 5 KiB each on average. Default: 1,000. */
   readonly maxDocuments?: Optional<number>;
@@ -232,12 +232,13 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     return cached;
   }
 
-  /** Returns the client of a checked document. @throws ClientError `ERR_CLIENT_METHOD` */
+  /** Returns the client of a checked document. @throws ClientError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN` */
   async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<DocumentClient> {
     const method = chooseMethod(metadata, publicClients);
     const { client_id: clientId, client_name: name, redirect_uris: redirectUris } = metadata;
     const jwks = isGiven(metadata.jwks) ? metadata.jwks : undefined;
-    const jwksUri = isGiven(metadata.jwks_uri) ? metadata.jwks_uri : undefined;
+    const jwksUri = metadata.jwks_uri || undefined;
+    if (jwksUri !== undefined) await checkAllowed(jwksUri);
     const { pathname } = new URL(clientId);
     const warnings: ClientWarning[] = [];
     if (clientId.includes("?")) warnings.push("query");
@@ -273,7 +274,6 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     const { usable, refreshAhead } = pool.use(clientId).resource;
     const { value } = await usable();
     refreshAhead(clock.now());
-    if (isGiven(value.jwks_uri)) await checkAllowed(value.jwks_uri as string);
     return value;
   }
 
