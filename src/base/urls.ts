@@ -3,6 +3,9 @@ const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 /** Reports whether a host name, in the form that `URL` returns, always refers to this machine. @see RFC 6761 section 6.3 */
 export const isLoopback = (hostname: string): boolean => loopback.test(hostname);
 
+/** Reports whether text is a URL on this machine. */
+export const isLoopbackUrl = (url: string): boolean => URL.canParse(url) && isLoopback(new URL(url).hostname);
+
 /** Formats a URL for a message: encoded, and without the query, which may contain a secret. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);

@@ -1,4 +1,3 @@
-import { isLoopback } from "../base/urls.ts";
 import { isHtml, kindText, urlText } from "./format.ts";
 import type { Exchange, Failure, Observations } from "./observations.ts";
 
@@ -41,9 +40,6 @@ export function sameBytes(one: Uint8Array | undefined, other: Uint8Array | undef
     one.every((byte, index) => byte === other[index])
   );
 }
-
-/** Reports whether a URL is on this machine. */
-export const isLocal = (url: string): boolean => URL.canParse(url) && isLoopback(new URL(url).hostname);
 
 /** @see RFC 1918, RFC 6598, RFC 3927, RFC 4193, RFC 4291 section 2.5.6 */
 const privateHost =

@@ -1,7 +1,7 @@
 import { invalidOption } from "../base/errors.ts";
 import { jsonOf } from "../base/json.ts";
 import { object } from "../base/options.ts";
-import { isLoopback, wellKnownPath } from "../base/urls.ts";
+import { isLoopbackUrl, wellKnownPath } from "../base/urls.ts";
 import { type HostileName, hostileNames } from "./faulty-sets.ts";
 import type { TestAlgorithm } from "./test-keys.ts";
 import { type Claims, type TokenChanges, tokenFaults } from "./token-faults.ts";
@@ -29,7 +29,7 @@ export async function answerOf(request: Request, provider: Provider): Promise<Re
   const response = request.method === "OPTIONS" ? new Response(null, { status: 204 }) : await routed(request, provider);
   const origin = request.headers.get("origin");
   const isToken = new URL(request.url).pathname.endsWith("/token");
-  const readers = !isToken ? "*" : origin !== null && isLocal(origin) ? origin : undefined;
+  const readers = !isToken ? "*" : origin !== null && isLoopbackUrl(origin) ? origin : undefined;
   if (isToken) response.headers.set("Vary", "Origin");
   if (readers === undefined) return response;
   response.headers.set("Access-Control-Allow-Origin", readers);
@@ -39,8 +39,6 @@ export async function answerOf(request: Request, provider: Provider): Promise<Re
   }
   return response;
 }
-
-const isLocal = (origin: string): boolean => URL.canParse(origin) && isLoopback(new URL(origin).hostname);
 
 async function routed(request: Request, provider: Provider): Promise<Response> {
   const { issuer, algorithms, token } = provider;

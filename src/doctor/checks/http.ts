@@ -1,6 +1,7 @@
+import { isLoopbackUrl } from "../../base/urls.ts";
 import { type Note, note } from "../finding.ts";
 import { counted, quoted, urlText } from "../format.ts";
-import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../http-exchange.ts";
+import { failureText, field, probeOrigin, sameBytes, statusText, wayOf } from "../http-exchange.ts";
 import { entriesIn, readJson } from "../lenient-json.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { checkCaching } from "./caching.ts";
@@ -15,7 +16,7 @@ const tooMany = 429;
 export function checkHttp({ discovery, set, probes = {} }: Observations): Note[] {
   const first = discovery ?? set;
   const notes = [discovery, set].flatMap((exchange) => checkWay(exchange));
-  if (first?.url !== undefined && first.url.startsWith("http:") && !isLocal(first.url)) {
+  if (first?.url !== undefined && first.url.startsWith("http:") && !isLoopbackUrl(first.url)) {
     notes.push(note("HTTP_PLAIN", urlText(first.url)));
   }
   if (set === undefined) return notes;
