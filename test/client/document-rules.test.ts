@@ -8,7 +8,9 @@ import { entry, jwks } from "./client.ts";
 import { confidentialDocument, documentReply, documentUrl, documented, publicDocument } from "./documented.ts";
 
 // One row for each MUST and MUST NOT of the drafts about an identifier, its document and the response with it. "00" and "02" are the sections of
-// draft-ietf-oauth-client-id-metadata-document-00, which MCP 2026-07-28 requires, and of -02. If they differ, the stricter one applies.
+// draft-ietf-oauth-client-id-metadata-document-00, which MCP 2026-07-28 requires, and of -02; "03" are the sections of the working group's copy of
+// 20 September 2026, a month before -03. If they differ, the stricter one applies. Rules about the token endpoint and discovery are in
+// documents.test.ts, rules about addresses in test/hostile/client-documents.test.ts.
 
 describe("identifiers", () => {
   const rows: [source: string, clientId: unknown, expect: string][] = [
@@ -134,6 +136,30 @@ describe("documents", () => {
     ["02 4.1: MUST NOT contain a private key", { ...own, jwks: { keys: [ecKey("a")] } }, "ERR_CLIENT_DOCUMENT"],
     ["02 4.1: a symmetric key is one", { ...own, jwks: { keys: [secretKey] } }, "ERR_CLIENT_DOCUMENT"],
     ["02 4.1: anywhere", { ...publicDocument, x: [ecKey("a")] }, "ERR_CLIENT_DOCUMENT"],
+    [
+      "03 6: the method MUST be one of the list",
+      { ...confidentialDocument, token_endpoint_auth_methods_supported: ["none"] },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "03 6: the default of RFC 7591 MUST be ignored",
+      { ...publicDocument, token_endpoint_auth_method: undefined },
+      "accepted",
+    ],
+    [
+      "03 6: MUST NOT treat a list as none",
+      {
+        ...publicDocument,
+        token_endpoint_auth_method: undefined,
+        token_endpoint_auth_methods_supported: ["tls_client_auth"],
+      },
+      "ERR_CLIENT_METHOD",
+    ],
+    [
+      "03 6: MUST NOT treat a list as none, not even an empty one",
+      { ...publicDocument, token_endpoint_auth_method: undefined, token_endpoint_auth_methods_supported: [] },
+      "ERR_CLIENT_METHOD",
+    ],
     ["RFC 7591 2: MUST NOT both be present", { ...confidentialDocument, jwks: keys }, "ERR_CLIENT_DOCUMENT"],
     ["draft issue 100: private_key_jwt without keys", own, "ERR_CLIENT_KEYS_MISSING"],
     ["draft issue 100", { ...own, jwks: { keys: [] } }, "ERR_CLIENT_KEYS_MISSING"],
@@ -190,6 +216,11 @@ describe("documents", () => {
     [
       "RFC 7592 2.2: null is like an absent member",
       { ...publicDocument, logo_uri: null, jwks: null, scope: null },
+      "accepted",
+    ],
+    [
+      "an empty string is like an absent member",
+      { ...publicDocument, token_endpoint_auth_methods_supported: "", jwks: "", logo_uri: "" },
       "accepted",
     ],
     ["no method in common", { ...publicDocument, token_endpoint_auth_method: "tls_client_auth" }, "ERR_CLIENT_METHOD"],

@@ -100,15 +100,27 @@ describe("resolve", () => {
     [{ token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] }, true, "private_key_jwt"],
     [{ token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] }, false, "private_key_jwt"],
     [
-      { token_endpoint_auth_method: "none", token_endpoint_auth_methods_supported: ["private_key_jwt"] },
+      { token_endpoint_auth_method: undefined, token_endpoint_auth_methods_supported: ["private_key_jwt"] },
       true,
       "private_key_jwt",
     ],
-    [{ token_endpoint_auth_method: "tls_client_auth", token_endpoint_auth_methods_supported: ["none"] }, true, "none"],
+    [
+      { token_endpoint_auth_method: "none", token_endpoint_auth_methods_supported: ["none", "private_key_jwt"] },
+      true,
+      "private_key_jwt",
+    ],
+    [
+      {
+        token_endpoint_auth_method: "tls_client_auth",
+        token_endpoint_auth_methods_supported: ["tls_client_auth", "none"],
+      },
+      true,
+      "none",
+    ],
     [
       {
         token_endpoint_auth_method: "private_key_jwt",
-        token_endpoint_auth_methods_supported: ["none"],
+        token_endpoint_auth_methods_supported: ["none", "private_key_jwt"],
         token_endpoint_auth_signing_alg: "ES384",
       },
       true,
@@ -816,7 +828,7 @@ describe("the token endpoint requires the authorization request's method", () =>
   });
 });
 
-describe("metadata for discovery", () => {
+describe("metadata for discovery (00 5, 02 6, 03 7: MUST include)", () => {
   test("names the methods, including none only if public clients are accepted, and the algorithms", () => {
     for (const [publicClients, methods] of [
       [true, ["private_key_jwt", "none"]],

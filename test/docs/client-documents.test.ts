@@ -189,13 +189,22 @@ describe("the authorization server with Hono", () => {
     assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
   });
 
-  test("refuses an unregistered redirect URI, a missing PKCE, an unknown host and another user's consent", async (t) => {
-    const { authorize, app } = await server(t);
+  test("refuses an unregistered redirect URI, a missing PKCE, unknown hosts and methods, and another user's consent", async (t) => {
+    const { hosts, authorize, app } = await server(t);
     const [[, redirectUri]] = published;
     assert.equal((await authorize(chatGpt, "https://evil.example/")).status, 400);
     assert.equal((await authorize(chatGpt, redirectUri, { code_challenge: "" })).status, 400);
     const unknown = await authorize({ client_id: "https://evil.example/client.json" }, redirectUri);
     assert.deepEqual([unknown.status, ((await unknown.json()) as { error: string }).error], [401, "invalid_client"]);
+    const mutualTls = {
+      ...chatGpt,
+      client_id: `${chatGpt.client_id}?`,
+      token_endpoint_auth_method: "tls_client_auth",
+      token_endpoint_auth_methods_supported: ["tls_client_auth"],
+    };
+    hosts.documents.set(mutualTls.client_id, mutualTls);
+    const method = await authorize(mutualTls, redirectUri);
+    assert.deepEqual([method.status, ((await method.json()) as { error: string }).error], [400, "unauthorized_client"]);
     const consent = await app.request("/consent", { method: "POST", body: new URLSearchParams({ request: "x" }) });
     assert.equal(consent.status, 400);
   });

@@ -60,7 +60,7 @@ async function attacked(
 const own = (response: ServerResponse, url: string): void =>
   void response.end(JSON.stringify({ ...publicDocument, client_id: url }));
 
-describe("no request reaches an address that is not public", () => {
+describe("no request reaches an address that is not public (02 8.6, 03 9.6: MUST NOT)", () => {
   const addresses = [
     "127.0.0.1",
     "10.0.0.1",

@@ -3,7 +3,6 @@ import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
 import { nonEmptyString, object, strings } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
 import { entriesOf, maxUntrustedKeys, secretMembers } from "../../keys/jwk/verification-keys.ts";
-import { offeredMethods } from "./document-method.ts";
 
 const maxDepth = 8;
 const maxMembers = 100;
@@ -104,10 +103,23 @@ function checkRedirectUri(uri: string, refuse: Refuse): void {
   if (username !== "" || password !== "") throw refuse("has a redirect URI with a user name or password");
 }
 
+/**
+ * Returns the methods that a client offers, by the registered member and by the list of OpenID Connect RP Metadata Choices. Without either, the
+ * client is public: the default of RFC 7591 needs a secret.
+ *
+ * @see RFC 7591 section 2; draft-ietf-oauth-client-id-metadata-document-03 section 6
+ */
+export function offeredMethods(metadata: ClientMetadata): readonly string[] {
+  const { token_endpoint_auth_method: one, token_endpoint_auth_methods_supported: several } = metadata;
+  return several || [one || "none"];
+}
+
 /** Checks the methods and the keys of a document. */
 function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
-  const { client_id: clientId, jwks, jwks_uri: jwksUri } = metadata;
+  const { client_id: clientId, jwks, jwks_uri: jwksUri, token_endpoint_auth_method: method } = metadata;
   const methods = offeredMethods(metadata);
+  if (isGiven(method) && !methods.includes(method as string))
+    throw refuse('has a "token_endpoint_auth_method" that is not in its "token_endpoint_auth_methods_supported"');
   // Every symmetric method in the IANA registry has this prefix.
   if (methods.some((method) => method.startsWith("client_secret_")))
     throw refuse("offers a method with a shared secret, which a public document cannot establish");

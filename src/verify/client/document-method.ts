@@ -2,22 +2,10 @@ import { ClientError } from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
 import { shownUrl } from "../../base/urls.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
-import type { ClientMetadata } from "./document-metadata.ts";
+import { type ClientMetadata, offeredMethods } from "./document-metadata.ts";
 
 /** A way to authenticate that both a client and this package support. */
 export type ClientMethod = "private_key_jwt" | "none";
-
-/**
- * Returns the methods that a client offers, by the registered member and by the one that the draft's authors propose. Without either, the client
- * is public: the default of RFC 7591 needs a secret.
- *
- * @see RFC 7591 section 2; https://github.com/oauth-wg/draft-ietf-oauth-client-id-metadata-document/issues/87
- */
-export function offeredMethods(metadata: ClientMetadata): readonly string[] {
-  const { token_endpoint_auth_method: one, token_endpoint_auth_methods_supported: several } = metadata;
-  const offered = [...(isGiven(one) ? [one as string] : []), ...(several ?? [])];
-  return offered.length > 0 ? offered : ["none"];
-}
 
 /** Returns the strongest method that both sides support. @throws ClientError `ERR_CLIENT_METHOD` */
 export function chooseMethod(metadata: ClientMetadata, publicClients: boolean): ClientMethod {
