@@ -49,9 +49,10 @@ async function guard(
     );
   }
   const read = () => readGuardConfig(sourcesOf(io, options, guardDefinitions));
-  const { settings, proxy, file } = await read();
+  const config = await read();
+  const { settings, proxy } = config;
   io.jsonLogs = settings.jsonLogs;
-  const starting = startGuard(file, read, createLog(settings, io));
+  const starting = startGuard(config, read, createLog(settings, io));
   handleSignals(starting);
   const { adminUrl } = await starting;
   if (settings.jsonLogs) return;

@@ -152,6 +152,26 @@ sizes
     );
   });
 
+  test("warns about DPoP proofs that several guards, or later ones, would accept", async (t) => {
+    const secret = await fileWith(t, "x".repeat(32));
+    const store = { replayStore: "redis://127.0.0.1" };
+    const [once, nonce] = [/used once at each; give all of them the same --replay-store/, /set --nonce-secret-file/];
+    for (const [settings, dpop, expected] of [
+      [{}, "optional", [once, nonce]],
+      [{}, "required", [once, nonce]],
+      [store, "required", [nonce]],
+      [{ nonceSecretFile: secret }, "required", [once]],
+      [{ ...store, nonceSecretFile: secret }, "required", []],
+      [{}, undefined, []],
+    ] as const) {
+      const file = await fileWith(t, { ...withIssuer({ dpop }), ...settings });
+      const { stdout } = await cliDone(t, ["guard", "--check", file]);
+      const [, ...lines] = (stdout.split("\n\nwarnings\n")[1] ?? "").split(/^ {2}/m);
+      assert.equal(lines.length, expected.length, stdout);
+      for (const [index, warning] of expected.entries()) assert.match(lines[index] ?? "", warning);
+    }
+  });
+
   test("names the buffer that nginx needs, even if a refusal is larger than the identity headers", async (t) => {
     const report = async (proxy: string, members: object): Promise<string> => {
       const config = { for: proxy, hosts: { "*": { ...host, ...members } } };

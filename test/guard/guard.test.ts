@@ -37,6 +37,10 @@ async function result(guard: GuardHere, request: Parameters<GuardHere["ask"]>[0]
   return `${status} ${(JSON.parse(body) as { detail: string }).detail}`;
 }
 
+/** Returns the warnings in a guard's log. */
+const warnings = ({ log }: GuardHere): string[] =>
+  log.filter(({ level }) => level === "warn").map(({ message }) => message);
+
 /** Returns the identity headers that a token gets. */
 async function identity(guard: GuardHere, setup: Providers, claims: object): Promise<Record<string, string> | string> {
   const { status, headers, body } = await guard.ask({ target: "/", headers: [bearer(accessToken(setup, { claims }))] });
@@ -380,10 +384,9 @@ test(
     await redis.start();
     await eventually("it loads its data", async () => (await result(one, request())) === "200");
     assert.equal(await result(other, first), "401 the proof was used before (jti)", "after the restart");
-    const warned = one.log.filter(({ level }) => level === "warn").map(({ message }) => message);
     assert.match(
-      warned.join("\n"),
-      /if several guards run[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,
+      warnings(one).join("\n"),
+      /DPoP proofs need no nonce[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,
     );
     assert.doesNotMatch(JSON.stringify(one.log), /s3cret/);
   },
@@ -528,6 +531,19 @@ describe("the configuration", () => {
       if ((reads += 1) === 1) await writeFile(file, JSON.stringify({ ...base, hosts: { "b.example": { routes } } }));
     });
     await eventually("the new host", async () => (await result(guard, { target: "/", host: "b.example" })) === "200");
+  });
+
+  test("that adds DPoP is warned about as at startup", async (t) => {
+    const { setup, hosts, guard } = await startOne(t);
+    assert.deepEqual(warnings(guard), []);
+    const issuers = [{ issuer: setup.issuer, audience, dpop: "required" }];
+    const added = { ...hosts, "b.example": { ...hosts["api.example.com"], issuers } };
+    const other = await startGuardHere(t, { hosts: added });
+    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
+    await writeFile(guard.file, JSON.stringify({ ...base, hosts: added }));
+    assert.equal(await guard.reload(), true);
+    assert.match(warnings(guard).join("\n"), /^if several guards run, .*\nDPoP proofs need no nonce/);
+    assert.deepEqual(warnings(guard), warnings(other));
   });
 
   test("that names a new issuer makes the guard unready until its keys are fetched", async (t) => {

@@ -48,7 +48,7 @@ export async function startGuardHere(
     await afterRead(file);
     return config;
   };
-  const guard = await startGuard(file, read, logger, clock);
+  const guard = await startGuard(await read(), read, logger, clock);
   let stopped: Promise<void> | undefined;
   const stop: RunningGuard["stop"] = (signal) => (stopped ??= guard.stop(signal));
   t.after(stop);

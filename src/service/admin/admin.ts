@@ -4,6 +4,7 @@ import { refusalOf } from "../../base/local-request-check.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node-response.ts";
 import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
+import { urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 import type { Handler } from "../listen/request-gate.ts";
@@ -63,12 +64,17 @@ const notFound: AdminPage = () => plainText(404, "not found");
 
 const failed = problem(500, "Internal Server Error", "This page failed; see jwksd's log for the cause.");
 
+/** A running admin address. */
+export interface RunningAdmin extends RunningServer {
+  readonly url: string;
+}
+
 /** Serves the admin address to requests that {@link refusalOf} does not refuse. @param pages read-only pages by path */
-export function startAdmin(
+export async function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
   log: Logger,
-): Promise<RunningServer> {
+): Promise<RunningAdmin> {
   const admin = `${address.host}:${address.port}`;
   const handler: Handler = (request, response) => {
     const { headers, method = "", socket, url } = request;
@@ -94,7 +100,8 @@ export function startAdmin(
       writeReply(response, withoutBodyOnHead(failed, method));
     });
   };
-  return startHttpServer(address, () => handler, {
+  const server = await startHttpServer(address, () => handler, {
     onOverload: (lost, message) => log.warn({ admin, ...lost }, message),
   });
+  return { ...server, url: `http://${urlHost(address.host)}:${server.port}` };
 }

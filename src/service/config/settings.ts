@@ -41,9 +41,11 @@ export interface SettingSources {
 export interface Collected<Rows extends Definitions> {
   readonly settings: SettingsOf<Rows>;
   readonly others: Readonly<Record<string, unknown>>;
-  /** Path of the configuration file, if there is one. */
-  readonly file: string | undefined;
 }
+
+/** Returns the path of the configuration file, if there is one. */
+export const configFileIn = ({ configFile, environment }: SettingSources): string | undefined =>
+  configFile ?? environment[variableName("config")];
 
 /**
  * Collects and checks the settings of a command.
@@ -54,17 +56,21 @@ export interface Collected<Rows extends Definitions> {
  */
 export async function collectSettings<Rows extends Definitions>(
   rows: Rows,
-  { flags, environment: all, configFile }: SettingSources,
+  sources: SettingSources,
   command: string,
   others: readonly string[] = [],
 ): Promise<Collected<Rows>> {
-  const environment = ownVariables(all);
-  const configVariable = variableName("config");
+  const { flags } = sources;
+  const environment = ownVariables(sources.environment);
   // One environment may be for several commands.
   const names = [...settingNames, ...Object.keys(guardDefinitions), "wrappingKeys", "to"];
-  checkKnown(Object.keys(environment), [...names.map(variableName), configVariable], "environment variable", command);
-  const file = configFile ?? environment[configVariable];
-  const members = await readConfigFile(file, [...Object.keys(rows), ...others], command);
+  checkKnown(
+    Object.keys(environment),
+    [...names.map(variableName), variableName("config")],
+    "environment variable",
+    command,
+  );
+  const members = await readConfigFile(configFileIn(sources), [...Object.keys(rows), ...others], command);
   const settings: Record<string, unknown> = {};
   for (const [name, { rule, fallback }] of Object.entries(rows)) {
     const given = [
@@ -74,7 +80,7 @@ export async function collectSettings<Rows extends Definitions>(
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(rule, given.value, given.from);
   }
-  return { settings: settings as SettingsOf<Rows>, others: members, file };
+  return { settings: settings as SettingsOf<Rows>, others: members };
 }
 
 /**

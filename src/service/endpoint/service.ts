@@ -6,11 +6,11 @@ import type { Keysets } from "../../publish/keyset.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { startAdmin } from "../admin/admin.ts";
 import type { Status } from "../admin/status.ts";
-import { urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { openFileKeys } from "../keys/file-keys.ts";
 import { type Substitutes, startServiceKeys } from "../keys/service-keys.ts";
+import { type Stops, startParts, stopAll } from "../listen/stops.ts";
 import { startSignSockets } from "../signing/sign-sockets.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
 import { recentEvents } from "./recent-events.ts";
@@ -47,22 +47,8 @@ export interface Service {
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the sign sockets file
  * @throws ConfigError, StoreError see `createKeyManager`
  */
-export async function startService(settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> {
-  const stops: Stops = [];
-  try {
-    return await start(settings, log, given, stops);
-  } catch (error) {
-    await stopAll(stops);
-    throw error;
-  }
-}
-
-/** Functions that stop the parts that were started, in the order in which to call them. */
-type Stops = (() => Promise<void>)[];
-
-async function stopAll(stops: Stops): Promise<void> {
-  for (const stop of stops) await stop();
-}
+export const startService = (settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> =>
+  startParts((stops) => start(settings, log, given, stops));
 
 async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops): Promise<Service> {
   const { clock = systemClock } = given;
@@ -98,7 +84,6 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   const of = { commandFlags, rotationMode, signs, clock, endpoint, managed, files, events, phase: () => phase };
   const report = createReport(of);
   const admin = adminAddress && (await startAdmin(adminAddress, report.pages, log));
-  const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
 
   await provider.follow();
@@ -123,12 +108,12 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   phase = "running";
 
   logMissingMembers(site, log);
-  log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: kids(), pid: process.pid }, "started");
+  log.info({ jwksUri, port: endpoint.port, admin: admin?.url, kids: kids(), pid: process.pid }, "started");
   return {
     url,
     kids: kids(),
     stateText: managed?.stateText(kids()[0] ?? "") ?? "active",
-    adminUrl,
+    adminUrl: admin?.url,
     status: report.status,
     reload,
     async stop(signal) {

@@ -3,8 +3,10 @@ import { invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { hostAndPort, isLoopbackAddress } from "../config/addresses.ts";
 import { type GuardSettings, guardDefinitions } from "../config/guard-settings.ts";
-import { type SettingSources, collectSettings, refusePassword } from "../config/settings.ts";
+import { type SettingSources, collectSettings, configFileIn, refusePassword } from "../config/settings.ts";
+import { fingerprint } from "../config/watch-files.ts";
 import type { Wanted } from "../listen/http-server.ts";
+import type { Hosts } from "./hosts.ts";
 
 /** Everything that configures a guard. */
 export interface GuardConfig {
@@ -14,8 +16,8 @@ export interface GuardConfig {
   readonly nonceSecret: string | undefined;
   /** The `hosts` member of the file, or the same for the issuer in the flags. */
   readonly hosts: unknown;
-  /** Path of the configuration file, if there is one. */
-  readonly file: string | undefined;
+  /** The configuration file, if there is one, with its fingerprint from before it was read, so that no change is missed. */
+  readonly file: { readonly path: string; readonly fingerprint: string } | undefined;
 }
 
 /**
@@ -25,7 +27,9 @@ export interface GuardConfig {
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  */
 export async function readGuardConfig(sources: SettingSources): Promise<GuardConfig> {
-  const { settings, others, file } = await collectSettings(guardDefinitions, sources, "guard", ["hosts"]);
+  const path = configFileIn(sources);
+  const file = path === undefined ? undefined : { path, fingerprint: await fingerprint([path]) };
+  const { settings, others } = await collectSettings(guardDefinitions, sources, "guard", ["hosts"]);
   const { for: proxy, nonceSecretFile, certificateHeader } = settings;
   if (proxy === undefined)
     throw invalidOption(`--for is missing; name the proxy that asks the guard: ${guardDefinitions.for.rule.must}`);
@@ -70,4 +74,19 @@ function hostsIn({ issuer, audience, scope }: GuardSettings, hosts: unknown): un
   if (issuer === undefined || audience === undefined)
     throw invalidOption('--issuer and --audience are missing; give both, or a --config file with "hosts"');
   return { "*": { issuers: [{ issuer, audience }], routes: [{ path: "/*", scope }] } };
+}
+
+/** Returns warnings about a valid configuration. @param hosts its hosts */
+export function warningsOf({ settings, nonceSecret }: GuardConfig, hosts: Hosts): readonly string[] {
+  if (![...hosts.values()].some(({ usesProofs }) => usesProofs)) return [];
+  return [
+    ...(settings.replayStore === undefined
+      ? ["if several guards run, a DPoP proof can be used once at each; give all of them the same --replay-store"]
+      : []),
+    ...(nonceSecret === undefined
+      ? [
+          "DPoP proofs need no nonce, so they can be signed in advance; set --nonce-secret-file, to the same secret for all guards",
+        ]
+      : []),
+  ];
 }

@@ -9,16 +9,17 @@ import { type BearerEvent, memoryReplayStore } from "../../verify/bearer/index.t
 import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { processMetrics } from "../admin/prometheus-text.ts";
 import { commonMetrics } from "../admin/service-metrics.ts";
-import { hostAndPort, urlHost } from "../config/addresses.ts";
+import { hostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
-import { fingerprint, watchPaths } from "../config/watch-files.ts";
+import { watchPaths } from "../config/watch-files.ts";
 import { type Wanted, checkFree, startHttpServer } from "../listen/http-server.ts";
 import type { Handler } from "../listen/request-gate.ts";
+import { type Stops, startParts, stopAll } from "../listen/stops.ts";
 import { type CheckContext, type Decision, type Source, decide } from "./check.ts";
 import { conventions } from "./conventions.ts";
 import { createDecisionCounts } from "./decision-counts.ts";
-import type { GuardConfig } from "./guard-config.ts";
-import { type SharedOptions, hostsOf } from "./hosts.ts";
+import { type GuardConfig, warningsOf } from "./guard-config.ts";
+import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
 import { createKeySets } from "./key-sets.ts";
 import { type RefusalLog, createRefusalLog } from "./refusal-log.ts";
 import { redisReplayStore } from "./replay-store.ts";
@@ -42,25 +43,34 @@ export interface RunningGuard {
 /**
  * Starts a guard.
  *
- * @param file path of the configuration file, if there is one
- * @param read reads the configuration
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
- * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
+ * @param config first result of `read`
+ * @param read reads the configuration again
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws ServiceError `ERR_LISTEN`
  */
-export async function startGuard(
-  file: string | undefined,
+export const startGuard = (
+  config: GuardConfig,
   read: () => Promise<GuardConfig>,
   log: Logger,
   clock: Clock = systemClock,
+): Promise<RunningGuard> => startParts((stops) => start(config, read, log, clock, stops));
+
+async function start(
+  config: GuardConfig,
+  read: () => Promise<GuardConfig>,
+  log: Logger,
+  clock: Clock,
+  stops: Stops,
 ): Promise<RunningGuard> {
-  // Taken before the file is read, so that no change is missed.
-  const baseline = await fingerprint(file === undefined ? [] : [file]);
-  const config = await read();
-  const { settings, proxy, address } = config;
+  const { settings, proxy, address, file } = config;
   const refusals = createRefusalLog(log, clock);
   const onEvent = (host: string, event: BearerEvent): void => logEvent(refusals, host, event);
   const keySets = createKeySets(clock, log);
   const store = settings.replayStore === undefined ? undefined : redisReplayStore(settings.replayStore);
+  stops.push(async () => {
+    keySets.close();
+    store?.close();
+  });
   const shared: SharedOptions = {
     clock,
     replay: store?.replay ?? memoryReplayStore({ clock }),
@@ -75,8 +85,13 @@ export async function startGuard(
   if (adminAddress !== undefined) wanted.push([adminAddress, "--admin"]);
   await checkFree(wanted);
 
-  const first = keySets.begin();
-  let hosts = hostsOf(config.hosts, first.use, shared);
+  /** Returns the hosts of a configuration and uses their key sets from now on. If they are invalid, throws and changes nothing. */
+  function apply(next: GuardConfig): Hosts {
+    const hosts = keySets.replace((use) => hostsOf(next.hosts, use, shared));
+    for (const warning of warningsOf(next, hosts)) log.warn(warning);
+    return hosts;
+  }
+  let hosts = apply(config);
   let isRefused = false;
   let isStopping = false;
   const decisions = createDecisionCounts();
@@ -118,29 +133,24 @@ export async function startGuard(
     remedy: "start a second guard",
     onRefusal: (status) => decisions.add(status, "http"),
   });
-  const admin =
-    adminAddress &&
-    (await startAdmin(
-      adminAddress,
-      { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady), "/metrics": metricsPage(metrics) },
-      log,
-    ).catch(async (error: unknown) => {
-      await server.stop();
-      throw error;
-    }));
-
-  first.keep();
+  stops.unshift(server.stop);
+  const pages = {
+    "/livez": healthPage(() => undefined),
+    "/readyz": healthPage(notReady),
+    "/metrics": metricsPage(metrics),
+  };
+  const admin = adminAddress && (await startAdmin(adminAddress, pages, log));
+  // Later than the server: until then, /readyz says that the guard is stopping.
+  if (admin !== undefined) stops.splice(1, 0, admin.stop);
 
   const oneByOne = serial();
   const reload = (): Promise<boolean> =>
     oneByOne(async () => {
       try {
         const next = await read();
-        if (!isDeepStrictEqual({ ...next, hosts: undefined }, { ...config, hosts: undefined }))
+        if (!isDeepStrictEqual(fixed(next), fixed(config)))
           throw invalidOption("only hosts can change while the guard runs; restart it for other settings");
-        const { use, keep } = keySets.begin();
-        hosts = hostsOf(next.hosts, use, shared);
-        keep();
+        hosts = apply(next);
         isRefused = false;
         log.info({ hosts: [...hosts.keys()] }, "configuration reloaded");
       } catch (error) {
@@ -152,28 +162,30 @@ export async function startGuard(
       }
       return !isRefused;
     });
-  const watch = file === undefined ? undefined : watchPaths([file], baseline, reload);
-  if ([...hosts.values()].some(({ usesProofs }) => usesProofs) && !(settings.replayStore && config.nonceSecret))
-    log.warn(
-      "if several guards run, a proof can be used at each; give all of them --replay-store and --nonce-secret-file",
-    );
-  const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
-  log.info({ listen: settings.listen, port: server.port, proxy, admin: adminUrl, hosts: [...hosts.keys()] }, "started");
+  const watch = file && watchPaths([file.path], file.fingerprint, reload);
+  log.info(
+    { listen: settings.listen, port: server.port, proxy, admin: admin?.url, hosts: [...hosts.keys()] },
+    "started",
+  );
   return {
     port: server.port,
-    adminUrl,
+    adminUrl: admin?.url,
     reload,
     async stop(signal) {
       isStopping = true;
       log.info({ signal }, "stopping");
       watch?.stop();
-      await server.stop();
-      await admin?.stop();
-      keySets.close();
-      store?.close();
+      await oneByOne(async () => {});
+      await stopAll(stops);
       log.info("stopped");
     },
   };
+}
+
+/** Returns the parts of a configuration that cannot change while the guard runs. */
+function fixed(config: GuardConfig): object {
+  const { hosts: _, file: __, ...others } = config;
+  return others;
 }
 
 function logEvent({ info, warn }: RefusalLog, host: string, event: BearerEvent): void {

@@ -23,7 +23,7 @@ import { bearerRules, resolveBearerOptions } from "../../verify/bearer/settings.
 import { keySetRules } from "../../verify/relying-party/options.ts";
 import { canonicalHost } from "./conventions.ts";
 import { type ClaimHeader, claimHeader } from "./identity.ts";
-import type { NextKeySets } from "./key-sets.ts";
+import type { UseKeySet } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 
 /** The options of `createBearer` for one issuer's tokens that a file can have. */
@@ -146,7 +146,7 @@ const hostRules: Rules<HostMembers> = {
  * @param members the `hosts` member of the configuration
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function hostsOf(members: unknown, use: NextKeySets["use"], shared: SharedOptions): Hosts {
+export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions): Hosts {
   if (!object.holds(members) || Object.keys(members).length === 0)
     throw invalidOption('"hosts" must be an object with a member for each host; add one');
   return new Map(
@@ -171,7 +171,7 @@ function within<T>(subject: string, build: () => T): T {
   }
 }
 
-function hostOf(name: string, members: HostMembers, use: NextKeySets["use"], shared: SharedOptions): Host {
+function hostOf(name: string, members: HostMembers, use: UseKeySet, shared: SharedOptions): Host {
   const { issuers = [], claims = [], cors, ...given } = checkOptions(members, hostRules, "member");
   const routes = given.routes.map((route, index) =>
     within(`route ${index + 1}`, () => routeOf(route, cors ?? undefined)),
@@ -207,7 +207,7 @@ function hostOf(name: string, members: HostMembers, use: NextKeySets["use"], sha
 
 function guardOf(
   members: IssuerMembers,
-  use: NextKeySets["use"],
+  use: UseKeySet,
   shared: Omit<BearerOptions, "issuer" | "audience">,
 ): IssuerGuard {
   const { issuer, jwksUri, keySet = {}, ...tokens } = checkOptions(members, issuerRules, "member");

@@ -12,20 +12,19 @@ import type { Logger } from "../config/log.ts";
 
 /** The keys of all issuers, shared by hosts and kept across reloads. */
 export interface KeySets {
-  /** Starts a new list of sets. The sets before stay in use until `keep`. */
-  begin(this: void): NextKeySets;
+  /**
+   * Uses the sets that `build` asks for from now on, closes the others, and fetches the keys of the new ones until that succeeds. If `build`
+   * throws, nothing changes.
+   */
+  replace<T>(this: void, build: (use: UseKeySet) => T): T;
   /** Returns the issuers whose keys have never been fetched. */
   missing(this: void): readonly string[];
   metrics(this: void): readonly Metric[];
   close(this: void): void;
 }
 
-/** The sets of a configuration that is being read. */
-export interface NextKeySets {
-  use(this: void, issuer: string, options: RemoteKeySetOptions): RemoteKeySet;
-  /** Uses these sets from now on, closes the others, and fetches the keys of the new ones until that succeeds. */
-  keep(this: void): void;
-}
+/** Returns the keys of an issuer. */
+export type UseKeySet = (issuer: string, options: RemoteKeySetOptions) => RemoteKeySet;
 
 /** One issuer's keys. */
 interface Entry {
@@ -47,28 +46,25 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
   }
 
   return {
-    begin() {
+    replace(build) {
       const next = new Map<string, Entry>();
-      return {
-        use(issuer, options) {
-          const name = JSON.stringify([issuer, options]);
-          const onEvent = (event: KeySetEvent): void => logEvent(log, issuer, event);
-          const entry = next.get(name) ??
-            current.get(name) ?? {
-              issuer,
-              keys: createRemoteKeySet({ ...options, clock, onEvent }),
-              closed: new AbortController(),
-            };
-          next.set(name, entry);
-          return entry.keys;
-        },
-        keep() {
-          const before = current;
-          current = next;
-          for (const [name, entry] of before) if (!next.has(name)) close(entry);
-          for (const [name, entry] of next) if (!before.has(name)) fetchFirst(entry).catch(() => {});
-        },
-      };
+      const built = build((issuer, options) => {
+        const name = JSON.stringify([issuer, options]);
+        const onEvent = (event: KeySetEvent): void => logEvent(log, issuer, event);
+        const entry = next.get(name) ??
+          current.get(name) ?? {
+            issuer,
+            keys: createRemoteKeySet({ ...options, clock, onEvent }),
+            closed: new AbortController(),
+          };
+        next.set(name, entry);
+        return entry.keys;
+      });
+      const before = current;
+      current = next;
+      for (const [name, entry] of before) if (!next.has(name)) close(entry);
+      for (const [name, entry] of next) if (!before.has(name)) fetchFirst(entry).catch(() => {});
+      return built;
     },
     missing: () => [...current.values()].filter(({ keys }) => keys.state() === undefined).map(({ issuer }) => issuer),
     metrics: () => sumMetrics([...current.values()].map(({ keys }) => keys.metrics())),

@@ -3,7 +3,7 @@ import type { Reply } from "../../publish/respond.ts";
 import type { AccessDecision } from "../../verify/bearer/access-decision.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../verify/relying-party/index.ts";
 import { conventions } from "./conventions.ts";
-import type { GuardConfig } from "./guard-config.ts";
+import { type GuardConfig, warningsOf } from "./guard-config.ts";
 import { maxHeaderBytes } from "./guard.ts";
 import { type Host, type Route, hostsOf } from "./hosts.ts";
 import { identityHeaderNames, identityLimits } from "./identity.ts";
@@ -20,8 +20,10 @@ const refusalTexts = 512;
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export async function configReport({ settings, proxy, hosts: members }: GuardConfig): Promise<string> {
-  const hosts = [...hostsOf(members, unusedKeySet, { clock: systemClock, onEvent() {} })];
+export async function configReport(config: GuardConfig): Promise<string> {
+  const { settings, proxy } = config;
+  const byName = hostsOf(config.hosts, unusedKeySet, { clock: systemClock, onEvent() {} });
+  const hosts = [...byName];
   const sections = hosts.map(([name, host]) =>
     [name === "*" ? "every other host" : name, ...hostLines(host)].join("\n"),
   );
@@ -35,12 +37,16 @@ export async function configReport({ settings, proxy, hosts: members }: GuardCon
     `headers for a program   at most ${identity} bytes more than the client sends`,
     `request head of a check at most ${maxHeaderBytes} bytes; larger ones are refused with 431`,
   ];
+  const warnings = warningsOf(config, byName);
   return [
     `for ${proxy}, on ${settings.listen}`,
     ...sections,
-    ["sizes", ...sizes.map((line) => `  ${line}`)].join("\n"),
+    list("sizes", sizes),
+    ...(warnings.length === 0 ? [] : [list("warnings", warnings)]),
   ].join("\n\n");
 }
+
+const list = (name: string, lines: readonly string[]): string => [name, ...lines.map((line) => `  ${line}`)].join("\n");
 
 function hostLines({ guards, routes }: Host): string[] {
   const rows = routes.map((route) => [route.path, route.methods?.join(" ") ?? "every method", needs(route)] as const);

@@ -1,0 +1,17 @@
+/** Functions that stop the parts of a service, in the order in which to call them. */
+export type Stops = (() => Promise<void>)[];
+
+export async function stopAll(stops: Stops): Promise<void> {
+  for (const stop of stops) await stop();
+}
+
+/** Starts a service. If that fails, stops the parts that were started. @param start adds the function that stops each part */
+export async function startParts<T>(start: (stops: Stops) => Promise<T>): Promise<T> {
+  const stops: Stops = [];
+  try {
+    return await start(stops);
+  } catch (error) {
+    await stopAll(stops);
+    throw error;
+  }
+}
