@@ -86,8 +86,11 @@ describe("jwksd doctor", () => {
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
     assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
     assert.match(stdout, /^ {2}effect {2}It never equals a token's `kid`, and/m);
-    assert.match(stdout, /^ {2}breaks {2}tokens signed with the key: jose [\d.]+,\s+jwks-rsa/m);
-    assert.match(stdout, /^ {10}all tokens: aws-jwt-verify [\d.]+, go-jose/m);
+    assert.match(stdout, /^ {2}fails {3}All tokens fail in: aws-jwt-verify [\d.]+, go-jose/m);
+    assert.match(
+      stdout,
+      /^ {10}Tokens signed with this key fail in: jose [\d.]+,\s+jwks-rsa [\d.]+\s+with\s+jsonwebtoken [\d.]+,/m,
+    );
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
     assert.match(stdout, /^ {2}do {6}Write the `kid` as a JSON string\.$/m);
     assert.match(stdout, /^ {2}more {4}https:\S+#jwks_kid_type$/m);

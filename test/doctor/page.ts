@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { ruleUrl } from "../../src/doctor/codes.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
 import type { FailingVerifier } from "../../src/doctor/verifiers/cited-failures.ts";
-import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
+import { breaksOf, byFailingTokens, nameWithVersion } from "../../src/doctor/verifiers/failing-verifiers.ts";
 
 const file = new URL("../../docs/doctor.md", import.meta.url);
 const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;
@@ -28,31 +28,16 @@ export function page(): { readonly is: string; readonly shouldBe: string } {
 
 function paragraph(code: Code): string {
   const { severity, title, why, rule, remedy } = codes[code];
-  const breaks = breaksOf(code);
-  const whom = [
-    fails("All tokens fail in", breaks, "every token"),
-    fails("Tokens signed with this key fail in", breaks, "its tokens"),
-  ].join("");
-  return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
+  const failing = byFailingTokens(breaksOf(code)).map(
+    ({ label, verifiers }) => ` ${label}: ${verifiers.map(verifierText).join(", ")}.`,
+  );
+  return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${failing.join("")} **What to do:** ${remedy}`;
 }
 
-function fails(label: string, breaks: readonly FailingVerifier[], which: FailingVerifier["fails"]): string {
-  const named = breaks
-    .filter((each) => each.fails === which)
-    .map(({ client, version, source, inSomeForms }) => {
-      const name = nameOf(client, version);
-      return `${source === undefined ? name : `[${name}](${source})`}${inSomeForms === true ? " (in some forms)" : ""}`;
-    });
-  return named.length === 0 ? "" : ` ${label}: ${named.join(", ")}.`;
-}
-
-/** Returns a verifier's name with its version. A verifier of two packages has two versions, in the same order. */
-function nameOf(client: string, version: string): string {
-  const versions = version.split(" + ");
-  return client
-    .split(" + ")
-    .map((name, index) => `${name} ${versions[index]}`)
-    .join(" with ");
+function verifierText(verifier: FailingVerifier): string {
+  const { source, inSomeForms } = verifier;
+  const name = nameWithVersion(verifier);
+  return `${source === undefined ? name : `[${name}](${source})`}${inSomeForms === true ? " (in some forms)" : ""}`;
 }
 
 // `node test/doctor/page.ts` writes the page.

@@ -90,7 +90,14 @@ function prose(text: string): Html {
 }
 
 /** Headings of a finding's parts, by label. */
-const headings = { seen: "Seen", effect: "Effect", breaks: "Breaks", do: "What to do", rule: "Rule", more: "More" };
+const headings = {
+  seen: "Seen",
+  effect: "Effect",
+  fails: "Failing verifiers",
+  do: "What to do",
+  rule: "Rule",
+  more: "More",
+};
 
 function section(finding: Finding): Html {
   const { code, severity, title, ruleUrl, link } = finding;

@@ -6,6 +6,7 @@ import { setResponse } from "../../doctor/http-exchange.ts";
 import type { FailingVerifier, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { entriesIn } from "../../doctor/lenient-json.ts";
 import type { TimelineEvent } from "../../doctor/node/index.ts";
+import { byFailingTokens, nameWithVersion } from "../../doctor/verifiers/failing-verifiers.ts";
 import { type Color, type Terminal, indented, colored } from "../terminal.ts";
 import type { Explanation } from "./explain-verification.ts";
 
@@ -89,7 +90,7 @@ export function partsOf(finding: Finding) {
   const parts = [
     ["seen", [...seen, ...more]],
     ["effect", [effect]],
-    ["breaks", breaksText(finding)],
+    ["fails", failureTexts(finding)],
     ["do", [remedy]],
     ["rule", [rule]],
     ["more", [link]],
@@ -109,18 +110,17 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
-/** Describes which verifiers fail, in one line for each way of failing. */
-function breaksText({ breaks, tried }: Finding): string[] {
-  if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
-  const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
-    const tokens = fails === "every token" ? "all tokens" : "tokens signed with the key";
-    return inSomeForms === true ? `in some forms, ${tokens}:` : `${tokens}:`;
-  });
-  return [...byWay].map(([way, named]) => `${way} ${named.map(verifierText).join(", ")}`);
+/** Describes which verifiers fail, in the words of docs/doctor.md: one line for all tokens, one for the key's tokens. */
+function failureTexts({ breaks, tried }: Finding): string[] {
+  if (breaks.length === 0) return tried === 0 ? [] : [`Tokens fail in none of the ${tried} verifiers that were run.`];
+  return byFailingTokens(breaks).map(({ label, verifiers }) => `${label}: ${verifiers.map(verifierText).join(", ")}.`);
 }
 
-const verifierText = ({ client, version, source }: FailingVerifier): string =>
-  `${client} ${version}${source === undefined ? "" : ` (${sourceText(source)})`}`;
+function verifierText(verifier: FailingVerifier): string {
+  const { source, inSomeForms } = verifier;
+  const remarks = [...(source === undefined ? [] : [sourceText(source)]), ...(inSomeForms ? ["in some forms"] : [])];
+  return `${nameWithVersion(verifier)}${remarks.length === 0 ? "" : ` (${remarks.join(", ")})`}`;
+}
 
 /** Shortens a source: `owner/name#1` for an issue, `file#L1` for a line. */
 const sourceText = (source: string): string =>
