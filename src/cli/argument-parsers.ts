@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 
-/** Creates a parser for whole numbers of this form. */
+/** Creates a parser for whole numbers that match a pattern. */
 export const wholeNumber =
   (form: RegExp, message: string) =>
   (text: string): number => {

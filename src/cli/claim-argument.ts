@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { isTooLarge } from "../base/json.ts";
 
-/** Adds a claim of the form `name=value` to the previous claims. */
+/** Adds a claim, written as `name=value`, to the previous claims. */
 export function addClaim(text: string, before: object = {}): object {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
   if (name === undefined || value === undefined) throw new InvalidArgumentError("Write a claim as name=value.");
@@ -20,7 +20,7 @@ function jsonOrString(text: string): unknown {
   }
 }
 
-/** Refuses a number that JSON cannot represent exactly. */
+/** Rejects a number that JSON cannot represent exactly. */
 function refuseTooLarge(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (!isTooLarge(value, context?.source)) return value;
   throw new InvalidArgumentError(

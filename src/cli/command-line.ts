@@ -4,7 +4,7 @@ import { run } from "./run.ts";
 
 const { stdout, stderr, env: environment, argv } = process;
 const io: Io = {
-  // Opening it takes time, and few commands read it.
+  // Opening standard input takes time, and few commands read it.
   get stdin() {
     return process.stdin;
   },
@@ -14,7 +14,7 @@ const io: Io = {
   exitCode: 0,
 };
 
-// A closed terminal or pipe, or a full disk, must not end the service.
+// A closed terminal, a closed pipe or a full disk must not stop the service.
 let outputError: NodeJS.ErrnoException | undefined;
 stdout.on("error", (error) => (outputError ??= error));
 stderr.on("error", () => {});
@@ -23,11 +23,11 @@ process.on("exit", checkOutput);
 process.exitCode = await run(argv.slice(2), io);
 
 /**
- * Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. Does not affect the
- * service.
+ * Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. The service keeps
+ * running.
  */
 function checkOutput(): void {
-  // --help ends the process before the error event.
+  // With --help, the process exits before the error event.
   const failure: NodeJS.ErrnoException | null = outputError ?? stdout.errored;
   const code = failure?.code;
   if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;

@@ -1,6 +1,9 @@
 import { Command as BareCommand } from "commander";
 
-/** A command whose help can end with notes, such as examples. Its parent and subcommands have the same class. */
+/**
+ * A command whose help can end with notes, such as examples. Its parent and its subcommands are instances of this
+ * class, too.
+ */
 export class Command extends BareCommand {
   declare readonly parent: Command | null;
   declare readonly commands: readonly Command[];

@@ -1,9 +1,9 @@
-/** Values to complete. An empty list means that they are unknown. */
+/** Values to complete. An empty list means that the values are unknown. */
 export type Values = "files" | "folders" | readonly string[];
 
 /** An option to complete. */
 export interface Flag {
-  /** Name with its dashes. */
+  /** Name, with the leading dashes. */
   readonly name: string;
   readonly description: string;
   /** Name of the value, if the option has one. */
@@ -88,7 +88,7 @@ function zsh(nodes: readonly CommandNode[]): string {
       // Some options can be repeated.
       return zshQuoted(`*${name}${value === undefined ? "" : "="}[${zshEscaped(description)}]${after}`);
     });
-    // With a message for a value that is unknown, zsh would insert nothing.
+    // If this had a message for unknown values, zsh would insert nothing.
     if (values.length > 0) options.push(zshQuoted(`*: :${zshValues(values)}`));
     return `    '${path}')
       below=(${names.join("\n        ")})

@@ -38,7 +38,7 @@ function nodeOf(command: Command): CommandNode {
   };
 }
 
-/** Returns the names that `help` explains: the commands of a group, and the options of all commands below it. */
+/** Returns the names that `help` explains: a group's commands, and the options of all commands below it. */
 function helpTopics(group: Command): string[] {
   const options = withSubcommands(group).flatMap(optionsOf);
   const names = options.flatMap(({ long }) => long?.replace(/^--/, "") ?? []);
@@ -53,7 +53,7 @@ function flagOf(option: Option): Flag[] {
     : [{ name: long, description: description, value, values: valuesOf(value, choicesOf(option)) }];
 }
 
-/** Returns the values to complete. The name of a value shows whether it is a file. */
+/** Returns the values to complete. A value's name shows whether it is a file. */
 function valuesOf(name = "", choices: readonly string[] = []): Values {
   if (/file|socket/.test(name)) return "files";
   return /folder|target/.test(name) ? "folders" : choices;

@@ -13,14 +13,14 @@ export function commandOf(io: Io): Command {
     .notes(`
 A proxy asks the guard about each request: nginx with auth_request, Caddy with
 forward_auth, Traefik with forwardAuth. The guard checks the access token and
-answers. The programs behind the proxy read the X-Jwksd headers and do not need
-to read tokens. Each proxy needs every line of its configuration in
-docs/guard.md.
+tells the proxy whether to pass the request on. The programs behind the proxy
+read the X-Jwksd headers and do not need to read tokens. docs/guard.md has a
+configuration for each proxy; every line in it is needed.
 
-The --config file has the same settings, plus "hosts", which says what each host
-and path requires. It is reloaded when it changes and on SIGHUP; if it is
-invalid, the guard logs an error and keeps the old hosts. On SIGTERM, the guard
-finishes the checks in flight and exits.
+The --config file has the same settings, plus "hosts", which lists what each
+host and path requires. The guard reloads the file when it changes and on
+SIGHUP; if it is invalid, the guard logs an error and keeps the old hosts. On
+SIGTERM, the guard finishes the checks in flight and exits.
 
 Examples:
   $ jwksd guard --for nginx --issuer https://login.example.com \\
@@ -35,7 +35,7 @@ async function guard(
   io: Io,
   { check, ...options }: { readonly check?: string } & Record<string, unknown>,
 ): Promise<void> {
-  // Loaded here, because help does not need the guard.
+  // Loaded here, because --help does not need the guard.
   const [{ createLog }, { readGuardConfig }, { startGuard }] = await Promise.all([
     import("../service/config/log.ts"),
     import("../service/guard/guard-config.ts"),

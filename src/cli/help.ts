@@ -9,13 +9,13 @@ import { indented } from "./terminal.ts";
 /** Maximum width of help, in columns. */
 export const helpColumns = 80;
 
-/** Creates the `help` command of a group, which explains one of the group's commands or one of their options. */
+/** Creates a group's `help` command, which explains one of the group's commands or one of their options. */
 export function helpCommand(io: Io, group: Command): Command {
   const command = new Command("help").description("Explain a command or an option.");
   return (
     command
       .argument("[name...]")
-      // An option may be named with its dashes.
+      // An option may be given with its dashes.
       .allowUnknownOption()
       .notes(`
 Examples:
@@ -36,12 +36,12 @@ Examples:
 /** Returns a command and all commands below it. */
 export const withSubcommands = (command: Command): Command[] => [command, ...command.commands.flatMap(withSubcommands)];
 
-/** Returns the full name of a command without the program's name, such as `keys list`. */
+/** Returns a command's full name without the program's name, such as `keys list`. */
 export function pathOf(command: Command): string {
   return command.parent === null ? "" : `${pathOf(command.parent)} ${command.name()}`.trim();
 }
 
-/** Returns the innermost command with these names, and the remaining names. */
+/** Follows the names to the innermost command. Returns that command and the names left over. */
 function find(command: Command, names: readonly string[]): [Command, readonly string[]] {
   const sub = command.commands.find((sub) => sub.name() === names[0]);
   return sub === undefined ? [command, names] : find(sub, names.slice(1));
@@ -49,7 +49,10 @@ function find(command: Command, names: readonly string[]): [Command, readonly st
 
 const bare = (flag: string): string => flag.replace(/^-+/, "");
 
-/** Returns the name of an option from its flag or environment variable. `--wrapping-key-file` also explains the variable of the wrapping keys. */
+/**
+ * Returns an option's name, given its flag or environment variable. The variable for wrapping keys is explained under
+ * `--wrapping-key-file`.
+ */
 function optionOf(name: string): string {
   if (name === variableName("wrappingKeys")) return "wrapping-key-file";
   return /^JWKSD_[A-Z_]+$/.test(name) ? name.slice("JWKSD_".length).toLowerCase().replaceAll("_", "-") : bare(name);
@@ -61,7 +64,7 @@ interface OptionEntry {
   readonly commands: readonly Command[];
 }
 
-/** Returns the options with this name. Options with the same description share one entry. */
+/** Returns the options that have this name. Options with the same description share one entry. */
 function optionsNamed(group: Command, name: string): OptionEntry[] {
   const taken = withSubcommands(group).flatMap((command) => command.options.map((option) => ({ command, option })));
   const named = taken.filter(({ option }) => option.long === `--${name}`);
@@ -77,13 +80,13 @@ function unknown(group: Command, name: string): string {
   const flags = withSubcommands(group).flatMap(({ options }) =>
     options.flatMap(({ long }) => (long ? bare(long) : [])),
   );
-  // The last entry of a name applies, and a command takes precedence over an option.
+  // If a name occurs twice, the last entry applies, so a command takes precedence over an option.
   const known = new Map([
     ...flags.map((flag) => [flag, flag] as const),
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
   ]);
   const meant = known.get(nearest(optionOf(name), [...known.keys()]) ?? "");
-  const hint = meant === undefined ? "run jwksd help to list the commands" : `Did you mean jwksd help ${meant}?`;
+  const hint = meant === undefined ? "to list the commands, run: jwksd help" : `Did you mean jwksd help ${meant}?`;
   return `error: no command or option '${name}'\n(${hint})`;
 }
 
@@ -105,7 +108,7 @@ function optionText({ option, commands }: OptionEntry): string {
   return [option.flags, "", ...about, "", ...rows].join("\n");
 }
 
-/** Returns an option's description in `--help`, with its values if there are at most four. */
+/** Returns the description of an option for `--help`. Lists the option's values if there are at most four. */
 export function optionLine(option: Option): string {
   const [choices = [], preset] = [choicesOf(option), defaultOf(option)];
   const facts = [choices.length <= 4 ? choices.join(", ") : "", preset === undefined ? "" : `default: ${preset}`];

@@ -1,13 +1,13 @@
 import { printableJson, printableLines } from "../base/printable.ts";
 import type { Output } from "../service/config/log.ts";
 
-/** The inputs and outputs of a command. They are passed in, so a command can run inside another process. */
+/** A command's inputs and outputs. They are passed in, so that a command can run inside another process. */
 export interface Io {
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Exit code. Not 0 if the command reports a failure in addition to its result. */
+  /** Exit code. It is not 0 if the command reports a failure in addition to its result. */
   exitCode: number;
   /** Whether the log is JSON; `undefined` until all settings have been read. */
   jsonLogs?: boolean;
@@ -28,7 +28,10 @@ export function printNotice({ stderr }: Io, text: string): void {
   stderr.write(`jwksd: ${printableLines(text)}\n`);
 }
 
-/** Reads standard input. Stops once it has read more than `maxBytes`; the result is then longer than that. */
+/**
+ * Reads standard input. Stops after reading more than `maxBytes`, so a result longer than that means that the input is
+ * too large.
+ */
 export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

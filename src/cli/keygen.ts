@@ -12,8 +12,8 @@ export function commandOf(io: Io): Command {
     )
     .notes(`
 Only the owner can read the file, and an existing file is never overwritten. The
-kid of the key is its RFC 7638 thumbprint. In a folder for serve --keys, the
-file whose name sorts last is the active key.
+key's kid is its RFC 7638 thumbprint. If serve --keys reads a folder, the active
+key is the one in the file whose name sorts last.
 
 Examples:
   $ jwksd keygen --out keys/$(date +%F).jwk

@@ -11,8 +11,7 @@ import { indented } from "./terminal.ts";
 type Load = () => Promise<{ commandOf(io: Io): Command }>;
 
 /**
- * The commands, in the order in which the help lists them. Only the command that runs is loaded, which makes startup
- * twice as fast.
+ * The commands, in the order of `jwksd help`. Only the command that runs is loaded, which makes startup twice as fast.
  */
 const commands: Readonly<Record<string, readonly [description: string, load: Load]>> = {
   serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
@@ -25,9 +24,9 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   guard: ["Check access tokens for nginx, Caddy or Traefik.", () => import("./guard.ts")],
   keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
   rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],
-  end: ["End an issuer: nothing signs for it again.", () => import("./store/end.ts")],
+  end: ["End an issuer permanently: nothing signs for it again.", () => import("./store/end.ts")],
   plan: ["Show the planned steps of the managed keys, as a chart and a list.", () => import("./keys/plan.ts")],
-  issuers: ["List all issuers in a database, and which ones fail.", () => import("./store/issuers.ts")],
+  issuers: ["List all issuers in a database, failing ones first.", () => import("./store/issuers.ts")],
   policy: ["Print or change the rotation policy.", () => import("./keys/policy.ts")],
   replicas: ["List the processes that publish and sign, and the targets.", () => import("./keys/replicas.ts")],
   targets: ["Manage the jwksd publish targets.", () => import("./keys/targets.ts")],
@@ -53,7 +52,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     await (await program(io, argv)).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
-    // The parser has printed the error or the help.
+    // The parser has already printed the error or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
     await reportError(io, argv, error);
@@ -61,9 +60,9 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** Prints the error that ended a command. Prints it as a log line if the log is JSON. */
+/** Prints the error that ended a command: as a log line if the log is JSON. */
 async function reportError(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
-  // If a setting is invalid, `jsonLogs` was not read.
+  // If a setting is invalid, `jsonLogs` has not been read.
   const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
   if (!jsonLogs) return printNotice(io, errorText(error));
   const { createCommandLog, createLog } = await import("../service/config/log.ts");
@@ -71,9 +70,9 @@ async function reportError(io: Io, argv: readonly string[], error: JwksdError): 
   create({ logLevel: "error", jsonLogs: true }, io).error({ code: error.code }, withAdvice(error));
 }
 
-/** Folder of the guides, next to `src/` and `dist/`. */
+/** Folder with the guides, next to `src/` and `dist/`. */
 const folder = fileURLToPath(new URL("../../docs", import.meta.url));
-const guides = `jwksd help OPTION explains an option. If a command has the same name, write the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
+const guides = `jwksd help OPTION explains an option. If a command has the same name, include the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
 
 /** Reports whether a command line needs the options of all commands. */
 function needsAll([first, second]: readonly string[]): boolean {
@@ -82,7 +81,7 @@ function needsAll([first, second]: readonly string[]): boolean {
 
 /**
  * Creates the program. Loads only the commands that the arguments name; for the others, the table has everything that
- * help shows.
+ * the help shows.
  */
 export async function program(io: Io, argv: readonly string[]): Promise<Command> {
   const isAllNeeded = needsAll(argv);
@@ -90,7 +89,7 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
   const program = new Command("jwksd")
     .description("Publish and rotate the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
-    // Otherwise, a kid that begins with "-V" would print the version.
+    // Without this, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()
     .showHelpAfterError("(jwksd help COMMAND shows all options)")
     .notes(`
@@ -99,7 +98,7 @@ Start here:
   $ jwksd keys           list the keys and the next step of each
   $ jwksd help serve     list all options of serve, with examples
   $ jwksd help --port    explain an option, and list the commands that have it
-  $ jwksd help verify    find out why a token is refused
+  $ jwksd help verify    find out why a token is rejected
   $ jwksd doctor URL     check any issuer's keys`)
     .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
   for (const [name, [description, load]] of Object.entries(commands)) {
@@ -110,7 +109,7 @@ Start here:
   return program;
 }
 
-/** Returns the versions for a bug report. */
+/** Returns the versions that a bug report needs. */
 function versionText(): string {
   const { node, sqlite } = process.versions;
   const facts = [`Node.js ${node}`, `SQLite ${sqlite ?? "none"}`, `${process.platform}-${process.arch}`];

@@ -17,13 +17,13 @@ const configRow: Definition = {
   fallback: undefined,
   value: "<file>",
   about:
-    "JSON file of settings. Its members have the names of the flags, in camel case. Flags and environment variables take precedence.",
+    "JSON file with settings. Its members are named after the flags, in camel case. Flags and environment variables take precedence.",
   heading: "Other settings:",
 };
 
 /**
- * The flag of a setting. The parser does not know its default or its values, because settings also come from other
- * sources and are all checked together.
+ * The flag for a setting. The parser does not know the setting's default or values, because settings also come from
+ * other sources and are all checked together.
  */
 export class SettingOption extends Option {
   readonly setting: string;
@@ -45,14 +45,14 @@ export function choicesOf(option: Option): readonly string[] | undefined {
   return option instanceof SettingOption ? option.row.rule.choices : option.argChoices;
 }
 
-/** Returns the default of an option, if it has one and is not a toggle. */
+/** Returns an option's default, if it has one and is not a toggle. */
 export function defaultOf(option: Option): string | undefined {
   const value: unknown =
     option instanceof SettingOption ? (option.row.fallback ?? option.row.preset) : option.defaultValue;
   return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
 }
 
-/** Adds the flags of settings and `--config` to a command, after its own flags. */
+/** Adds flags for settings, and `--config`, to a command, after the command's own flags. */
 export function addSettings(
   command: Command,
   names: readonly string[] = settingNames,
@@ -63,7 +63,7 @@ export function addSettings(
   return command.addOption(new SettingOption("config", configRow));
 }
 
-/** Returns the sources of a command's settings. @param options parsed flags */
+/** Returns the places where a command's settings come from. @param options parsed flags */
 export const sourcesOf = (
   { environment }: Pick<Io, "environment">,
   { config, ...options }: { readonly config?: string } & Record<string, unknown>,
@@ -85,7 +85,7 @@ export async function settingsFrom(
 }
 
 /**
- * Returns the value of a flag; `undefined` if it was not given. The parser turns --no-cors into `cors: false` and its
+ * Returns a flag's value; `undefined` if the flag was not given. The parser turns --no-cors into `cors: false` and its
  * absence into `cors: true`.
  */
 function flagIn(options: Record<string, unknown>, name: string): unknown {

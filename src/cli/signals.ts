@@ -1,4 +1,4 @@
-/** A service that keeps running after its command line. */
+/** A service that keeps running after its command has returned. */
 interface Running {
   /** Reloads files. */
   reload(): Promise<unknown>;
@@ -6,15 +6,15 @@ interface Running {
 }
 
 /**
- * Handles signals, even during startup, because an unhandled signal would end the process. An early signal takes effect
- * after startup.
+ * Handles signals, even during startup, because an unhandled signal would kill the process. A signal that arrives
+ * during startup takes effect afterwards.
  *
- * @param onStop called as soon as the process is told to stop, to shorten the startup
+ * @param onStop called as soon as the process receives a signal to stop, to cut the startup short
  * @returns a function that removes the handlers
  */
 export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {
   const whenStarted = (action: (running: Running) => Promise<unknown>): void =>
-    // The caller of `starting` reports a failed startup.
+    // The code that awaits `starting` reports a failed startup.
     void starting.then(action, () => {});
   let stopping = false;
   const reload = (): void => whenStarted((running) => running.reload());

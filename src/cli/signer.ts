@@ -18,7 +18,7 @@ type CheckFlags = {
   readonly signers?: string;
 };
 
-/** Result of a check. After a failure, the remaining members are missing. */
+/** Result of a check. If a step fails, the members for the later steps are missing. */
 interface Report {
   readonly ok: boolean;
   readonly uri: string;
@@ -39,14 +39,14 @@ export function commandOf(io: Io): Command {
   const checking = command
     .command("check")
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
-    .argument("<uri>", "key URI, with a key version")
+    .argument("<uri>", "the key's URI, with a key version")
     .option("--probes <number>", "number of signatures", probeCount, 100)
     .option("--json", "JSON output")
-    .option("--report", "report that you can publish: without the key, its name or your account");
+    .option("--report", "print a report that you can publish; it leaves out the key, its name and your account");
   addSettings(checking, ["signers"])
     .notes(`
 Exit codes: 0, every signature is valid; 1, there was an error. The service's
-SDK finds the credentials; docs/signers.md shows what each service needs.
+SDK finds the credentials; docs/signers.md lists what each service needs.
 
 Examples:
   $ jwksd signer check \\
@@ -71,7 +71,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   try {
     const openedAt = performance.now();
     signer = await open(io, uri, flags);
-    // The signer interface has its own type for a public JWK. jose returns bytes only for symmetric keys.
+    // The signer interface has its own type for public JWKs. jose returns bytes only for symmetric keys.
     const publicKey = signer.publicKey as JWK;
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve: String(publicKey.crv) };
@@ -88,7 +88,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
     const { code, message } = error;
-    // A refused URI may contain a password.
+    // A URI that was rejected may contain a password.
     const safeUri = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
     return { ...report, uri: safeUri, signatures: latencies.length, failure: { code, message } };
   } finally {
@@ -130,7 +130,10 @@ function reportText({ uri, openMs, kid, curve, signatures, latencyMs, failure }:
   return lines.join("\n");
 }
 
-/** Returns a report for the project's issues, in Markdown. The URI, the kid and an error's message may name the account, so it has none of them. */
+/**
+ * Returns a report for the project's issue tracker, in Markdown. Leaves out the URI, the kid and error messages,
+ * because they may name the account.
+ */
 function publicText({ backend, openMs, curve, signatures = 0, latencyMs, failure }: Report): string {
   const failed = (what: string): string => `- ${what}: **failed**, ${failure?.code}`;
   const { platform, arch, versions } = process;

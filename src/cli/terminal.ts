@@ -3,7 +3,10 @@ import { type Io, print } from "./io.ts";
 
 export type Color = Parameters<typeof styleText>[0];
 
-/** Wraps text into lines of at most `columns` characters, each indented by `indent` spaces. A longer word has its own line. */
+/**
+ * Wraps text into lines of at most `columns` characters, each indented by `indent` spaces. A word longer than that gets
+ * its own line.
+ */
 export function indented(text: string, columns: number, indent: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
@@ -27,8 +30,8 @@ export function colored(text: string, color: Color | undefined): string {
 }
 
 /**
- * Returns the capabilities of an output: its width, whether it has color (a terminal without NO_COLOR), and whether it
- * is limited to ASCII.
+ * Returns an output's capabilities: its width, whether it has color (a terminal, and NO_COLOR is not set), and whether
+ * it is limited to ASCII.
  */
 export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environment">): Terminal {
   const isTerminal = stdout.isTTY === true;
@@ -36,13 +39,13 @@ export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environ
   const locale = environment["LC_ALL"] || environment["LC_CTYPE"] || environment["LANG"] || "";
   return {
     columns: stdout.columns ?? (Number.isInteger(columns) && columns > 0 ? columns : 80),
-    // https://no-color.org: any value that is not empty.
+    // https://no-color.org: any non-empty value disables color.
     color: isTerminal && (environment["NO_COLOR"] ?? "") === "" && environment["TERM"] !== "dumb",
     ascii: isTerminal && environment["TERM"] === "linux" ? true : /^(C|POSIX)$/.test(locale),
   };
 }
 
-/** Prints paragraphs, each wrapped and after an empty line. */
+/** Prints paragraphs, wrapped, with an empty line before each. */
 export function printParagraphs(io: Io, paragraphs: readonly string[]): void {
   const { columns } = terminalOf(io);
   for (const text of paragraphs) print(io, ["", ...indented(text, columns, 0)].join("\n"));

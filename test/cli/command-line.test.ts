@@ -73,8 +73,8 @@ describe("a kid is given in full or by a unique prefix", () => {
     ["abcdefg", "abcdefgh"],
     ["-abcde", "-abcde7"],
     ["2026-1", "2026-11-22"],
-    ["abcxy", undefined, "use one of these kids, or at least 6 of its first characters:", ...kids.slice(0, 6)],
-    ["", undefined, "at least 6 of its first characters"],
+    ["abcxy", undefined, "use one of these kids, or a prefix of at least 6 characters:", ...kids.slice(0, 6)],
+    ["", undefined, "a prefix of at least 6 characters"],
     ["abcdefX", undefined, "or a kid that begins with it", "- abcdefgh, sig retiring"],
     ["bcdefgh", undefined, "or a kid that begins with it"],
   ];
@@ -268,7 +268,7 @@ describe("waiting for the replicas", () => {
     assert.equal(io.exitCode, 3);
     assert.match(
       written(),
-      /^jwksd: the change was made, but the store cannot be read.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
+      /^jwksd: the change was made, but jwksd cannot read the store .*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
     );
   });
 
@@ -321,8 +321,8 @@ describe("waiting for the replicas", () => {
   test("explains the first few of many late replicas and counts the rest", async () => {
     for (const [count, last] of [
       [5, /^Replica "r4"/],
-      [6, /^1 more is behind; run jwksd replicas to list them\.$/],
-      [475, /^470 more are behind; run jwksd replicas to list them\.$/],
+      [6, /^1 more is behind; to list them, run jwksd replicas\.$/],
+      [475, /^470 more are behind; to list them, run jwksd replicas\.$/],
     ] as const) {
       const late = Array.from({ length: count }, (_, index) => presenceRecord(`r${index}`, { revision: 4 }));
       const { keys } = command([late]);

@@ -189,7 +189,10 @@ describe("jwksd doctor", () => {
     const port = await listening(t, server);
     await new Promise((resolve) => server.close(resolve));
     const rows: readonly (readonly [target: string, says: RegExp, ...flags: string[]])[] = [
-      ["/nowhere/keys.json", /cannot read the file .* \(ENOENT\); begin a URL with https:\/\/ \[ERR_FILE_UNREADABLE\]/],
+      [
+        "/nowhere/keys.json",
+        /cannot read the file .* \(ENOENT\); if it is a URL, include https:\/\/ \[ERR_FILE_UNREADABLE\]/,
+      ],
       ["http://login.example.com", /is not an https URL; set --allow-insecure .*\[ERR_URL_INSECURE\]/],
       ["https://127.0.0.1", /not public; set --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
       [`http://127.0.0.1:${port}`, /no connection \(ECONNREFUSED\) \[ERR_FETCH_FAILED\]/, insecure],
@@ -448,7 +451,7 @@ describe("--token", () => {
     ["a dot at the end", (token) => `${token}.`, "it begins or ends with a dot"],
     ["a URL", (token) => `https://app.example.com/cb#access_token=${token}`, "it is a URL"],
     ["JSON", (token) => JSON.stringify({ access_token: token }), "it is JSON"],
-    ["a header field", (token) => `Bearer ${token}`, "it begins with a name for the token"],
+    ["a header field", (token) => `Bearer ${token}`, "it begins with the name of a header or parameter"],
     ["quotation marks", (token) => `"${token}"`, "it contains quotation marks"],
     ["curly quotation marks", (token) => `\u201c${token}\u201d`, "it contains quotation marks"],
     ["a zero-width space", (token) => token.replace(".", ".\u200b"), "it contains invisible characters"],
@@ -608,7 +611,7 @@ describe("--token", () => {
       const url = await provider(t, [sound], { "cache-control": `max-age=${maxAge}` });
       return (await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })])).stdout;
     };
-    assert.match(await says(31_536_000), /The token is valid\.\n\nWhat to do: If your API refuses[^]*up to 365\sd\./);
+    assert.match(await says(31_536_000), /The token is valid\.\n\nWhat to do: If your API rejects[^]*up to 365\sd\./);
     assert.doesNotMatch(await says(86_400), /What to do/);
   });
 });

@@ -126,10 +126,13 @@ describe("help OPTION", () => {
     const yes = (await runCli(t, ["help", "yes"])).stdout;
     assert.match(
       yes,
-      /make valid tokens fail\.\n[^]*\n--yes\n[^]*the target is no longer read\.\n\nCommands +targets forget\n/,
+      /make valid tokens fail\.\n[^]*\n--yes\n[^]*verifiers no longer use the target\.\n\nCommands +targets forget\n/,
     );
     const inCommand = (await runCli(t, ["help", "targets", "forget", "--yes"])).stdout;
-    assert.match(inCommand, /^--yes\n\nConfirm that the target is no longer read\.\n\nCommands +targets forget\n$/);
+    assert.match(
+      inCommand,
+      /^--yes\n\nConfirm that verifiers no longer use the target\.\n\nCommands +targets forget\n$/,
+    );
     const level = (await runCli(t, ["help", "log-level"])).stdout;
     assert.match(level, /^Values +debug, info, warn, error, silent$/m);
   });
@@ -157,14 +160,14 @@ test("help COMMAND prints the same text as COMMAND --help, even for a subcommand
 
 describe("help for an unknown name fails and suggests the closest name", () => {
   const rows = [
-    { words: ["help", "NOSUCH"], hint: "run jwksd help to list the commands" },
+    { words: ["help", "NOSUCH"], hint: "to list the commands, run: jwksd help" },
     { words: ["help", "rotat"], hint: "Did you mean jwksd help rotate?" },
     { words: ["help", "--prot"], hint: "Did you mean jwksd help port?" },
     { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
     { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["help", "JWKSD_PROT"], hint: "Did you mean jwksd help port?" },
-    { words: ["help", "port", "serve"], hint: "run jwksd help to list the commands" },
+    { words: ["help", "port", "serve"], hint: "to list the commands, run: jwksd help" },
   ];
   for (const { words, hint } of rows) {
     test(words.join(" "), async (t) => {

@@ -387,7 +387,7 @@ test("a cron job generates the first key and takes steps; Lambda, frozen between
   await assert.rejects(import(cron), { code: "ERR_STORE_EMPTY" });
   const logged = t.mock.method(console, "error", () => {});
   assert.equal((await GET(new Request("https://login.example.com/jwks"))).status, 503);
-  assert.match(String(logged.mock.calls[0]?.arguments), /^failed,the store has no keys of /);
+  assert.match(String(logged.mock.calls[0]?.arguments), /^failed,the store has no keys for /);
   process.env["FIRST_START"] = "yes";
   await import(`${cron}?first`);
   delete process.env["FIRST_START"];

@@ -136,7 +136,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
       [["keys", "--store", url], wrapping, /--issuer \(JWKSD_ISSUER\) must be set, because/],
-      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store has no keys of .*\[ERR_STORE_EMPTY\]/],
+      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store has no keys for .*\[ERR_STORE_EMPTY\]/],
       [["keys", "--store", secret], wrapping, /--store must not contain a password.*JWKSD_STORE.*PGPASSWORD/],
       [["keys", "--store", `${url}?sslpassword=sesame`], wrapping, /--store must not contain a password/],
       [["keys", "--store", "mysql://user:ses/ame@db/name"], wrapping, /--store must be sqlite:PATH.*%2F/],
@@ -180,18 +180,18 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match(stderr, says);
     };
     const serve = ["serve", "--port", "0", "--admin", "off", "--require-store", ...data];
-    await refused([...serve, ...at(issuer)], /the database in --store has no keys of https:.*ERR_STORE_EMPTY/);
+    await refused([...serve, ...at(issuer)], /the database in --store has no keys for https:.*ERR_STORE_EMPTY/);
     const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'";
     assert.deepEqual(server.sql(schemas, new URL(url).pathname.slice(1)), ["0"]);
     await (await startService(t, [...at(issuer), ...data], env)).stop();
 
     const mistyped = at("https://logn.example.com");
-    const none = /nothing was changed, because .* no keys of https:\/\/logn\..*--issuer.*\[ERR_STORE_EMPTY\]/;
+    const none = /nothing was changed, because .* no keys for https:\/\/logn\..*--issuer.*\[ERR_STORE_EMPTY\]/;
     for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]])
       await refused([...command, ...mistyped], none);
     const planned = await runCli(t, ["plan", ...mistyped], env);
-    assert.match(planned.stderr, /the store has no keys of https:\/\/logn\.example\.com/);
-    await refused([...serve, ...mistyped], /no keys of https:\/\/logn.*ERR_STORE_EMPTY/);
+    assert.match(planned.stderr, /the store has no keys for https:\/\/logn\.example\.com/);
+    await refused([...serve, ...mistyped], /no keys for https:\/\/logn.*ERR_STORE_EMPTY/);
     await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
   });
 

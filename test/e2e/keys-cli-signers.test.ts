@@ -170,7 +170,7 @@ test("--destroy-external names the keys it destroys before and afterwards", { ti
   assert.equal(failed.code, 1);
   assert.match(
     failed.stderr,
-    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is fixed, run: jwksd keys destroy --yes -- c\n/m,
+    /^jwksd: vault-transit:.* could not be destroyed: .*; fix the problem, then run: jwksd keys destroy --yes -- c\n/m,
   );
   assert.doesNotMatch(failed.stdout, /was\s+destroyed/);
 });
@@ -194,7 +194,7 @@ test(
     assert.deepEqual([refused.code, vault.keys.has("b")], [1, true]);
     assert.match(
       refused.stderr,
-      /nothing was destroyed; confirm with --yes: The private key of "b" in .* \[ERR_CONFIRMATION\]/,
+      /nothing was destroyed; to confirm this effect, add --yes: The private key of "b" in .* \[ERR_CONFIRMATION\]/,
     );
     const dry = await run("keys", "destroy", "b", "--dry-run");
     assert.deepEqual([dry.code, vault.keys.has("b")], [0, true]);
@@ -234,7 +234,7 @@ test(
       const lost = outcomes.filter(({ code }) => code !== 0);
       assert.equal(lost.length, 1);
       const made =
-        /jwksd: vault-transit:\S+ was generated but is not used(, so it was destroyed again)?(?:; destroy it)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
+        /jwksd: vault-transit:\S+ was generated but is not needed(, so it was destroyed again)?(?:; destroy it)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
       const [, again] = made.exec(lost[0]?.stderr ?? "") ?? assert.fail(lost[0]?.stderr);
       assert.equal(again !== undefined, isDestroying);
       assert.equal(vault.keys.size, keys + (isDestroying ? 1 : 2));

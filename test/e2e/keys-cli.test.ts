@@ -209,7 +209,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     ])
       await refused("ERR_ISSUER_ENDED", ...args);
     assert.match(await ok("keys"), /\nThe issuer has ended: no key signs, and none is generated\./);
-    assert.match(await ok("end", "--yes"), /^There is nothing to change\. The issuer has ended\.\n/);
+    assert.match(await ok("end", "--yes"), /^There is nothing to change\. The issuer has already ended\.\n/);
     const lines = (await ok("end", "--now", "--yes")).trimEnd().split("\n");
     assert.match(
       lines.join("\n"),
@@ -341,7 +341,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.equal((JSON.parse(await readFile(out, "utf8")) as jose.JWK).d, named("first").d);
     assert.match(
       await ok("keys", "rewrap", "--wrapping-key-file", wrappingKeys),
-      /^There is nothing to change\. The wrapping key \S{43} already encrypts all/,
+      /^There is nothing to change\. All private keys are already encrypted with the wrapping key \S{43}/,
     );
     await assertSilent();
   });
@@ -385,9 +385,9 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     for (const kid of [announced, encryption, "first"]) {
       const { code, stderr } = await run("keys", "revoke", "--yes", "--lost-wrapping-key", ...wrong, "--", kid);
       assert.equal(code, 0, stderr);
-      assert.match(stderr, /serve whose wrapping keys differ/);
+      assert.match(stderr, /serve has other wrapping keys than this command/);
       // The first revocation computes the store's MAC again.
-      const told = stderr.match(/not verified: .*run jwksd keys, and revoke every key that it lists/g) ?? [];
+      const told = stderr.match(/not verified: .*run jwksd keys, and revoke every one of them/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
     }
     assert.deepEqual(
@@ -431,9 +431,9 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // The default file name, because none is set.
-    assert.ok((await readFile(svg, "utf8")).includes("Key rotation of https://op.example<"));
+    assert.ok((await readFile(svg, "utf8")).includes("Key rotation for https://op.example<"));
     await refused("ERR_FILE_EXISTS", "plan", "--svg", join(data, "keys.db"));
-    for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
+    for (const part of ["Key rotation for https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
       assert.ok(drawn.includes(part), part);
     }
     const ahead = JSON.parse(await ok("plan", "--json", "--days", "100")) as {
@@ -493,7 +493,7 @@ describe("a store", { timeout }, () => {
     assert.deepEqual(await readStore(to), await readStore(from));
     assert.match(
       (await runCli(t, migrate)).stderr,
-      /nothing was written, because .* already in use; use an empty store \[ERR_TRANSITION\]\n$/,
+      /nothing was written, because .* not empty; use an empty store \[ERR_TRANSITION\]\n$/,
     );
   });
 });
@@ -536,7 +536,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
       [
         ["rs256.json", "--kid", "zz"],
         "ERR_OPTION_INVALID",
-        /contains no key with the kid "zz"; give one of its kids: "a", "r"/,
+        /contains no key with the kid "zz"; choose one of its kids: "a", "r"/,
       ],
       [[], "ERR_OPTION_INVALID", /either a file or --signer/],
     ];

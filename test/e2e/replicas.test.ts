@@ -206,7 +206,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
       /^REPLICA +PUBLISHES +LAST CHECK-IN +SIGNS +VERSION\na +\d revisions behind +.* ago +signs with first +1\.2\.3\n/,
     );
     assert.match(table, /^b in Zürich .* publishes only; it is not set up to sign$/m);
-    assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
+    assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, behind +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const output = (await run(command)).stdout.replaceAll(/\s+/g, " ");
       assert.ok(output.includes(`which has not begun. Target "${target}" lacks the step; write it`), output);

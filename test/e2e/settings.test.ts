@@ -470,7 +470,7 @@ test("rewrap refuses to run while a running replica lacks the wrapping key, and 
     assert.match(
       stderr,
       new RegExp(
-        `nothing was changed: .* with the wrapping key ${id}, but these replicas do not have it: "one" \\(last`,
+        `nothing was changed: .* with the wrapping key ${id}, but these replicas do not have that key: "one" \\(last`,
       ),
     );
   }

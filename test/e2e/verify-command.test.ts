@@ -167,7 +167,10 @@ describe("jwksd verify explains each step, whatever the token or the set contain
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
     assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [`), stdout);
-    assert.match(stdout, / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Pass --issuer exactly/);
+    assert.match(
+      stdout,
+      / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: If this is the right provider, pass --issuer exactly/,
+    );
   });
 });
 
@@ -179,7 +182,7 @@ test("jwksd verify reports a key that appears only in the next response, with ad
   assert.equal(code, 0);
   assert.match(
     stdout,
-    /; the response above lacks it, but the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, the provider's servers/,
+    /; it was missing from the response above, but the next response has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, the provider's servers/,
   );
 });
 
@@ -191,7 +194,7 @@ test("jwksd verify reports a provider with two names for itself", { timeout }, a
   assert.equal(code, 1);
   assert.match(
     stdout,
-    /; the token names http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Configure the provider to use one name for itself/,
+    /; the token names http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Configure the provider to use the same issuer everywhere/,
   );
 });
 

@@ -49,7 +49,7 @@ describe("a store without keys", () => {
     const { msg = "" } = first.log.find(isWarning) ?? {};
     assert.match(
       msg,
-      new RegExp(`the store in --data ${data} had no keys of https:\\S+, so .*first start.*--require-store`),
+      new RegExp(`the store in --data ${data} had no keys for https:\\S+, so .*first start.*--require-store`),
     );
     assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --issuer/);
     await first.stop();
@@ -62,7 +62,7 @@ describe("a store without keys", () => {
     const data = await dataOf(t);
     const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const says =
-      /--data \S+ has no keys of https:\S+, (?:because the folder \S+ does not exist, )?and --require-store .* nothing was created; .*\[ERR_STORE_EMPTY\]/;
+      /--data \S+ has no keys for https:\S+, (?:because the folder \S+ does not exist, )?and --require-store .* nothing was created; .*\[ERR_STORE_EMPTY\]/;
     const mistyped = await refused(t, ["--data", data, ...issuer, "--require-store"], key);
     assert.match(mistyped, says);
     assert.ok(mistyped.includes(`because the folder ${data} does not exist,`), mistyped);
@@ -92,7 +92,7 @@ describe("a store without keys", () => {
     const saved = await readFile(file, "utf8");
     await rm(join(data, "keys.db"));
     const says = new RegExp(
-      `--data ${data} has no keys of https:\\S+, and ${file} is the saved set of a service .*nothing was created.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
+      `--data ${data} has no keys for https:\\S+, and ${file} is the saved set of a service .*nothing was created.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
     // The wrapping key may also be lost, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };

@@ -46,7 +46,7 @@ test("with requireStore, generates no keys in an empty store and uses a store th
   };
   await (await started(filled, false)).close();
   const message =
-    /the store has no keys of https:\/\/op\.example, and requireStore is true .*"A lost store".* set requireStore: false$/;
+    /the store has no keys for https:\/\/op\.example, and requireStore is true .*"A lost store".* set requireStore: false$/;
   await assert.rejects(started(mistyped, true), { code: "ERR_STORE_EMPTY", message });
   assert.deepEqual([await mistyped.read(), (await mistyped.presence?.list(9))?.count], [{}, 0]);
   assert.equal((await started(filled, true)).records.length, 1);

@@ -42,12 +42,12 @@ export function commandOf(io: Io): Command {
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
     .addOption(
-      new Option("--fail-on <severity>", "lowest severity of findings for which the exit code is 1")
+      new Option("--fail-on <severity>", "lowest severity that makes the exit code 1")
         .choices(severities)
         .default("broken"),
     )
-    .option("--only <code>", "code or group of codes to report, and no others; can be repeated", addCodes)
-    .option("--skip <code>", "code or group of codes not to report; can be repeated", addCodes)
+    .option("--only <code>", "report only this code or group of codes; can be repeated", addCodes)
+    .option("--skip <code>", "do not report this code or group of codes; can be repeated", addCodes)
     .option(
       "--blocklist <file>",
       "file that lists keys that must not be used: RFC 7638 thumbprints, lines from Debian's openssl-blacklist, or moduli and primes in hex",
@@ -58,7 +58,7 @@ export function commandOf(io: Io): Command {
     )
     .option(
       "--watch [duration]",
-      "how long to refetch the set every 5 s and print each change (90s, 10m, 2h; default: 1m)",
+      "refetch the set every 5 s for this long, and print each change (90s, 10m, 2h; default: 1m)",
       durationMs,
     )
     .option(
@@ -66,11 +66,11 @@ export function commandOf(io: Io): Command {
       "with --watch: shell command that prints a new token, run before each fetch (or --token - reads one token per line)",
     )
     .option("--json", "JSON output")
-    .option("--html <file>", "HTML file for the findings, to send to the provider's operator")
+    .option("--html <file>", "also write the findings to an HTML file, to send to the provider's operator")
     .notes(`
 Exit codes: 0, nothing is broken; 1, something is broken, or the token is
-refused; 2, there was nothing to check. docs/doctor.md explains every code.
-Groups of codes: ${groups().join(", ")}.
+refused; 2, there was nothing to check. docs/doctor.md explains every code. The
+codes belong to these groups: ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
@@ -162,7 +162,10 @@ async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffe
   } catch (error) {
     // Node's file errors have the system's code.
     const { code = "no such file" } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); begin a URL with https://`);
+    throw new ServiceError(
+      "ERR_FILE_UNREADABLE",
+      `cannot read the file ${file} (${code}); if it is a URL, include https://`,
+    );
   }
   if (body.length > maxBytes) throw tooLarge(file, maxBytes);
   return body;
@@ -191,7 +194,7 @@ function groups(): string[] {
 function addCodes(value: string, before: readonly string[] = []): string[] {
   if (!Object.hasOwn(codes, value) && !groups().includes(value)) {
     throw new InvalidArgumentError(
-      `There is no such code; docs/doctor.md lists the codes. Groups: ${groups().join(", ")}.`,
+      `There is no such code; docs/doctor.md lists all codes. Groups: ${groups().join(", ")}.`,
     );
   }
   return collect(value, before);

@@ -35,7 +35,7 @@ interface LoadedSet {
   readonly age: string | undefined;
 }
 
-/** Source of the keys. */
+/** Source of the keys for a verification. */
 interface KeySource {
   /** Step in which the set is fetched. */
   readonly step: "discovery" | "jwks";
@@ -49,7 +49,7 @@ interface ExplainOptions extends Expected {
   readonly allowInsecure?: boolean | undefined;
 }
 
-/** Errors that verification throws only if the signature is valid. */
+/** Errors that verification throws only after the signature has been found valid. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
 
 /** Algorithms for shared secrets and for tokens without a signature. */
@@ -86,7 +86,7 @@ export async function explainVerification(
   }
 }
 
-/** Like {@link explainVerification}, with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Does the same as {@link explainVerification}, with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
 export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
   const given = checkVerifyOptions({ ...expected, audience: expected.audience ?? anyAudience, keys: source.getKey });
@@ -115,7 +115,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
     await source.getKey(header);
     const published = `kid ${header.kid} is published, for ${header.alg}`;
     if (kids.includes(header.kid)) done(published);
-    else done(`${published}; the response above lacks it, but the next one has it`, "next answer");
+    else done(`${published}; it was missing from the response above, but the next response has it`, "next answer");
 
     step = "claims";
     const isForAny = expected.audience === undefined;
@@ -159,7 +159,7 @@ function readToken(token: string): { readonly header: JWSHeaderParameters; reado
   try {
     if (isCompactJws(token)) return { header: decodeProtectedHeader(token), claims: readClaims(token) };
   } catch {
-    // Its parts are not JSON.
+    // The token's parts are not JSON.
   }
   throw new TokenError(
     "ERR_TOKEN_MALFORMED",

@@ -18,8 +18,8 @@ interface Results {
 }
 
 /**
- * Renders the results as one page without scripts, together with the documents. The page contains neither private keys
- * nor the token.
+ * Renders the results and the documents as one page without scripts. The page contains neither private keys nor the
+ * token.
  */
 export function findingsPage(
   target: string,
@@ -82,14 +82,14 @@ function tokenSection({ verified, steps, advice }: NonNullable<Results["explanat
   </article> `;
 }
 
-/** Formats a sentence of a finding. Text in backticks becomes code. */
+/** Formats a finding's sentence. Text in backticks becomes code. */
 function prose(text: string): Html {
   const [first = "", ...rest] = text.split("`");
   const parts = rest.map((part, index) => (index % 2 === 0 ? html`<code>${part}</code>` : html`${part}`));
   return html`${first}${parts}`;
 }
 
-/** Headings of a finding's parts, by label. */
+/** Headings for a finding's parts, keyed by label. */
 const headings = {
   seen: "Seen",
   effect: "Effect",
@@ -128,7 +128,7 @@ function document(name: string, exchange: Exchange | undefined): Html | undefine
     <pre>${lines(body === undefined ? "There is no body." : documentText(body))}</pre> `;
 }
 
-/** Formats a header so that the page can be shared: without cookies, keys and the query of a redirect. */
+/** Formats a header so that the page can be shared: leaves out cookies, keys and a redirect's query. */
 function headerText([name, value]: readonly [name: string, value: string]): string {
   if (name === "location") return `${name}: ${urlText(value)}`;
   return `${name}: ${name === "set-cookie" || isPrivateText(value) ? "(removed)" : value}`;

@@ -27,7 +27,7 @@ export function scope(observations: Observations) {
   return { checked, keys, kind: kindOf(observations) };
 }
 
-/** Describes what kind of target it turned out to be. */
+/** Returns the kind of document that the target turned out to be. */
 function kindOf({ issuer, discovery, set }: Observations): string | undefined {
   if (issuer !== undefined) return "issuer";
   if (discovery !== undefined) return "discovery document";
@@ -47,7 +47,7 @@ export const counts = (findings: readonly Finding[]): string =>
     .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
     .join(", ");
 
-/** Formats the sentences about the rotation. */
+/** Formats the sentences about key rotation. */
 export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
   ["Key rotation:", ...rotation.flatMap((text) => indented(printableLine(text), columns, 2))].join("\n");
 
@@ -55,7 +55,7 @@ function keyCount(set: Exchange | undefined): number | undefined {
   return set?.body === undefined ? undefined : entriesIn(jsonOf(new TextDecoder().decode(set.body)))?.length;
 }
 
-/** Formats the findings, worst first; one line if there are none. */
+/** Formats the findings, worst first. If there are none, returns one line. */
 export function report(
   target: string,
   observations: Observations,
@@ -68,7 +68,7 @@ export function report(
   return [...sections, `${printableLine(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
 }
 
-/** Formats the steps of a verification, and the advice. */
+/** Formats a verification's steps, and the advice. */
 export function explanationText({ verified, steps }: Explanation, advice: string | undefined, { columns }: Terminal) {
   const lines = steps.map(
     ({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printableLine(detail)}`,
@@ -78,7 +78,7 @@ export function explanationText({ verified, steps }: Explanation, advice: string
   return [...lines, ...valid, ...next].join("\n");
 }
 
-/** Formats an event as a line of the timeline. */
+/** Formats an event as a line in the timeline. */
 export function timelineLine({ at, text }: TimelineEvent): string {
   return `${timeText(at)}  ${printableLine(text)}`;
 }
@@ -104,7 +104,7 @@ function section(finding: Finding, terminal: Terminal): string {
   return [head, ...partsOf(finding).flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
 }
 
-/** Formats lines after a label, each wrapped. */
+/** Formats a label and the lines after it, and wraps each line. */
 function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
   const [first = "", ...rest] = lines.flatMap((line) => indented(printableLine(line), columns, labelWidth));
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];

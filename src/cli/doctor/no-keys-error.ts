@@ -19,8 +19,8 @@ const codeOfFailure = {
 } as const satisfies Readonly<Record<Failure["kind"], string>>;
 
 /**
- * Creates the error for a URL without keys. The message names the URL, where it came from, and what it returned. @param
- * cause why the set is invalid
+ * Creates the error for a URL that has no keys. The message names the URL, where the URL came from, and what it
+ * returned. @param cause why the set is invalid
  */
 export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdError {
   const last = set ?? discovery ?? {};

@@ -28,7 +28,7 @@ export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly audience?: readonly string[];
 }
 
-/** Causes by error code, used if nothing more specific is found. */
+/** Default cause for each error code, used if nothing more specific is found. */
 const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_TOKEN_MALFORMED: "malformed",
   ERR_TOKEN_TOO_LARGE: "malformed",
@@ -46,11 +46,11 @@ const causeOfCode: Readonly<Record<string, Cause>> = {
 /** The set with which a token was verified. */
 export interface UsedSet {
   readonly jwkSet: unknown;
-  /** `Age` of the response; 0 if a cache did not serve it. */
+  /** `Age` of the response; 0 if the response did not come from a cache. */
   readonly ageSeconds: number;
 }
 
-/** Finds out why a token was refused. @param set the provider's set, if it was fetched */
+/** Finds out why a token was rejected. @param set the provider's set, if it was fetched */
 export async function diagnose(
   token: string,
   code: string,
@@ -89,18 +89,18 @@ async function findCause(
   }
 }
 
-/** Reports that a token has expired, even if it was refused for another reason. */
+/** Reports that a token has expired, even if it was rejected for another reason. */
 function expiry(token: string): string[] {
   const exp = claimsOf(token)?.exp;
   return typeof exp === "number" && exp * 1000 <= Date.now() ? [timeOf("exp", exp)] : [];
 }
 
-/** Forms of input that people pass instead of a token. */
+/** Patterns of input that people pass instead of a token. */
 const forms: readonly (readonly [form: RegExp, detail: string])[] = [
-  [/^(undefined|null)$/, "it is the word that a program writes for a missing value"],
+  [/^(undefined|null)$/, "it is what a program prints for a missing value"],
   [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],
   [/^[{[]/, "it is JSON; the token is one of its values, such as access_token"],
-  [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with a name for the token"],
+  [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with the name of a header or parameter"],
   [/[\p{Quotation_Mark}`]/u, "it contains quotation marks"],
   [/\s/, "it contains spaces or line breaks; join its lines"],
   [/\p{C}/u, "it contains invisible characters, such as zero-width spaces; copy it as plain text"],
@@ -152,8 +152,8 @@ function ofClaims(token: string, issuer: string, audience: readonly string[]): F
 }
 
 /**
- * Finds the published key that made the signature, regardless of its kid, or the reason why the key with the token's
- * kid cannot be used.
+ * Finds the published key that made the signature, regardless of its kid. If the key with the token's kid cannot be
+ * used, finds out why.
  */
 async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedSet): Promise<Found> {
   const { alg = "", kid } = decodeProtectedHeader(token);
@@ -184,14 +184,14 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
   return { cause: "cached set", details: [...details, `${age}, older than the token`] };
 }
 
-/** Returns the encoding of a token's signature, if this key made it. @see RFC 7518 section 3.4 */
+/** Returns the encoding of a token's signature, if the signature was made with this key. @see RFC 7518 section 3.4 */
 async function signatureEncoding(token: string, jwk: Readonly<Record<string, unknown>>, alg: string) {
   try {
-    // For a symmetric key it returns bytes, with which both checks fail.
+    // For a symmetric key, importJWK returns bytes, and both checks fail.
     const key = (await importJWK(jwk, alg)) as CryptoKey;
     return isDer(token, alg, key) ? "der" : await checkSignature(token, alg, key).then(() => "jws" as const);
   } catch {
-    // Another key made it, or the key has another type or cannot be read.
+    // The signature was made with another key, or this key has another type or cannot be read.
     return undefined;
   }
 }
@@ -231,7 +231,10 @@ function timeOf(name: string, seconds: number): string {
   return `${name} is ${isDate(ms) ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
-/** Formats a value from a token or a set: a string as is, other values by their type. */
+/**
+ * Formats a value from a token or a set. Strings are unchanged; lists and objects are replaced by the name of their
+ * type.
+ */
 export function valueText(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";

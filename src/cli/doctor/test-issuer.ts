@@ -15,14 +15,14 @@ export function commandOf(io: Io): Command {
   const command = new Command("test-issuer")
     .option("--port <port>", "port on 127.0.0.1", wholeNumber(/^[1-9]\d{0,4}$/, "Not a port."), 9400)
     .option("--aud <audience>", "aud of the tokens", "https://api.example.com")
-    .option("--seed <text>", "seed for the keys; the same seed creates the same keys")
+    .option("--seed <text>", "seed for the keys; the same seed always gives the same keys")
     .option("--allow-production", "start even if NODE_ENV is production");
   return command
     .notes(`
-An issuer for the tests of an API in any language. Its keys are in memory. Its
-page has a token for each fault, and buttons that rotate its keys and take it
-offline. Below /hostile/CODE are issuers whose JWK Sets have one fault, named
-after the codes that jwksd doctor reports.
+Runs an issuer for testing APIs in any language. It keeps its keys in memory.
+Its page links to a token for each fault, and has buttons that rotate the keys
+and take the issuer offline. Each /hostile/CODE is an issuer whose JWK Set has
+exactly one fault, the one for which jwksd doctor reports that code.
 
 Examples:
   $ jwksd test-issuer
@@ -64,7 +64,7 @@ async function answer(issuer: TestIssuer, request: Request): Promise<Response | 
     return new Response(pageOf(issuer).text, { headers: { "Content-Type": "text/html; charset=utf-8" } });
   const headers = Object.fromEntries(request.headers);
   if (Object.hasOwn(actions, pathname) && refusalOf({ path: pathname, headers }, "127.0.0.1") !== undefined)
-    return new Response("The test issuer does not do this for other websites.\n", { status: 403 });
+    return new Response("Other websites cannot control the test issuer.\n", { status: 403 });
   if (request.method === "POST" && Object.hasOwn(actions, pathname)) {
     await actions[pathname]?.(issuer);
     return new Response(null, { status: 303, headers: { Location: "/" } });

@@ -3,9 +3,9 @@ import { durationText } from "../../base/format.ts";
 /** Facts on which the advice depends. */
 interface Context {
   readonly issuer: string;
-  /** The command that checks the provider. */
+  /** Command that checks the provider. */
   readonly doctor: string;
-  /** Set if the doctor itself is running and its findings are printed along with the advice. */
+  /** Set if the doctor itself is running, so that its findings are printed along with the advice. */
   readonly isDoctor?: true;
   /** How long caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;
@@ -20,18 +20,18 @@ const adviceByCause = {
   opaque: `Ask the provider about the token (RFC 7662), or configure it to issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it should be a JWT: ${wholeToken}`,
   encrypted:
     "Decrypt the token in the program that has the private key. If your API has no private key for it, configure the provider not to encrypt your tokens.",
-  unsigned: "Refuse tokens like this everywhere, and configure the provider to sign its tokens.",
+  unsigned: "Reject such tokens everywhere, and configure the provider to sign its tokens.",
   "shared secret":
-    "Configure the provider to sign with a key that it publishes; often that is a setting of the client or of the API. A verifier that has the secret does not need a JWK Set.",
+    "Configure the provider to sign with a key that it publishes; many providers have a setting for this in each client or API. A verifier that has the secret does not need a JWK Set.",
   algorithm:
     "If the provider is supposed to sign with this algorithm, accept it (jwksd verify: --alg). If not, configure the provider to sign with an accepted one.",
   "critical header":
-    "Configure the provider to sign without these header parameters: verifiers that do not know them must refuse the token.",
+    "Configure the provider to sign without these header parameters: verifiers that do not know them must reject the token.",
   "no keys": (context: Context) =>
     `The keys could not be fetched, so the token was not checked: ${says(context)} what is wrong.`,
-  "other issuer": "Pass --issuer exactly as the discovery document has it, if that is the right provider.",
+  "other issuer": "If this is the right provider, pass --issuer exactly as it appears in the discovery document.",
   "two issuers":
-    "Configure the provider to use one name for itself: verifiers compare every character, so with two issuers they refuse the document or the tokens.",
+    "Configure the provider to use the same issuer everywhere: verifiers compare every character, so if it uses two, they reject the document or the tokens.",
   "no kid": "Configure the provider to put the signing key's kid into the header.",
   "unknown kid": (context: Context) =>
     `Check that ${context.issuer} issued this token, and get a new one: an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key: ${watching(context)}`,
@@ -44,25 +44,25 @@ const adviceByCause = {
   der: 'Write the signature as r and s of equal length, as RFC 7518 section 3.4 requires, not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".',
   signature:
     "Get the token again, because it may have been changed in transit. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
-  typ: "If the token is meant for this verifier, configure the verifier to expect its type (jwksd verify: --typ). If not, request one that is.",
+  typ: "If the token is meant for this verifier, configure the verifier to expect the token's type (jwksd verify: --typ). If not, request a token that is.",
   iss: "Get a token from the expected issuer: verifiers compare every character. If the provider's discovery document and tokens name different issuers, configure it to use the same one in both.",
-  aud: "If the token is meant for this verifier, configure the verifier to expect its audience (jwksd verify: --aud). If not, request one that is.",
-  nbf: "Synchronize the clocks of the provider and of this machine: the token is not valid yet. If both are right, the provider issues tokens for later, or writes local time as UTC.",
+  aud: "If the token is meant for this verifier, configure the verifier to expect the token's audience (jwksd verify: --aud). If not, request a token that is.",
+  nbf: "Synchronize the clocks of the provider and of this machine: the token is not valid yet. If both clocks are right, the provider issues tokens that become valid later, or writes local time as UTC.",
   expired: "Get a new token. If this one is new, synchronize the clocks of the provider and of this machine.",
   claim: "Configure the provider to issue tokens with this claim, in the form that RFC 7519 section 4.1 requires.",
   "no audience":
-    "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience refuses it. Configure the API to check another claim, such as client_id.",
+    "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience rejects it. Configure the API to check another claim, such as client_id.",
   "next answer": (context: Context) =>
     `If the key is not new, the provider's servers disagree, and other tokens fail at random: ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
 /**
- * The cause of a refusal, or of a possible refusal elsewhere of a token that is accepted here (`no audience`, `next
+ * Why a token was rejected or, if it is accepted here, why other verifiers might reject it (`no audience`, `next
  * answer`).
  */
 export type Cause = keyof typeof adviceByCause;
 
-/** The part of an explanation on which advice is based. */
+/** The part of an explanation that the advice depends on. */
 interface Explained {
   readonly verified: boolean;
   readonly steps: readonly { readonly cause?: Cause | undefined }[];
@@ -70,7 +70,7 @@ interface Explained {
 
 const daySeconds = 86_400;
 
-/** Returns what to do after a verification; `undefined` if there is nothing to do. */
+/** Returns advice on what to do after a verification; `undefined` if there is nothing to do. */
 export function adviceFor({ verified, steps }: Explained, context: Context): string | undefined {
   const cause = steps.findLast((step) => step.cause !== undefined)?.cause;
   if (cause !== undefined) {
@@ -79,7 +79,7 @@ export function adviceFor({ verified, steps }: Explained, context: Context): str
   }
   const { keptSeconds = 0 } = context;
   if (!verified || keptSeconds <= daySeconds) return undefined;
-  return `If your API refuses the token, it may have an older set, because caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or make it fetch the set again.`;
+  return `If your API rejects the token, it may have an older set, because caches may keep a set for up to ${durationText(keptSeconds * 1000)}. Restart the API, or make it fetch the set again.`;
 }
 
 /** Returns the `jwksd doctor` command for a URL, with the flag that the URL needs. */

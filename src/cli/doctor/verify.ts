@@ -7,7 +7,7 @@ import { explainVerification } from "./explain-verification.ts";
 import { explanationText } from "./findings-text.ts";
 import { adviceFor, doctorCommandFor } from "./verification-advice.ts";
 
-/** Maximum size of the input: the longest token with whitespace around it. */
+/** Maximum size of the input: the longest token, plus whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;
 
 type VerifyFlags = {
@@ -31,7 +31,7 @@ export function commandOf(io: Io): Command {
     .option("--allow-insecure", "allow http for hosts that are not loopback")
     .option("--json", "JSON output")
     .notes(`
-Exit codes: 0, the token is valid; 1, it is refused, or could not be checked.
+Exit codes: 0, the token is valid; 1, it is invalid or could not be checked.
 
 Examples:
   $ jwksd token --aud my-api |
@@ -60,6 +60,6 @@ export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const input = await readInput(io, maxInputBytes);
   const text = input.toString("utf8");
-  // Longer input is not trimmed, so it is refused because of its size.
+  // Longer input is not trimmed, so it is rejected as too large.
   return input.length > maxInputBytes ? text : text.trim();
 }

@@ -67,7 +67,7 @@ function tokenSource(io: Io, { tokenCommand, token }: WatchFlags): (() => Promis
   return token === "-" ? pipedTokens(io) : undefined;
 }
 
-/** Runs the user's token command before each fetch. */
+/** Returns a function that runs the user's token command, for use before each fetch. */
 function commandTokens(io: Io, command: string): () => Promise<readonly string[]> {
   const run = promisify(exec);
   let hasFailed = false;
@@ -86,7 +86,7 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
   };
 }
 
-/** Reads tokens from standard input, one per line, as they arrive. */
+/** Returns a function that reads the tokens that have arrived on standard input, one per line. */
 function pipedTokens({ stdin }: Io): () => Promise<readonly string[]> {
   const waiting: string[] = [];
   let line = "";

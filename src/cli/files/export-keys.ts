@@ -28,11 +28,11 @@ export function exportCommand(io: Io): Command {
   const command = takesKid(
     described,
     "[kid]",
-    "kid of the key, or its first 6 or more characters (default: all published keys)",
+    "the key's kid, or a prefix of at least 6 characters (default: all published keys)",
   )
     .option("--private", "export the private key; requires a kid, --out and --yes")
     .option("--out <file>", "file to create, with mode 0600 (default: standard output, only for public keys)")
-    .option("--yes", "confirm that the private key is written to a file unencrypted");
+    .option("--yes", "allow the private key to be written to a file unencrypted");
   return addStoreSettings(command)
     .notes(`
 Examples:
@@ -60,7 +60,7 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
   if (flags.yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was written; confirm with --yes that the private key is written to ${out} unencrypted, protected only by its file mode`,
+      `nothing was written; to write the private key to ${out} unencrypted, protected only by the file's mode, add --yes`,
     );
   }
   const written = await withKeys(io, flags, {}, async ({ custody, document }) => {
@@ -80,8 +80,8 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
 }
 
 /**
- * Returns the record of a key in use. @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed,
- * because only its thumbprint is kept
+ * Returns the record of a key that is still in the store. @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if
+ * the key was removed, because only its thumbprint is kept
  */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, resolveKid(records, given));

@@ -20,14 +20,15 @@ export interface ImportedKey {
 
 /** Options of an import. */
 export interface ImportOptions {
-  /** Use of the key. Default: the JWK's `use`; without it, `sig`, which requires EC on P-256. */
+  /** Use of the key. Default: the JWK's `use`. Without a `use`, it is `sig`, which requires an EC key on P-256. */
   readonly use?: KeyUse | undefined;
   /** For a set, the kid of the key to import. For a single key without a kid, the kid to publish. */
   readonly kid?: string | undefined;
 }
 
 /**
- * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK or a private JWK Set. If one key of a set is invalid, none is imported.
+ * Reads private keys from a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK or a private JWK Set. If one key in a set is
+ * invalid, none is imported.
  *
  * @returns the keys; `isSet` if the file was a JWK Set, in which the first key of each use is the active one
  * @throws ServiceError `ERR_FILE_UNREADABLE`
@@ -40,7 +41,7 @@ export async function readImport(
   options: ImportOptions = {},
 ): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
   const text = await reading(file, () => readFile(file, "utf8"));
-  // PEM and malformed files are not a set; readKeyText reports the latter.
+  // PEM and malformed files are not sets; readKeyText reports malformed ones.
   const value = jsonOf(text);
   const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
   if (set === undefined) {
@@ -54,7 +55,7 @@ export async function readImport(
   if (chosen.length === 0) {
     if (set.keys.length === 0) throw keyError("ERR_KEY_FORMAT", file, "the JWK Set is empty");
     const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
-    throw invalidOption(`${file} contains no key with the kid ${JSON.stringify(kid)}; give one of its kids: ${kids}`);
+    throw invalidOption(`${file} contains no key with the kid ${JSON.stringify(kid)}; choose one of its kids: ${kids}`);
   }
   const names = chosen.map((raw, index) => nameIn(file, raw, index + 1));
   chosen.forEach((raw, index) => checkSignsEs256(raw ?? {}, names[index] ?? file, options));
@@ -84,7 +85,7 @@ async function importedKey(
     throw keyError("ERR_KEY_PURPOSE", name, `"use" must be "sig" or "enc", not ${JSON.stringify(use)}`);
   }
   if (material.use !== undefined && material.use !== use) {
-    throw keyError("ERR_KEY_PURPOSE", name, `the use in the JWK is "${material.use}", and --use is "${use}"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `the JWK's use is "${material.use}", but --use is "${use}"`);
   }
   if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
@@ -106,7 +107,8 @@ async function importedKey(
 const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
 
 /**
- * Refuses a signing key for another algorithm. A key is treated as a signing key unless its use or alg is for encryption.
+ * Rejects a signing key for another algorithm. A key is treated as a signing key unless its use or alg is for
+ * encryption.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`
  */

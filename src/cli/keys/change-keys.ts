@@ -24,19 +24,19 @@ export interface ChangeFlags extends Flags {
   readonly yes?: true;
   readonly force?: true;
   readonly json?: true;
-  /** Time to wait for replicas, in seconds. */
+  /** How long to wait for replicas, in seconds. */
   readonly wait: number;
 }
 
 export interface ChangeOptions {
   readonly flags: ChangeFlags;
-  /** Whether the change may make valid tokens fail, or another reason to confirm it. It then requires `--yes`. */
+  /** Whether the change may make valid tokens fail, or another reason why it requires `--yes`. */
   readonly breaks: boolean | string;
   /** Use and alg of the new key, if the change needs one. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
-  /** Returns effects of the change that cannot be derived from the records. */
+  /** Returns the change's effects that cannot be derived from the records. */
   readonly remarks?: (change: Changed) => readonly string[];
-  /** Message about the current state, printed if there is nothing to change. */
+  /** Message that is printed if there is nothing to change. */
   readonly unchanged?: string | undefined;
   /** Returns a JSON object for the operator to keep, which is printed on its own line after the change. */
   readonly keep?: (change: Changed) => object;
@@ -52,12 +52,12 @@ export const byCommand =
     applyCommand(seen.document.records, command(key), atOf(seen, systemClock));
 
 /**
- * Settings of commands that generate a key. `destroyExternal` is one of them, because a key that turns out not to be
+ * Settings of commands that generate a key. They include `destroyExternal`, because a key that turns out not to be
  * needed is destroyed again.
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
-/** Adds the flags of a change to a command. @param more additional settings of the command */
+/** Adds the flags for making a change to a command. @param more additional settings of the command */
 export function addChangeFlags(
   command: Command,
   { force = false, yes = false } = {},
@@ -68,10 +68,10 @@ export function addChangeFlags(
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
-/** Adds the flags of a change that does not need confirmation to a command. */
+/** Adds the flags for a change that does not need confirmation to a command. */
 export function addWaitFlags(command: Command): Command {
   return command
-    .option("--wait <seconds>", "time to wait for every replica to have the change; 0 means no wait", waitSeconds, 10)
+    .option("--wait <seconds>", "how long to wait until every replica has the change; 0 means no wait", waitSeconds, 10)
     .option("--dry-run", "print the exact change and its effects without making it");
 }
 
@@ -87,7 +87,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   const { flags, breaks, newKey, remarks = () => [], unchanged, keep } = options;
   const { io, keyring, settings, signers } = keys;
   if (newKey !== undefined) checkHasKeys(keys);
-  // A key in an HSM or key service is generated only when the change is confirmed.
+  // A key in an HSM or key service is generated only after the operator has confirmed the change.
   const draft = newKey && (await generateDraft(keys, newKey));
   const change = await keyring.preview((seen) => decide(seen, draft)).catch(rethrowWithRemedy);
   const note = draft && "The new key was generated only for this preview; the real key will have another kid.";
@@ -114,15 +114,15 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
 }
 
 /**
- * Refuses a store without keys, because it may be the wrong store and a first key would sign immediately. @throws
+ * Rejects a store without keys, because it may be the wrong store, and a first key would sign immediately. @throws
  * StoreError `ERR_STORE_EMPTY`
  */
 export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKeys, "document" | "settings">): void {
   if (document.records.length > 0) return;
-  const ofIssuer = issuer === undefined ? "" : ` of ${issuer}`;
+  const forIssuer = issuer === undefined ? "" : ` for ${issuer}`;
   throw new StoreError(
     "ERR_STORE_EMPTY",
-    `nothing was changed, because the store has no keys${ofIssuer}; if they are elsewhere, correct --data, --store or --issuer; if not, generate the first keys with jwksd serve, or import your keys with jwksd keys import`,
+    `nothing was changed, because the store has no keys${forIssuer}; if they are elsewhere, correct --data, --store or --issuer; if not, generate the first keys with jwksd serve, or import your keys with jwksd keys import`,
   );
 }
 
@@ -151,14 +151,14 @@ async function commit(
 }
 
 /**
- * Rethrows an error. If it is about wrapping keys, adds the remedy, because a `serve` with wrapping keys other than
- * this command's could not read the store after the change.
+ * Rethrows an error. If the error is about wrapping keys, adds the remedy: if `serve` has other wrapping keys than this
+ * command, it cannot read the store after the change.
  *
  * @throws any other error unchanged
  */
 function rethrowWithRemedy(error: unknown): never {
   if (!(error instanceof StoreError)) throw error;
   if (error.code !== "ERR_WRAPPING_KEY_MISSING" && error.code !== "ERR_WRAPPED_KEY") throw error;
-  const message = `nothing was changed: ${error.message}; give this command the --issuer and wrapping keys that jwksd serve has`;
+  const message = `nothing was changed: ${error.message}; give this command the same --issuer and wrapping keys as jwksd serve`;
   throw new StoreError(error.code, message, { cause: error });
 }

@@ -12,7 +12,7 @@ import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts"
 
 export interface Report {
   readonly isDry: boolean;
-  /** Message about how the real run will differ from the dry run. */
+  /** Note on how the real run will differ from the dry run. */
   readonly note: string | undefined;
   readonly unchanged: string | undefined;
   readonly change: Changed;
@@ -67,7 +67,7 @@ function asText(
   return lines.join("\n");
 }
 
-/** Describes an event by its type and its key. An event of the policy has no key. */
+/** Describes an event: its type and its key. A change of the policy has no key. */
 export const eventText = ({ type, use, kid }: KeyEvent): string =>
   kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
 
@@ -97,11 +97,14 @@ function asJson(
     replicas: catchUp === undefined ? null : catchUpJson(catchUp),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
-  // One line if it is to be kept, so that a file can collect several reports.
+  // A report to keep is printed on one line, so that a file can collect several.
   return JSON.stringify(json, undefined, kept === undefined ? 2 : undefined);
 }
 
-/** Returns the steps until the rotation in progress is over. If there is none, returns the steps until the next key is announced. */
+/**
+ * Returns the steps until the end of the rotation in progress. If no rotation is in progress, returns the steps until
+ * the next key is announced.
+ */
 function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
   const first = steps.findIndex(({ action }) => action === "announced");
   return first === -1 ? steps : steps.slice(0, Math.max(first, 1));
@@ -111,7 +114,10 @@ const times: ReadonlySet<string> = new Set([...recordTimes, "endedAt", "trustedU
 const waits = ["announceForSeconds", "retireForSeconds", "maxStaleSeconds"];
 const printed = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
 
-/** Returns the members of a record that may be printed. They are selected by name, so the private key cannot leak. */
+/**
+ * Returns the members of a record that can safely be printed. They are selected by name, so the private key cannot
+ * leak.
+ */
 export function publicRecord(record: KeyRecord, more: object = {}): object {
   const members = Object.entries(record).filter(([name, value]) => printed.has(name) && value !== undefined);
   const uri = uriOf(record);

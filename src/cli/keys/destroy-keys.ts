@@ -12,8 +12,8 @@ import { type Flags, addStoreSettings, takesKid, withKeys } from "./open-keys.ts
 import { resolveKid } from "./resolve-kid.ts";
 
 /**
- * Destroys the external keys that a change has removed or revoked, if `--destroy-external` is given. Otherwise, prints
- * the command for that. The change stands even if this fails.
+ * If `--destroy-external` is given, destroys the external keys that a change has removed or revoked. Otherwise, prints
+ * the command that destroys them. The change stands even if a key cannot be destroyed.
  *
  * @returns a message for each destroyed key
  */
@@ -33,7 +33,7 @@ export async function destroyEnded(
     if (error === undefined) done.push(destroyEffect({ kid, uri }, "was"));
     else {
       const failure = `${uri} could not be destroyed: ${error instanceof Error ? error.message : "no reason was given"}`;
-      printNotice(io, `${failure}; when that is fixed, run: ${commandFor(kid)}`);
+      printNotice(io, `${failure}; fix the problem, then run: ${commandFor(kid)}`);
       io.exitCode = 1;
     }
   }
@@ -48,13 +48,13 @@ export function destroyCommand(io: Io): Command {
   const command = takesKid(
     new Command("destroy").description("Destroy a removed or revoked key that is still in its HSM or key service."),
   )
-    .option("--yes", "confirm that the key is destroyed permanently")
+    .option("--yes", "acknowledge that the key will be destroyed permanently")
     .option("--dry-run", "print what would be destroyed without destroying it");
   return addStoreSettings(command, "signers")
     .notes(`
 Use this command for keys that were removed without --destroy-external, or that
-were unreachable at the time. If the URI now names another key, nothing is
-destroyed.
+could not be reached when they were removed. If the URI now names another key,
+nothing is destroyed.
 
 Examples:
   $ jwksd keys --all             list removed and revoked keys, with their URIs
@@ -64,7 +64,7 @@ Examples:
 }
 
 async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
-  // The store is verified first, because anyone who can write to it must not choose what is destroyed.
+  // The store is verified first, because write access to the store must not be enough to choose what is destroyed.
   await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
     const record = recordOf(records, resolveKid(records, given));
     const { kid, thumbprint } = record;
@@ -76,7 +76,10 @@ async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void
     const key = { kid, thumbprint, uri };
     const isDry = flags.dryRun === true;
     if (!isDry && flags.yes !== true) {
-      throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; confirm with --yes: ${destroyEffect(key)}`);
+      throw new ConfigError(
+        "ERR_CONFIRMATION",
+        `nothing was destroyed; to confirm this effect, add --yes: ${destroyEffect(key)}`,
+      );
     }
     const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
     if (destroySigner !== undefined) await destroyExternal(key, openSigner, destroySigner);

@@ -18,8 +18,8 @@ const cannotBeUndone = "That cannot be undone unless the service keeps deleted k
 
 /**
  * Returns messages about where a change generates its new signing key, unless all keys are in the store, and about
- * where an imported key stays. Without them, a rotation could move signing out of the HSM unnoticed, because commands
- * read `--signer-type` from their own flags and not from `serve`.
+ * where an imported key stays. They prevent a rotation from moving signing out of the HSM unnoticed: commands have
+ * their own `--signer-type` flag and do not know the flag that `serve` was given.
  *
  * @param key the new key, if there is one; in a dry run, a key in memory
  */

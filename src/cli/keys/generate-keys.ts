@@ -10,9 +10,9 @@ import type { Command } from "../command.ts";
 import { printNotice } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 
-/** Adds the flags of commands that generate a key. */
+/** Adds the flags for generating a key to a command. */
 export function addNewKeyFlags(command: Command): Command {
-  const help = "algorithm of a new encryption key; signing keys are ES256 (default: the active key's algorithm)";
+  const help = "algorithm for a new encryption key; signing keys are ES256 (default: the active key's algorithm)";
   return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(keyAlgs));
 }
 
@@ -27,7 +27,9 @@ export function generateDraft(
   return makeLocalKey(use, alg ?? nextAlg(document.records, use), custody);
 }
 
-/** Returns the final key: the draft or, if signing keys are generated in an HSM or key service, a key generated there. */
+/**
+ * Returns the key to use: the draft or, if signing keys are generated in an HSM or key service, a new key from there.
+ */
 export async function generateFinal({ io, keyring, settings }: CommandKeys, draft: NewKey): Promise<NewKey> {
   if (draft.use === "enc" || !keyring.isExternal) return draft;
   return keyring.makeKey("sig", "ES256").catch((error: unknown) => {

@@ -28,24 +28,25 @@ type ImportFlags = ChangeFlags & {
 export function importCommand(io: Io): Command {
   const command = new Command("import")
     .description("Import another provider's private keys: PEM, a private JWK, or a private JWK Set.")
-    .argument("[file]", "file with the private key or keys; it is not changed")
+    .argument("[file]", "file with one or more private keys; the file is not changed")
     .option("--signer <uri>", "instead of a file: key URI of a signing key in an HSM or key service")
     .addOption(
       new Option(
         "--state <state>",
-        "state of a single key (default: active for the first key of its use, otherwise announced)",
+        "state of a single key (default: active if it is the first key with its use, otherwise announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())
     .option("--kid <kid>", "for a JWK Set: the only key to import; for a PEM file or --signer: the kid to publish");
   return addChangeFlags(command, { force: true }, ...policyNames)
     .notes(`
-Without --kid, all keys of a set are imported. The store must then be empty: the
-first key of each use becomes active, the others retiring. The kid is taken from
-the JWK. Without one, it is --kid, or otherwise the key's RFC 7638 thumbprint.
-Signing keys must be EC on P-256 (ES256). Keys of other types are encryption
-keys: the JWK's use or alg must say so, or for a PEM file, --use enc. If the
-store is empty, import also writes the rotation policy.
+Without --kid, all keys in a set are imported, and the store must be empty: the
+first key for each use becomes active, and the others become retiring. The kid
+is taken from the JWK. For a JWK without a kid, it is --kid or, without --kid,
+the key's RFC 7638 thumbprint. Signing keys must be EC keys on P-256 (ES256).
+Keys of other types are encryption keys: the JWK's use or alg must say so or,
+for a PEM file, add --use enc. If the store is empty, import also writes the
+rotation policy.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
@@ -58,9 +59,11 @@ Examples:
 async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
   if ((file === undefined) === (signer === undefined))
-    throw invalidOption("import needs either a file or --signer URI; give one of them");
+    throw invalidOption("import needs either a file or --signer URI; pass exactly one of them");
   if (file !== undefined && looksLikeSecret(file)) {
-    throw invalidOption("import needs the path of a file, but this looks like a key; write the key to a file");
+    throw invalidOption(
+      "import needs the path of a file, but this looks like a key; write the key to a file and pass its path",
+    );
   }
   if (signer !== undefined && flags.use === "enc") {
     throw invalidOption(
@@ -69,9 +72,9 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
-    throw invalidOption("--state applies to a single key; select one of the set with --kid");
+    throw invalidOption("--state applies to a single key; select one of the set's keys with --kid");
   }
-  // Done before a store is created, so a refused key leaves nothing behind.
+  // Done before a store is created, so that a rejected key leaves nothing behind.
   const external = signer && (await openExternal(await signersOf(await managedSettings(io, flags)), signer, flags.kid));
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
     const { records: before } = open.document;
@@ -100,7 +103,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   });
 }
 
-/** Returns an import's assumptions about signing keys. Only the keys' previous provider can confirm them. */
+/** Returns an import's assumptions about signing keys. Only the provider that used the keys before can confirm them. */
 function remarksOf(commands: readonly KeyCommand[], { before, document }: Changed): string[] {
   const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
   if (imports.length === 0) return [];
@@ -118,7 +121,7 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
 }
 
 /**
- * Returns the import commands. Signing keys come first, because every store needs one. The first key of each use
+ * Returns the import commands. Signing keys come first, because every store needs one. The first key for each use
  * becomes active.
  */
 export function importCommands(

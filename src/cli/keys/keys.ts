@@ -31,13 +31,14 @@ export function commandOf(io: Io): Command {
     .addCommand(importCommand(io))
     .addCommand(exportCommand(io))
     .addCommand(rewrapCommand(io)).notes(`
-For the options of the list, such as --data and --all, run jwksd help keys list.
+To see the options for listing keys, such as --data and --all, run jwksd help
+keys list.
 
 jwksd serve takes each planned step automatically; these commands are for
-everything else. Commands that change keys have --dry-run, which prints the
+everything else. With --dry-run, a command that changes keys only prints the
 exact change and its effects on verifiers. All commands have --json. A jwksd
 serve on the same store picks up a change within a second. Exit code 3: the
-change is done, but not every replica caught up within --wait (see jwksd
+change was made, but not every replica caught up within --wait (see jwksd
 replicas).
 
 Examples:
@@ -49,7 +50,7 @@ Examples:
 
 function announceCommand(io: Io): Command {
   const command = new Command("announce").description(
-    "Publish a new key. It becomes active once every cache has it. The first signing or encryption key becomes active immediately.",
+    "Publish a new key, which becomes active once every cache has it. A store's first signing key and first encryption key become active immediately.",
   );
   return addChangeFlags(addNewKeyFlags(command), {}, ...newKeySettings)
     .notes(`
@@ -59,7 +60,7 @@ Examples:
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(io, flags, {}, (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
-        // changeKeys generates a key, because newKey is given.
+        // changeKeys has generated a key, because newKey is given.
         const decide = byCommand((key) => ({ type: "announce", key: key as NewKey }));
         return changeKeys(open, { flags, breaks: false, newKey }, decide);
       }),
@@ -76,8 +77,8 @@ function stepCommand(io: Io, type: "activate" | "retire" | "remove", description
   const destroys = type === "remove";
   return addChangeFlags(command, { force: true }, ...(destroys ? (["destroyExternal"] as const) : []))
     .notes(`
-A step that would make valid tokens fail is refused; the message says when the
-step will be safe. --force --yes takes it now.
+If a step would make valid tokens fail, the command refuses to take it, and says
+when the step will be safe. To take the step now, add --force --yes.
 ${destroys ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
@@ -100,13 +101,14 @@ function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
     "Remove a key immediately and permanently, because its private key may have leaked.",
   );
-  const help = "confirm that the store's wrapping key is lost; new keys are encrypted with the given one";
+  const help = "acknowledge that the store's wrapping key is lost; new keys are encrypted with the one that you pass";
   return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true }, ...newKeySettings)
     .notes(`
-If the key was active, the announced key replaces it, or a new key if none is
-announced. A replica that cannot read the store keeps using the revoked key
-until it is stale. Caches may trust the key for 7,200 seconds after that, or for
-300 if rotation mode has been on for long enough. --dry-run prints the time.
+If the key was active, the announced key replaces it or, if no key is announced,
+a new one. A replica that cannot read the store keeps using the revoked key
+until the replica is stale. Caches may trust the key for 7,200 seconds after
+that, or for 300 seconds if rotation mode has been on for long enough. --dry-run
+prints how long.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
@@ -122,7 +124,7 @@ Examples:
         if (isLost)
           printNotice(
             io,
-            "a jwksd serve whose wrapping keys differ from this command's cannot read the change; restart it with this command's wrapping keys",
+            "if a jwksd serve has other wrapping keys than this command, it cannot read the change; restart it with this command's wrapping keys",
           );
         const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
         return changeKeys(open, { flags, breaks: true, newKey, remarks: remarkUnlisted }, decide);
@@ -130,22 +132,22 @@ Examples:
     });
 }
 
-/** Returns a remark about processes that are never listed. */
+/** Returns a remark about processes that jwksd replicas never lists. */
 function remarkUnlisted({ seen: { now, document } }: Changed): string[] {
   const until = timeText(now + document.policy.maxStaleSeconds * 1000);
   return [
-    `A process that has not read this change may use the key until ${until}. jwksd replicas does not list on-demand processes, or processes that can only read the store.`,
+    `A process that has not read this change may use the key until ${until}. jwksd replicas lists neither on-demand processes nor processes that can only read the store.`,
   ];
 }
 
-/** Accepts a store that cannot be verified, because its wrapping key is lost, if the operator has confirmed that. */
+/** Accepts a store that cannot be verified, if the operator has confirmed that its wrapping key is lost. */
 function acceptLostKey(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
   return (problem) => {
     if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
     if (flags.lostWrappingKey === true) {
       printNotice(
         io,
-        `the store is not verified: ${errorText(problem)}; run jwksd keys, and revoke every key that it lists`,
+        `the store is not verified: ${errorText(problem)}; to list its keys, run jwksd keys, and revoke every one of them`,
       );
       return true;
     }

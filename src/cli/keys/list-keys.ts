@@ -22,24 +22,22 @@ import { waitTexts, waitsJson } from "./replicas.ts";
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function listCommand(io: Io): Command {
-  const command = new Command("list").description(
-    "List the managed keys. Without a command, jwksd keys does the same.",
-  );
+  const command = new Command("list").description("List the managed keys, like jwksd keys without a command.");
   return addStoreSettings(command.option("--all", "include removed and revoked keys"))
     .notes(`
-A key in an HSM or key service has its URI below it, and in --json as uri. The
-next step of a key follows from the store's policy (see jwksd policy).`)
+If a key is in an HSM or key service, the next line has its URI (--json: uri). A
+key's next step follows from the store's policy (see jwksd policy).`)
     .allowExcessArguments()
     .action((flags: ListFlags) => {
-      // `jwksd keys` has no arguments, so an argument is the name of an unknown command.
+      // `jwksd keys` has no arguments, so an argument must be the name of an unknown command.
       const [unknown] = command.args;
       if (unknown !== undefined)
-        command.error(`error: unknown command '${unknown}'; run jwksd help keys to list the commands`);
+        command.error(`error: unknown command '${unknown}'; to list the commands, run: jwksd help keys`);
       return listKeys(io, flags);
     });
 }
 
-/** Prints the keys: each key's state, since when it has that state, and the next step. */
+/** Prints the keys: each key's state, the time since when the key has been in it, and the next step. */
 async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
@@ -75,13 +73,13 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
 }
 
 const noKeys =
-  'There are no keys. If there were keys before, see "A lost store" in docs/emergencies.md. If not, jwksd serve generates the first one.';
+  'There are no keys. If there were keys before, see "A lost store" in docs/emergencies.md. If not, start jwksd serve, which generates the first one.';
 
 function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };
 }
 
-/** Returns the table of keys. Each kid and each URI has its own unwrapped line, so it can be copied. */
+/** Returns the table of keys. Each kid and each URI is on its own unwrapped line, so that it can be copied. */
 function keyTable(
   rows: readonly { readonly record: KeyRecord; readonly next: PlanStep | undefined }[],
   now: number,
@@ -109,7 +107,7 @@ function keyTable(
 }
 
 /**
- * Returns the location of the private key, unless it is in the store; for a removed or revoked key, the former
+ * Returns the private key's location, unless it is in the store. For a removed or revoked key, returns the former
  * location.
  */
 function locationCells(record: KeyRecord): string[] {

@@ -24,7 +24,7 @@ import { errorText } from "../error-text.ts";
 import { type Io, printNotice } from "../io.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 
-/** Flags that the command-line parser found. */
+/** Flags that the command-line parser returned. */
 export type Flags = Readonly<Record<string, unknown>>;
 
 /** The keys of a configuration, opened for a command. */
@@ -35,7 +35,7 @@ export interface CommandKeys {
   readonly access: StoreAccess;
   readonly keyring: Keyring;
   readonly signers: Signers;
-  /** Document at the start of the command. */
+  /** The document as it was when the command started. */
   readonly document: StoreDocument;
 }
 
@@ -45,13 +45,13 @@ export function addStoreSettings(command: Command, ...more: readonly SettingName
 }
 
 /**
- * Adds a kid argument to a command. Anything that is not an option is taken as the kid, because one in 64 thumbprints
+ * Adds a kid argument to a command. Anything that is not an option is read as the kid, because one thumbprint in 64
  * begins with a dash.
  */
 export function takesKid(
   command: Command,
   name = "<kid>",
-  description = "kid of the key, or its first 6 or more characters; jwksd keys lists the kids",
+  description = "the key's kid, or a prefix of at least 6 characters (to list kids, run: jwksd keys)",
 ): Command {
   return command
     .argument(name, description)
@@ -71,7 +71,7 @@ export function takesKid(
 export const useOption = (): Option =>
   new Option("--use <use>", "use of the key: signing or encryption").choices(["sig", "enc"]);
 
-/** Content of the configured store. */
+/** The configured store's content. */
 export interface StoreContent extends StoreView {
   readonly document: StoreDocument;
   readonly isVerified: boolean;
@@ -79,7 +79,8 @@ export interface StoreContent extends StoreView {
 }
 
 /**
- * Reads the store. The wrapping key is not required: content that cannot be verified is still returned, with a notice.
+ * Reads the store. The wrapping key is not required: content that cannot be verified is still returned, and a notice is
+ * printed.
  *
  * @throws see `openStore`
  */
@@ -129,8 +130,8 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
 }
 
 /**
- * Runs an action with the store and the wrapping keys. With `create`, a missing store is created; with `create` and
- * `dryRun`, only in memory.
+ * Runs an action with the store and the wrapping keys. With `create`, creates a store if there is none; with `create`
+ * and `dryRun`, only in memory.
  *
  * @throws see `openManaged` and `StoreAccess.read`
  */
@@ -173,20 +174,20 @@ export async function withCustody<T>(
     const { uri, isDestroyed } = event;
     printNotice(
       io,
-      `${uri} was generated but is not used${isDestroyed ? ", so it was destroyed again" : "; destroy it"}`,
+      `${uri} was generated but is not needed${isDestroyed ? ", so it was destroyed again" : "; destroy it"}`,
     );
   }
 }
 
 /** Returns the current state of the store and its live processes. */
 export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
-  // Read in this order, so no presence record is newer than the store.
+  // In this order, no presence record is more recent than what was read from the store.
   const list = await access.presence();
   const { document, now } = await access.read();
   return { document, ...livePresence(list, now, document), now };
 }
 
-/** Returns the settings. @throws ConfigError `ERR_OPTION_INVALID` if the configuration's keys are not managed by jwksd */
+/** Returns the settings. @throws ConfigError `ERR_OPTION_INVALID` if jwksd does not manage the configuration's keys */
 export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;
@@ -195,7 +196,7 @@ export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   );
 }
 
-/** Runs an action and then closes the store. */
+/** Runs an action. Closes the store afterwards. */
 export async function closing<T>(register: Custody["register"], action: () => Promise<T>): Promise<T> {
   try {
     return await action();

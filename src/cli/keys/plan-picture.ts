@@ -47,7 +47,7 @@ function put(cells: Cell[], start: number, text: string): void {
   text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
 }
 
-/** Draws a plan as a picture for a terminal, with the steps below. */
+/** Draws a plan as a picture for a terminal, with the list of steps below it. */
 export function planPicture(plan: RotationPlan, terminal: Terminal): string {
   const columns = Math.max(terminal.columns, narrowest);
   const wide = { ...terminal, columns };
@@ -100,7 +100,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   ];
 }
 
-/** Draws the axis: a tick for each moment, and the time between two moments if there is room for it. */
+/** Draws the axis: a tick for each moment and, if there is room, the time between each two moments. */
 function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {
@@ -117,8 +117,8 @@ function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
 }
 
 /**
- * Draws the labels: "now" and the numbers of steps above the bars, dates below. Omits a label that does not fit; the
- * list of steps contains it.
+ * Draws the labels: "now" and the step numbers above the bars, dates below them. Omits a label that does not fit,
+ * because the list of steps has it.
  */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;
@@ -129,7 +129,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
     const text = above ? name : scale.labels[index]?.replace(/^\d{4}-/, "");
     return { moment, text, isFirst: moment === plan.now || text?.includes("-") === true };
   });
-  // Dates first, because a time of day needs its date.
+  // Dates come first, because a time of day means nothing without its date.
   for (const { moment, text } of texts.toSorted((a, b) => Number(b.isFirst) - Number(a.isFirst))) {
     if (text === undefined) continue;
     const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
@@ -152,7 +152,7 @@ function note({ keys }: RotationPlan): string {
   return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
 }
 
-/** Formats the numbered steps with date, reason and bound. */
+/** Formats the numbered steps, each with its date, reason and bound. */
 function stepLines(plan: RotationPlan, columns: number): string[] {
   const moments = numberedSteps(plan);
   if (moments.length === 0) return ["No steps are planned."];

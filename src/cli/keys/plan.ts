@@ -19,16 +19,17 @@ export function commandOf(io: Io): Command {
   const command = new Command("plan")
     .option(
       "--days <days>",
-      "number of days to plan (default: until the next rotation of each kind of key is complete)",
+      "number of days to plan (default: until the next rotation for each use is complete)",
       count,
     )
-    .option("--svg <file>", "file for the chart, which replaces an existing SVG file");
+    .option("--svg <file>", "also write the chart to an SVG file; overwrites an existing SVG file");
   return addStoreSettings(command)
     .notes(`
 The plan shows what jwksd serve will do if no command changes the keys. If a
-step waits for a target, the plan names the target and assumes that it has the
-step now. This command changes nothing. It prints colors only in a terminal, and
-only if NO_COLOR is not set. To try another policy, run jwksd policy --dry-run.
+step is waiting for a target, the plan names the target and assumes that it
+receives the step now. This command changes nothing. It prints colors only in a
+terminal, and only if NO_COLOR is not set. To try another policy, run jwksd
+policy --dry-run.
 
 Examples:
   $ jwksd plan
@@ -44,9 +45,9 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = plan(records, policy, now, until);
   if (records.length === 0)
-    printNotice(io, `the store has no keys of ${owner.issuer}; this is the plan of a first start`);
+    printNotice(io, `the store has no keys for ${owner.issuer}; this is the plan for a first start`);
   const still = aftermath(records, policy, now);
-  const title = `Key rotation of ${owner.issuer}`;
+  const title = `Key rotation for ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
   if (flags.json === true)
     return printJson(io, { verified: isVerified, ...asJson(ahead), effects: still, waits: waitsJson(found) });

@@ -23,11 +23,12 @@ export function commandOf(io: Io): Command {
   const command = addWaitFlags(new Command("policy"));
   return addStoreSettings(command, ...policyNames)
     .notes(`
-Prints the store's rotation policy, or changes it if flags are given. All
+Prints the store's rotation policy or, if flags are given, changes it. All
 processes use this policy. The same flags in jwksd serve apply only to a store
-without keys; the environment and --config do not change the policy. For keys in
-a waiting period, the longest period of all policies applies. A policy that
-would make valid tokens fail is refused; the message contains values that work.
+without keys; the environment and --config do not change the policy. If a key's
+waiting period has begun, the longest period under any policy since then
+applies. jwksd rejects a policy that would make valid tokens fail; the message
+contains values that work.
 
 Examples:
   $ jwksd policy
@@ -40,7 +41,7 @@ async function policy(io: Io, flags: ChangeFlags): Promise<void> {
   const settings = await settingsFrom(io, { ...flags });
   const names = policyNames.filter((name) => flags[name] !== undefined);
   const given: RotationPolicyOptions = Object.fromEntries(names.map((name) => [name, settings[name]]));
-  // The policy flags are checked together with the store's policy.
+  // The policy flags are checked later, together with the store's policy.
   const others = Object.fromEntries(Object.entries(flags).filter(([name]) => !names.some((other) => other === name)));
   if (names.length === 0) return showPolicy(io, flags);
   await withKeys(io, others, {}, (keys) => {
@@ -59,8 +60,8 @@ async function showPolicy(io: Io, flags: ChangeFlags): Promise<void> {
   const rows = aligned(policyNames.map((name) => [flagName(name), String(policy[name])]));
   const title =
     records.length === 0
-      ? `The store has no keys of ${owner.issuer}. This is the policy of a first start.`
-      : `Rotation policy of ${owner.issuer}:`;
+      ? `The store has no keys for ${owner.issuer}. This is the policy for a first start.`
+      : `Rotation policy for ${owner.issuer}:`;
   print(io, [...indented(title, columns, 0), "", ...rows].join("\n"));
   printParagraphs(io, effects);
 }
@@ -77,7 +78,7 @@ function effectsOf({ records, policy }: Pick<StoreDocument, "records" | "policy"
   ];
 }
 
-/** Returns a message for each key whose waiting period is longer because of an earlier policy. */
+/** Returns a message for each key that must wait longer because of an earlier policy. */
 function longerWaits(records: readonly LiveRecord[], policy: RotationPolicy): string[] {
   return records.flatMap((record) => {
     const { kid, use, state } = record;

@@ -21,18 +21,20 @@ import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type CommandKeys, type Flags, addStoreSettings, readStore, viewOf, withKeys } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
-  // This command and its subcommand have the same flags.
+  // The command and its subcommand share some flags.
   const command = new Command("replicas").enablePositionalOptions().addCommand(forgetCommand(io));
   return addStoreSettings(command)
     .notes(`
 A process that can write to the store keeps a presence record there and renews
-it six times per --max-stale-seconds. A process whose record is older than that
-is not ready, does not sign, and is not listed. No step waits for a process.
-If a process has ended and is still listed, jwksd replicas forget removes it.
+it six times per --max-stale-seconds. If a process's record is older than that,
+the process is not ready, does not sign, and is not listed. No step waits for a
+process. To remove a process that no longer runs but is still listed, run jwksd
+replicas forget.
 
 A jwksd publish target is served even if no process runs, so each step waits
-until the target has it, or until jwksd targets forget removes the target. The
-store's MAC covers its keys and targets, but not the presence records.
+until the target has received it, or until jwksd targets forget removes the
+target. The store's MAC covers its keys and targets, but not the presence
+records.
 
 Examples:
   $ jwksd replicas
@@ -61,10 +63,10 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   printParagraphs(io, waitTexts(found));
 }
 
-/** Returns the part of an id that distinguishes replicas with the same name. */
+/** Shortens an id to the part that tells replicas with the same name apart. */
 const shortId = (id: string): string => printable(id.slice(0, 8));
 
-/** Shortens text from a presence record so that one long value does not widen its whole column. */
+/** Shortens text from a presence record, so that one long value does not widen the whole column. */
 const inColumn = (text: string): string => shortened(text, 45);
 
 function replicaTable(found: StoreView): string[] {
@@ -92,13 +94,13 @@ function targetsTable(targets: readonly TargetStatus[], { now }: StoreView): str
   if (targets.length === 0) return [];
   const rows = targets.map(({ name, revision, at, isBehind }) => [
     printable(name),
-    `${revision === 0 ? "not written yet" : `revision ${revision}`}${isBehind ? ", lacks a step" : ""}`,
+    `${revision === 0 ? "not written yet" : `revision ${revision}`}${isBehind ? ", behind" : ""}`,
     `${durationText(now - at)} ago`,
   ]);
   return ["", ...aligned([["TARGET", "HAS", "READ BACK"], ...rows])];
 }
 
-/** Describes the steps whose waiting period has not begun, and the targets for which they wait. */
+/** Describes the steps whose waiting period has not begun, and the targets that they wait for. */
 export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
 /** Returns the content of `waitTexts` for `--json`. */
@@ -113,14 +115,17 @@ export function replicaJson(record: PresenceRecord, view: StoreView): object {
 
 function forgetCommand(io: Io): Command {
   const command = new Command("forget")
-    .description("Remove the presence record of a process that has ended.")
-    .argument("<replica>", "name of the replica, or its id if several have that name; jwksd replicas prints both");
+    .description("Remove the presence record of a process that no longer runs.")
+    .argument(
+      "<replica>",
+      "the replica's name or, if several replicas have that name, its id (to list both, run: jwksd replicas)",
+    );
   return addStoreSettings(command)
     .notes(`
-A process removes its record when it is stopped. The record of a process that
-was killed, or a record from a restored backup, stays listed for
---max-stale-seconds; until then, jwksd_replicas counts it as behind. A running
-process writes its record again at its next check-in.
+A process removes its record when it is stopped. If a process was killed, or a
+backup was restored, the record stays listed for --max-stale-seconds; until
+then, jwksd_replicas counts it as behind. If the process still runs, it writes
+its record again at its next check-in.
 
 Examples:
   $ jwksd replicas
@@ -140,7 +145,7 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
       record === undefined
         ? "there is no replica with this name or id"
         : `${found.length} replicas have this name; use one of the ids ${ids}`;
-    throw new StateError("ERR_TRANSITION", `${problem}; run jwksd replicas to list them`);
+    throw new StateError("ERR_TRANSITION", `${problem}; to list all replicas, run: jwksd replicas`);
   }
   await access.forget([record.id]);
   const checkIn = lastCheckInText(record, view);

@@ -2,11 +2,11 @@ import { StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { type KeyRecord, isLive } from "../../rotation/rules/records.ts";
 
-/** Minimum length of a prefix. Six characters are 36 bits of a thumbprint, which do not match by chance. */
+/** Minimum length of a prefix. Six characters are 36 bits of a thumbprint, too many to match by chance. */
 const minPrefixLength = 6;
 
 /**
- * Returns the kid that an operator gave in full or as an unambiguous prefix.
+ * Returns the full kid, given the kid or an unambiguous prefix of it.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if several kids begin with it
  * @throws StateError `ERR_KID_UNMANAGED`
@@ -21,7 +21,7 @@ export function resolveKid(records: readonly KeyRecord[], given: string): string
     throw invalidOption(`${matches.length} kids begin with ${name}; add more characters:${list(matches)}`);
   const problem =
     given.length < minPrefixLength ? `has the kid ${name}` : `has the kid ${name} or a kid that begins with it`;
-  const remedy = `use one of these kids, or at least ${minPrefixLength} of its first characters`;
+  const remedy = `use one of these kids, or a prefix of at least ${minPrefixLength} characters`;
   throw new StateError(
     "ERR_KID_UNMANAGED",
     `no key in the store ${problem}; ${remedy}:${list(records.filter(isLive))}`,

@@ -12,9 +12,9 @@ import { viewOf, withKeys } from "./open-keys.ts";
 
 export function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
-    "Encrypt all private keys again with the first wrapping key, and compute the store's MAC again. Verifiers are not affected.",
+    "Re-encrypt all private keys with the first wrapping key, and recompute the store's MAC. Verifiers are not affected.",
   );
-  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
+  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; first check every key"))
     .notes(`
 To change the wrapping key:
   1. Add the new key as the first line of --wrapping-key-file, and restart every
@@ -22,9 +22,9 @@ To change the wrapping key:
   2. Run jwksd keys rewrap.
   3. Remove the old key.
 
-rewrap also sets the --issuer of a store that was created without one. If the
-store is not authentic, read docs/emergencies.md first: --yes then accepts every
-key in it.
+If a store was created without --issuer, rewrap also sets it. If the store is
+not authentic, read docs/emergencies.md first: --yes then accepts every key in
+the store.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
@@ -33,7 +33,7 @@ Examples:
       withKeys(io, flags, { issuerCheck: movedBy, accepts: acceptConfirmed(io, flags) }, (open) => {
         const { custody } = open;
         const [first] = custody.wrappingKeys;
-        const unchanged = `The wrapping key ${first} already encrypts all private keys, and the MAC is derived from it.`;
+        const unchanged = `All private keys are already encrypted with the wrapping key ${first}, and the MAC is derived from it.`;
         return custody.movingToFirst(() =>
           changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {
             if (custody.movesWrappingKey) checkAllHave(first, await viewOf(open.access));
@@ -44,7 +44,7 @@ Examples:
     );
 }
 
-/** Accepts records that are not authentic if an operator has checked and confirmed them. */
+/** Accepts records that are not authentic, if an operator has checked and confirmed them. */
 function acceptConfirmed(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
   return (problem, { records }) => {
     if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;

@@ -11,7 +11,7 @@ interface RotateFlags extends ChangeFlags {
   readonly use: KeyUse;
   readonly alg?: string;
   readonly now?: true;
-  /** A kid, or `true` for the key that signed last. */
+  /** A kid, or `true` for the key that signed most recently. */
   readonly back?: string | true;
   readonly withdraw?: true;
 }
@@ -20,28 +20,29 @@ export function commandOf(io: Io): Command {
   const command = new Command("rotate");
   addNewKeyFlags(command)
     .option("--now", "activate the next key immediately, before caches have it; requires --yes")
-    .option("--back [kid]", "roll back: the retiring signing key that signed last, or this one, signs again")
+    .option("--back [kid]", "roll back: sign again with this retiring key (default: the one that signed most recently)")
     .option("--withdraw", "with --back: remove the announced key in the same step");
   return addChangeFlags(command, { yes: true }, ...newKeySettings)
     .notes(`
 A rotation without --now breaks nothing: the new key signs once every cache has
 it. With --now, it signs immediately. Verifiers that do not refetch on an
-unknown kid then refuse its tokens for hours; --dry-run prints which ones, and
-how long. The old key stays published until its last token expires; jwksd keys
-revoke removes it immediately.
+unknown kid then reject its tokens for hours; --dry-run prints which verifiers,
+and for how long. The old key stays published until its last token expires; to
+remove it immediately, run jwksd keys revoke.
 
-If the new key turns out worse, --back makes the earlier one sign again until
-that key is removed. Every cache still has it, so nothing breaks. The key is
-tested first. Its period starts on the day on which it first signed: the next
-key may be announced immediately, and the output says when. To keep the earlier
-key for longer, first run jwksd policy --rotate-every-days.
+If the new key causes problems, --back makes the earlier key sign again until
+that key is removed. Every cache still has the earlier key, so nothing breaks.
+jwksd tests the key first. The key's active period began on the day on which it
+first signed, so the next key may be announced immediately; the output says
+when. To keep the earlier key for longer, first run jwksd policy
+--rotate-every-days.
 
-The new signing key is generated in the store or as --signer-type says. If
-jwksd serve has --signer-type, give it here, too.
+The new signing key is generated in the store, or where --signer-type says. If
+jwksd serve has --signer-type, pass it here, too.
 
 A jwksd serve on the same store catches up within a second. Exit code 3: the
 rotation has begun, but not every replica caught up within --wait; the message
-names each one that may still use the previous keys, and how long.
+says which replicas may still use the previous keys, and for how long.
 
 Examples:
   $ jwksd rotate                          announce the next signing key
@@ -55,7 +56,7 @@ Examples:
         if (flags.withdraw === true) throw invalidOption("--withdraw needs --back");
         const { use, alg, now = false } = flags;
         const isAnnounced = announcedKey(open.document.records, use) !== undefined;
-        // An announced key is the next key, so no other key is generated.
+        // If a key is announced, it is the next key, so no new key is generated.
         const newKey = now && isAnnounced ? undefined : { use, alg };
         const decide = byCommand((key) => ({ type: "rotate", use, key, now }));
         return changeKeys(open, { flags, breaks: now, newKey }, decide);
@@ -65,7 +66,8 @@ Examples:
 
 function rollBack(open: CommandKeys, flags: RotateFlags, back: string | true): Promise<void> {
   const { use, alg, now = false, withdraw = false } = flags;
-  if (use === "enc" || alg !== undefined) throw invalidOption("--back is for signing keys, without --use and --alg");
+  if (use === "enc" || alg !== undefined)
+    throw invalidOption("--back is only for signing keys; omit --use enc and --alg");
   const kid = back === true ? undefined : resolveKid(open.document.records, back);
   const decide = byCommand(() => ({ type: "rollBack", kid, withdraw, now }));
   return changeKeys(open, { flags, breaks: now }, decide);

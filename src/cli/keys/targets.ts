@@ -7,16 +7,16 @@ import { type CommandKeys, type Flags, addStoreSettings, withKeys } from "./open
 
 export function commandOf(io: Io): Command {
   const forget = new Command("forget")
-    .description("Stop waiting for a target that is no longer read.")
-    .argument("<name>", "name of the target, as jwksd replicas prints it")
-    .option("--yes", "confirm that the target is no longer read");
+    .description("Stop waiting for a target that verifiers no longer use.")
+    .argument("<name>", "the target's name, as printed by jwksd replicas")
+    .option("--yes", "confirm that verifiers no longer use the target");
   addStoreSettings(forget)
     .notes(`
 While the store lists a target, no key becomes active before the target has it.
-After this command, a verifier that still reads the target refuses the tokens of
-the next key. First remove the target and wait until caches have dropped it
-(7,200 s), and then run this command. A running jwksd publish lists its target
-again.
+After this command, a verifier that still reads the target rejects tokens signed
+with the next key. So first remove the target, then wait until caches have
+dropped it (7,200 s), and only then run this command. If jwksd publish still
+runs for the target, it lists the target again.
 
 Examples:
   $ jwksd replicas
@@ -35,17 +35,17 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    const processes = "a process does not need this command, because no step waits for it";
+    const processes = "for a process, this command is not needed, because no step waits for processes";
     throw new StateError(
       "ERR_TRANSITION",
-      `there is no target with this name; run jwksd replicas to list the targets; ${processes}`,
+      `there is no target with this name; to list the targets, run jwksd replicas; ${processes}`,
     );
   }
-  const readBack = `last read back ${durationText(now - target.at)} ago`;
+  const readBack = `jwksd last read it back ${durationText(now - target.at)} ago`;
   if (yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was changed; if ${printable(name)} is no longer read (${readBack}), confirm with --yes`,
+      `nothing was changed; if verifiers no longer use ${printable(name)} (${readBack}), confirm with --yes`,
     );
   }
   await access.change(async ({ document }) => ({ targets: document.targets.filter((target) => target.name !== name) }));

@@ -13,22 +13,22 @@ import { type CommandKeys, viewOf } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
-/** Exit code if the change was made but not every replica has caught up with it. */
+/** Exit code if the change was made but not every replica has caught up. */
 export const notCaughtUp = 3;
 
 /** The replicas and targets that have caught up with a change, and those that are behind. */
 export interface CatchUp {
   readonly view: StoreView;
-  /** Processes that do not publish the change yet. */
+  /** Processes that have not published the change yet. */
   readonly late: readonly PresenceRecord[];
-  /** Targets that have not been written since the change. */
+  /** Targets that have not received the change yet. */
   readonly targets: readonly TargetRecord[];
 }
 
 /**
- * Waits until every process with a presence record publishes a change. If a process does not do so in time, sets the
- * exit code; the change stands in any case. A process that refuses the store because an older backup was restored never
- * catches up, so it is reported but not waited for.
+ * Waits until every process with a presence record publishes a change. If one does not do so in time, sets the exit
+ * code; the change stands in any case. A process that refuses the store because an older backup was restored will never
+ * catch up, so it is reported but not waited for.
  *
  * @returns `undefined` if the store could not be read or there is nothing to report
  */
@@ -61,7 +61,7 @@ export async function waitForReplicas(
     const { message, code } = asJwksdError(error);
     printNotice(
       io,
-      `the change was made, but the store cannot be read to find out which replicas have it: ${message} [${code}]`,
+      `the change was made, but jwksd cannot read the store to find out which replicas have it: ${message} [${code}]`,
     );
     io.exitCode = notCaughtUp;
     return undefined;
@@ -70,7 +70,7 @@ export async function waitForReplicas(
   }
 }
 
-/** Creates a function that shows a line on a terminal and replaces the previous one. */
+/** Creates a function that shows a line on a terminal, replacing the previous one. */
 export function progressLine({ stderr }: Io): (text: string) => void {
   if (stderr.isTTY !== true) return () => {};
   let written = "";
@@ -81,7 +81,7 @@ export function progressLine({ stderr }: Io): (text: string) => void {
   };
 }
 
-/** Returns how many replicas have caught up, and what to expect from those that are behind. */
+/** Reports how many replicas have caught up, and what to expect from those that are behind. */
 export function catchUpLines({ view, late, targets }: CatchUp): string[] {
   const { length } = view.processes;
   const more = late.length - maxNamed;
@@ -89,10 +89,10 @@ export function catchUpLines({ view, late, targets }: CatchUp): string[] {
     `${caughtUpText(length - late.length, length)}.`,
     ...unreadTexts(view),
     ...late.slice(0, maxNamed).map((record) => behindText(record, view)),
-    ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; run jwksd replicas to list them.`] : []),
+    ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; to list them, run jwksd replicas.`] : []),
     ...targets.map(
       ({ name }) =>
-        `The target ${printable(name)} does not have the change and serves the previous keys until jwksd publish writes it.`,
+        `The target ${printable(name)} has not received the change yet; it serves the previous keys until jwksd publish writes it.`,
     ),
   ];
 }

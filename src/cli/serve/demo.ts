@@ -9,11 +9,11 @@ import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 
-/** Speed of the demo's clock, at which a day takes two minutes. */
+/** Speed of the demo's clock. A day takes two minutes. */
 export const timesAsFast = 720;
 
 /**
- * Settings of the demo. `serve` would accept the policy too: the rotation follows the same rules, only with a faster
+ * Settings of the demo. `serve` would accept this policy, too: the demo follows the same rules, only with a faster
  * clock.
  */
 const demoSettings = {
@@ -24,7 +24,7 @@ const demoSettings = {
   rotateEveryDays: "1",
   announceForSeconds: "43200",
   maxTokenLifetimeSeconds: "10800",
-  // 15 s in real time, so a machine that is briefly busy does not become stale.
+  // 15 s in real time, so that the demo does not become stale if the machine is briefly busy.
   maxStaleSeconds: "10800",
   noDiscovery: "true",
   // The demo writes no files.
@@ -34,11 +34,11 @@ const demoSettings = {
 export function commandOf(io: Io): Command {
   return new Command("demo")
     .notes(`
-The demo runs jwksd serve on free ports of this machine, with a clock that is
-720 times as fast, so a day takes two minutes. It rotates every day. A key is
-announced after one minute, signs after two, and the old key is removed half a
-minute later. The keys are only in memory. Flags, settings and environment
-variables for jwksd serve have no effect.
+The demo runs jwksd serve on free ports of this machine, with a clock that runs
+720 times as fast, so a day takes two minutes. It rotates every day. The next
+key is announced after one minute and signs after two, and the old key is
+removed half a minute later. The keys are only in memory. Flags, settings and
+environment variables for jwksd serve have no effect.
 
 Example:
   $ jwksd demo        print the URL of a page; open it and watch`)
@@ -54,12 +54,12 @@ async function demo(io: Io): Promise<void> {
 
 /** Starts the same service as `jwksd serve`, but with keys in memory and another clock. */
 export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
-  // The settings of a real service must not apply here.
+  // A real service's settings must not apply here.
   const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
   const settings = await resolveSettings({ flags: demoSettings, environment });
   const log = createLog(settings, io, clock);
   const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
-  // If the clock were fast during startup, startup on a busy machine would seem to take hours.
+  // If the clock were fast during startup, starting on a busy machine would seem to take hours.
   clock.hurry();
   return service;
 }
@@ -70,8 +70,8 @@ export interface FastClock extends Clock {
 }
 
 /**
- * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second, or its own
- * duration if that is shorter, because short timers are timeouts of calls, and calls do not get faster.
+ * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second in real time, or
+ * its own duration if that is shorter: short timers are timeouts for calls, which do not get faster.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();
@@ -94,8 +94,8 @@ async function welcomeText({ url, adminUrl, status }: Service): Promise<string> 
     ({ at, action }) => `  ${minutes((at - now) / timesAsFast)}  a key is ${action}`,
   );
   return [
-    "This is a demo, not for production: the keys are only in memory and are lost when this process ends.",
-    "A day takes two minutes. Each rotation has these steps, in minutes from now:",
+    "This is a demo, not for production: the keys are only in memory and are lost when this process exits.",
+    "A day takes two minutes. The next steps, in minutes from now:",
     ...steps,
     "",
     `  see  ${adminUrl}`,

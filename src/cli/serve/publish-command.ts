@@ -19,7 +19,7 @@ interface PublishFlags extends Flags {
   readonly verifyUrl?: string;
   readonly purgeCommand?: string;
   readonly json?: true;
-  /** Time to wait, in seconds. */
+  /** How long to wait, in seconds. */
   readonly wait: number;
 }
 
@@ -30,15 +30,19 @@ export function commandOf(io: Io): Command {
     .argument("<target>", "folder, or s3://BUCKET/PREFIX")
     .option("--follow", "keep running, and write again whenever the keys change")
     .option("--verify-url <url>", "public URL of the target (default: the issuer)")
-    .option("--purge-command <command>", "command to run after a write, to purge a CDN; JWKSD_URLS contains the URLs")
-    .option("--wait <seconds>", "without --follow: time to wait until the target can be read back", waitSeconds, 30)
+    .option(
+      "--purge-command <command>",
+      "command to run after a write, to purge a CDN; the JWKSD_URLS variable contains the URLs",
+    )
+    .option("--wait <seconds>", "without --follow: how long to wait until the target can be read back", waitSeconds, 30)
     .option("--json", "JSON output; with --follow, one line per write");
   return addSettings(command, settingsWith("publish"))
     .notes(`
 The issuer's web server must serve the target: TARGET/jwks at ISSUER/jwks. The
-documents are the same as from jwksd serve. A key signs only after it was read
-back from the target, past caches, even if this process no longer runs. If the
-target is no longer in use, run: jwksd targets forget NAME. See docs/publish.md.
+documents are the same as those from jwksd serve. A key signs only after jwksd
+has read it back from the target, bypassing caches, even if this process no
+longer runs. If the target is no longer in use, run: jwksd targets forget NAME.
+See docs/publish.md.
 
 For a folder, docs/publish.md has configurations for nginx and Caddy. A bucket
 needs the @aws-sdk/client-s3 package, which finds credentials, AWS_REGION and
@@ -60,7 +64,7 @@ Examples:
 async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
   const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
   const settings = await settingsFrom(io, rest);
-  if (target === "") throw invalidOption("the target is empty; give a folder or s3://BUCKET/PREFIX");
+  if (target === "") throw invalidOption("the target is empty; pass a folder or s3://BUCKET/PREFIX");
   checkVerifyUrl(verifyUrl);
   const log = createCommandLog(settings, io);
   const stopping = new AbortController();
@@ -91,7 +95,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
   const releaseSignals = handleSignals(starting, () => stopping.abort());
   if (follow === true) {
     await starting.catch((error: unknown) => {
-      // A startup that was told to stop has not failed.
+      // A startup that was interrupted has not failed.
       if (!signal.aborted) throw error;
     });
     return;
@@ -129,7 +133,7 @@ async function isDoneWithin(publishing: Publishing, seconds: number, signal: Abo
   while (!publishing.isDone && !signal.aborted && performance.now() < end) await sleep(pollMs, systemClock);
 }
 
-/** Refuses an invalid `--verify-url`. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Rejects an invalid `--verify-url`. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkVerifyUrl(url: string | undefined): void {
   if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
   throw invalidOption("--verify-url must be an http or https URL without a query or fragment");
@@ -149,5 +153,5 @@ function publishedJson(target: string, { documentSet, written }: Published) {
 function lineOf(target: string, { documentSet, written }: Published): string {
   const summary = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
   const kids = documentSet.kids.map((kid) => printable(kid));
-  return `${summary}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
+  return `${summary}. ${target} has the keys ${kids.join(", ")} and was read back.`;
 }

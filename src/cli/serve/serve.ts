@@ -8,10 +8,10 @@ export function commandOf(io: Io): Command {
   const command = new Command("serve");
   return addSettings(command)
     .notes(`
-Without --keys, jwksd generates the keys and rotates them. The files of --keys
-are reloaded when they change and on SIGHUP; if a key is invalid, jwksd logs an
-error and keeps the old keys. On SIGTERM, serve finishes the requests in flight
-and exits.
+Without --keys, jwksd generates the keys and rotates them. With --keys, it
+reloads the files when they change and on SIGHUP; if a key is invalid, it logs
+an error and keeps the old keys. On SIGTERM, serve finishes the requests in
+flight and exits.
 
 Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
 member of the --config file ("port"). A flag takes precedence over the
@@ -30,7 +30,7 @@ Examples:
 
 async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const settings = await settingsFrom(io, options);
-  // Loaded here, because help does not need the service.
+  // Loaded here, because --help does not need the service.
   const [{ createLog }, { startService }] = await Promise.all([
     import("../../service/config/log.ts"),
     import("../../service/endpoint/service.ts"),

@@ -16,7 +16,7 @@ export function commandOf(io: Io): Command {
   const command = new Command("token")
     .requiredOption("--aud <audience>", "audience; can be repeated", addAudience)
     .option("--sub <subject>", "subject")
-    .option("--claim <name=value>", "additional claim, with a JSON value or a plain string; can be repeated", addClaim)
+    .option("--claim <name=value>", "additional claim; the value is JSON or a plain string; can be repeated", addClaim)
     .option(
       "--lifetime <seconds>",
       "time from iat to exp (default: 3600, or the policy's maximum if that is less)",
@@ -33,7 +33,7 @@ Examples:
       http://127.0.0.1:3000/`)
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       if (sub !== undefined && Object.hasOwn(claim ?? {}, "sub")) {
-        command.error("error: the subject is given twice, with --sub and with --claim sub=…");
+        command.error("error: the subject is given twice; omit either --sub or --claim sub=…");
       }
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(io, options);

@@ -17,30 +17,30 @@ interface EndFlags extends ChangeFlags {
   readonly from?: string;
 }
 
-/** The line that repeats an end. */
+/** A line with which an end can be repeated. */
 interface EndLine {
   readonly issuer: string;
   readonly now: boolean;
-  /** Time of the end. It distinguishes the ended issuer from a later one with the same name. */
+  /** Time of the end. It tells the ended issuer from a later one with the same name. */
   readonly at: string;
 }
 
 export function commandOf(io: Io): Command {
   const command = new Command("end")
-    .option("--now", "revoke all keys, even if the issuer has ended")
-    .option("--from <file>", "file of lines that this command has printed; each issuer in it is ended");
+    .option("--now", "revoke all keys, even if the issuer has already ended")
+    .option("--from <file>", "end each issuer in a file of lines that this command has printed");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
 Nothing signs for the issuer again, and no process generates a key for it. Each
-key stays published until its last token has expired, so no valid token is
-refused. With --now, all keys are revoked; caches may trust them for a while,
-and --dry-run prints how long. In the end, /jwks has one key, which signs
-nothing.
+key stays published until its last token has expired, so no valid token fails.
+With --now, all keys are revoked; caches may trust them for a while, and
+--dry-run prints how long. After that, /jwks has one key, which signs nothing.
 
-This cannot be undone. Keep the last line of the output outside of the store: a
-backup from before the end has the keys, and they would sign again. After you
-restore one, repeat the end before anything starts, with --from FILE. An issuer
-whose name was reused after the end is refused.
+This cannot be undone. Keep the last line of the output somewhere outside the
+store: a backup made before the issuer was ended still has its keys, and a
+process started on it would sign again. After you restore a backup like this,
+end the issuer again with --from FILE before any process starts. If the issuer's
+name was reused in the meantime, the command refuses to end it.
 
 Examples:
   $ jwksd end --dry-run
@@ -50,12 +50,15 @@ Examples:
     .action((flags: EndFlags) => (flags.from === undefined ? endIssuer(io, flags) : endAll(io, flags, flags.from)));
 }
 
-/** Ends one issuer. @param endedAt time of the earlier end that is repeated, in epoch milliseconds. Default: it is a first end */
+/**
+ * Ends one issuer. @param endedAt time at which the issuer was first ended, if that is being repeated, in epoch
+ * milliseconds
+ */
 function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
   return withKeys(io, flags, {}, (open) => {
     const { custody, document } = open;
-    const unchanged = isEnded(document.records) ? "The issuer has ended." : undefined;
+    const unchanged = isEnded(document.records) ? "The issuer has already ended." : undefined;
     const breaks = "an issuer that has ended never signs again";
     const end = byCommand(() => ({ type: "end", now }));
     const decide: DecideWithKey = (seen, key) => {
@@ -78,7 +81,8 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
 }
 
 /**
- * Refuses to repeat an end if every key was generated after it: the name was reused. A backup from before the end has earlier keys.
+ * Refuses to repeat an end if every key was generated later, because then the issuer's name has been reused. A backup
+ * made before the end has earlier keys.
  *
  * @throws StateError `ERR_TRANSITION`
  */
@@ -88,24 +92,27 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
   if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
   throw new StateError(
     "ERR_TRANSITION",
-    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name was reused; remove the line from the file, or end the issuer with --issuer`,
+    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name has been reused; remove the line from the file, or end the issuer with --issuer`,
   );
 }
 
-/** Returns the effects of an end that are not about a key. */
+/** Returns the effects of ending an issuer that are not about one of its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
   const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
-  const set = `/jwks has one key ${when}, which signs nothing.`;
+  const set = `/jwks has one key ${when}. That key signs nothing.`;
   if (isEnded(before)) return [set];
   const until = timeText(staleAt);
   return [
-    `Signing fails (ERR_SIGNER_ENDED): from now on in each process that reads this change, and everywhere from ${until}.`,
-    `A version of jwksd that does not know format 2 refuses the store from now on (ERR_STORE_FORMAT) and stops signing by ${until}.`,
+    `Signing fails (ERR_SIGNER_ENDED) in each process as soon as it reads this change, and everywhere by ${until}.`,
+    `From now on, a version of jwksd that does not know format 2 refuses the store (ERR_STORE_FORMAT). It stops signing by ${until}.`,
     set,
   ];
 }
 
-/** Ends each issuer in a file. A failure does not stop the others. @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged */
+/**
+ * Ends each issuer in a file. If one fails, the others are still ended. @throws ConfigError `ERR_OPTION_INVALID` if a
+ * line is damaged
+ */
 async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
   for (const { issuer, now, at } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {
     if (flags.json !== true) print(io, `${printable(issuer)}:`);
@@ -117,7 +124,7 @@ async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
   }
 }
 
-/** Returns the lines to keep from the output of this command, as text or as JSON. */
+/** Returns the lines to keep from this command's output, which may be text or JSON. */
 function endLinesOf(text: string, file: string): readonly EndLine[] {
   const found = text.split("\n").flatMap((line): EndLine[] => {
     if (!line.startsWith("{")) return [];
@@ -125,7 +132,7 @@ function endLinesOf(text: string, file: string): readonly EndLine[] {
     const { issuer, now, at } = json.keep ?? json;
     if (typeof issuer === "string" && typeof now === "boolean" && typeof at === "string" && isDate(Date.parse(at)))
       return [{ issuer, now, at }];
-    throw invalidOption(`${file} has a line that is damaged: ${JSON.stringify(line.slice(0, 80))}`);
+    throw invalidOption(`${file} contains a damaged line: ${JSON.stringify(line.slice(0, 80))}`);
   });
   if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd end has printed`);
   return found;

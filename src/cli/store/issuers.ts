@@ -12,17 +12,18 @@ import { inParallel, issuersSettings, withIssuers } from "./open-issuers.ts";
 import { revokeKeysCommand } from "./revoke-keys.ts";
 
 export function commandOf(io: Io): Command {
-  // This command and its subcommand have the same flags.
+  // The command and its subcommand share some flags.
   const command = new Command("issuers").enablePositionalOptions().addCommand(revokeKeysCommand(io));
   return addSettings(command.option("--json", "JSON output"), issuersSettings)
     .notes(`
 Reads and verifies every issuer's keys in the database, whether createIssuers or
 jwksd serve manages them. Failing issuers come first, then the overdue ones,
-whose next step has been due for more than two hours, then the others in the
-order of their next steps. Exit code 1: an issuer is failing or overdue.
+whose next step has been due for more than two hours, and then the others,
+ordered by the time of their next step. Exit code 1: at least one issuer is
+failing or overdue.
 
-The databases that can list their issuers are PostgreSQL, MySQL, MariaDB,
-libSQL and etcd. To examine one issuer: jwksd keys --issuer ISSUER.
+The databases that can list their issuers are PostgreSQL, MySQL, MariaDB, libSQL
+and etcd. To examine one issuer, run: jwksd keys --issuer ISSUER
 
 Examples:
   $ jwksd issuers --store postgres://jwksd@db.example/jwksd
@@ -75,7 +76,7 @@ const dueAt = ({ nextStep }: IssuerStatus): number => (nextStep === undefined ? 
 
 function stepText(step: IssuerStatus["nextStep"], now: number): string {
   if (step === undefined) return "-";
-  if (step.at === undefined) return `${step.step} after a waiting period that has not begun`;
+  if (step.at === undefined) return `${step.step} after a waiting period that has not begun yet`;
   return `${step.step} ${timeText(step.at).slice(0, 16)}, ${relativeText(step.at, now)}`;
 }
 

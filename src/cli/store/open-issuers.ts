@@ -8,10 +8,10 @@ import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import type { Io } from "../io.ts";
 import { type Flags, managedSettings } from "../keys/open-keys.ts";
 
-/** Settings with which a command finds a database of many issuers. */
+/** Settings that a command needs to open a database of many issuers. */
 export const issuersSettings = ["store", "wrappingKeyFile", "logLevel", "jsonLogs"] as const satisfies SettingName[];
 
-/** Number of issuers that a command handles at the same time. */
+/** Number of issuers that a command handles in parallel. */
 export const inParallel = 10;
 const pageLength = 1_000;
 
@@ -19,7 +19,7 @@ export interface OpenIssuers {
   readonly settings: Settings;
   readonly database: IssuersDatabase;
   readonly wrappingKeys: WrappingKeys;
-  /** All issuers in the database, in the order of their keys. */
+  /** All issuers in the database, ordered by their database keys. */
   readonly listed: Awaited<ReturnType<IssuersDatabase["list"]>>;
 }
 
@@ -31,7 +31,7 @@ export async function withIssuers<T>(io: Io, flags: Flags, action: (open: OpenIs
   if (wrappingKeys === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "the wrapping key is missing, so no issuer can be verified; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      "the wrapping key is missing, so no issuer can be verified; set --wrapping-key-file or JWKSD_WRAPPING_KEYS",
     );
   }
   const database = openIssuers(store);

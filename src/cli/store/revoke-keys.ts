@@ -39,24 +39,26 @@ type RevokeFlags = Flags & {
 
 export function revokeKeysCommand(io: Io): Command {
   const command = new Command("revoke-keys")
-    .description("Revoke all keys of all issuers, because a wrapping key or a machine has leaked.")
+    .description("Revoke all keys of all issuers, because a wrapping key has leaked or a machine was compromised.")
     .option(
       "--before <time>",
-      "revoke only keys that are older, to resume an interrupted run (default: now)",
+      "revoke only keys generated before this time, to resume an interrupted run (default: now)",
       parseTime,
     )
     .option("--dry-run", "report what would be revoked without changing anything")
-    .option("--yes", "confirm that every token of every issuer fails")
+    .option("--yes", "acknowledge that every token from every issuer will stop working")
     .option("--json", "JSON output");
   return addSettings(command, [...issuersSettings, "signerType", "signers"])
     .notes(`
-If a wrapping key has leaked, first replace it: put a new key before it, in
-every process. New keys are encrypted with the first wrapping key; keys that are
-encrypted with another one are revoked whatever their age.
+If a wrapping key has leaked, first replace it: in every process's
+configuration, list a new key ahead of it, and restart the process. New keys are
+encrypted with the first wrapping key; keys encrypted with any other wrapping
+key are revoked whatever their age.
 
-Each issuer is changed in one commit, ten issuers at a time. A failed issuer
-does not stop the others; its keys stay valid, and the exit code is 1. The
-command prints how to resume: issuers that are done are not changed again.
+Each issuer is changed in one commit, ten issuers at a time. If an issuer fails,
+its keys stay valid, the command continues with the others, and the exit code is
+1. The command prints how to resume; that does not change finished issuers
+again.
 
 Examples:
   $ jwksd issuers revoke-keys --dry-run
@@ -79,14 +81,14 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
     if (!isDry && flags.yes !== true) {
       throw new ConfigError(
         "ERR_CONFIRMATION",
-        `nothing was changed; this revokes all keys of ${all}, so every token fails, and new keys are encrypted with the wrapping key ${wrappingKeys[0].id}; if that key has leaked, put a new one before it; then confirm with --yes`,
+        `nothing was changed; this revokes all keys of ${all}, so every token will fail, and encrypts new keys with the wrapping key ${wrappingKeys[0].id}; if that key has leaked, first list a new one ahead of it; then confirm with --yes`,
       );
     }
-    // By the database's clock, like the times of the keys.
+    // The keys' times are from the database's clock, so this one is, too.
     const { now = systemClock.now() } = await readRegister(database);
     const { before = now } = flags;
     const again = `jwksd issuers revoke-keys --yes --before ${iso(before)}`;
-    if (!isDry) printNotice(io, `revoking all keys of ${all}; if this is interrupted, resume it with: ${again}`);
+    if (!isDry) printNotice(io, `revoking all keys of ${all}; if this is interrupted, resume with: ${again}`);
     const signers = await signersOf(isDry ? { ...settings, signerType: "local" } : settings);
     const failed: { readonly issuer: string; readonly code: string; readonly message: string }[] = [];
     let [done, revoked, trustedUntil] = [0, 0, 0];
@@ -129,17 +131,17 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
     print(io, `${isDry ? "Dry run: nothing was changed. " : ""}${all}: ${keys} revoked.`);
     if (revoked > 0)
       printParagraphs(io, [
-        `Caches and processes that have not read the change may trust them until ${timeText(trustedUntil)}.`,
+        `Caches and processes that have not read the change may trust these keys until ${timeText(trustedUntil)}.`,
       ]);
     if (failed.length > 0) {
       const names = someOf(failed, ({ issuer }) => printable(issuer));
       const left = `Keys of ${failed.length.toLocaleString("en")} issuers are still valid: ${names}.`;
-      printParagraphs(io, [`${left}${isDry ? "" : ` Remove the cause, then run: ${again}`}`]);
+      printParagraphs(io, [`${left}${isDry ? "" : ` Fix the cause, then run: ${again}`}`]);
     }
   });
 }
 
-/** Revokes an issuer's old keys in one commit. Returns, for each, the time until which caches may trust it. */
+/** Revokes an issuer's old keys in one commit. Returns the time until which caches may trust each of them. */
 async function revokeOld(
   { settings, custody, access, keyring, document }: CommandKeys,
   before: number,

@@ -23,16 +23,16 @@ import { addSettings, settingsFrom } from "../settings-options.ts";
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
     .description("Copy the managed keys to another, empty store.")
-    .option("--to <url>", "URL of the destination store, in a form that --store accepts");
+    .option("--to <url>", "URL of the destination store, written as for --store");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
-First stop every jwksd that uses the old store. Its keys are verified before
-they are written, and then read back and compared. The wrapping key stays the
-same: every jwksd on the new store needs it, in --wrapping-key-file or
-JWKSD_WRAPPING_KEYS.
+First stop every jwksd that uses the old store. The command verifies the keys
+before it writes them, and then reads them back and compares them. The wrapping
+key stays the same: every jwksd on the new store needs it, in
+--wrapping-key-file or JWKSD_WRAPPING_KEYS.
 
-Put a URL with a password into the environment: the store to copy in
-JWKSD_STORE, the store to fill in JWKSD_TO.
+If a URL contains a password, put it into the environment: the old store's URL
+in JWKSD_STORE, the new store's in JWKSD_TO.
 
 Examples:
   $ jwksd store migrate --issuer https://login.example.com \\
@@ -41,9 +41,9 @@ Examples:
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
-    .description("Print the SQL of the PostgreSQL tables and of their users' rights.")
+    .description("Print the SQL that creates the PostgreSQL tables and grants their users' rights.")
     .notes(`
-jwksd creates the tables at its first write if its user has the right to. If
+If its user has the right to, jwksd creates the tables at its first write. If
 not, have an administrator run the printed SQL.
 
 Example:
@@ -55,10 +55,10 @@ Example:
 
 const sqlText = `${schema}
 
--- Rights of a user for jwksd serve and commands; replace :user with its name.
+-- Rights for a user that runs jwksd serve and commands; replace :user with its name.
 ${rights}
 
--- Rights of a user that publishes and signs, but leaves every change to other users.
+-- Rights for a user that publishes and signs, but leaves every change to other users.
 ${readingRights}`;
 
 async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Promise<void> {
@@ -70,7 +70,7 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
   if (keys === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "the wrapping key is missing, so the keys cannot be verified; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      "the wrapping key is missing, so the keys cannot be verified; set --wrapping-key-file or JWKSD_WRAPPING_KEYS",
     );
   }
   const source = await openStore(from, log);
@@ -86,11 +86,11 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 }
 
 /**
- * Copies an authentic document into an empty store and compares the two.
+ * Copies an authentic document into an empty store. Compares the two.
  *
- * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination is in
- *   use
- * @throws StoreError `ERR_STORE_CONFLICT` if one of them has changed in the meantime
+ * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination already
+ * has keys
+ * @throws StoreError `ERR_STORE_CONFLICT` if one of the stores changed in the meantime
  */
 async function migrated(
   source: Custody["register"],
@@ -107,15 +107,15 @@ async function migrated(
   if (presence !== undefined) {
     const checkIn = lastCheckInText(presence, { document, ...found, now });
     throw refusal(
-      `the replica ${printable(presence.name)} is using the source store (last check-in ${checkIn}); stop it and all others`,
+      `the replica ${printable(presence.name)} is using the source store (last check-in ${checkIn}); stop it and every other process on this store`,
     );
   }
   if ((await target.read()).version !== undefined) {
-    throw refusal("nothing was written, because the destination store is already in use; use an empty store");
+    throw refusal("nothing was written, because the destination store is not empty; use an empty store");
   }
   await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;
-    // It may still have been written. Reading it back shows whether it was.
+    // The document may have been written nevertheless. Reading it back shows whether it was.
   });
   if ((await target.read()).text === text && (await source.read(version)).version === version) return document;
   throw new StoreError(

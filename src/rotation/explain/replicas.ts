@@ -179,14 +179,15 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
   const names = someOf(lacking, (record) => {
     const { name, staleAt } = replicaStatus(record, view);
-    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it is not listed after ${timeText(staleAt)})`;
+    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it drops off the list at ${timeText(staleAt)})`;
   });
   const problems = [
     ...(lacking.length === 0
       ? []
-      : [`these replicas do not have it: ${names}; add it to each of them, restart them, and try again`]),
+      : [`these replicas do not have that key: ${names}; add the key to each of them, restart them, and try again`]),
     ...unreadTexts(view).map(
-      (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
+      (text) =>
+        `some replicas may be missing from the list: ${text} Running processes remove old records; try again later`,
     ),
   ];
   const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;

@@ -411,4 +411,4 @@ const late = (): StoreError =>
   new StoreError("ERR_STORE_UNAVAILABLE", `the store did not respond within ${lookupMs / 1000} s`);
 
 const lacksKeys = (issuer: string): StoreError =>
-  new StoreError("ERR_STORE_EMPTY", `the store has no keys of ${issuer}; generate the first one with create()`);
+  new StoreError("ERR_STORE_EMPTY", `the store has no keys for ${issuer}; generate the first one with create()`);

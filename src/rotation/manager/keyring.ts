@@ -233,6 +233,6 @@ function holdsNoKeys(issuer: string): StoreError {
     'check its path or URL; if the store is gone, see "A lost store" in docs/emergencies.md; only for the first start, set requireStore: false';
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `the store has no keys of ${issuer}, and requireStore is true (the default with onDemand), so none were generated; ${remedy}`,
+    `the store has no keys for ${issuer}, and requireStore is true (the default with onDemand), so none were generated; ${remedy}`,
   );
 }

@@ -17,14 +17,18 @@ export const guardDefinitions = {
   issuer: optional(
     nonEmptyString,
     "<url>",
-    "issuer whose tokens are accepted. For one issuer on every host and path; otherwise, use --config.",
+    "issuer whose tokens are accepted. It applies to every host and path; to accept several issuers, use --config.",
   ),
-  audience: optional(nonEmptyString, "<name>", "audience of the tokens. The aud claim must be or contain it."),
+  audience: optional(
+    nonEmptyString,
+    "<name>",
+    "audience that tokens must have. The aud claim must be this value or contain it.",
+  ),
   scope: optional(nonEmptyString, "<scopes>", "scopes that every token needs. Separated by spaces. Default: none."),
   for: optional(
     oneOf("nginx", "caddy", "traefik"),
     "<proxy>",
-    "proxy that asks. It decides which headers describe a request and how a refusal is returned.",
+    "proxy in front of the guard. This decides which headers describe a request and how a refusal is returned.",
   ),
   listen: withDefault(
     stringThat(
@@ -33,15 +37,15 @@ export const guardDefinitions = {
     ),
     "127.0.0.1:9910",
     "<address>",
-    "address for the proxy's checks. HOST:PORT, or the path of a Unix socket.",
+    "address on which the proxy asks the guard. HOST:PORT, or the path of a Unix socket.",
   ),
   allowRemoteProxies: toggle(
-    "listen on an address that is not loopback. Every machine that reaches it can then try out tokens and use up proofs.",
+    "allow listening on a non-loopback address. Every machine that can reach it can then try out tokens and use up proofs.",
   ),
   socketGroup: optional(
     nonEmptyString,
     "<group>",
-    "group that may connect to the Unix socket. Name or number; the proxy's user must be in it. Default: only this user may connect.",
+    "group that may connect to the Unix socket. A name or number; the proxy's user must be in this group. Default: only the guard's own user may connect.",
   ),
   admin: withDefault(
     addressOrOff,
@@ -60,12 +64,12 @@ export const guardDefinitions = {
   nonceSecretFile: optional(
     path,
     "<file>",
-    "file with a secret for DPoP nonces. At least 32 characters, the same for all guards. Proofs then need a nonce. Default: no nonces.",
+    "file with a secret for DPoP nonces. The secret has at least 32 characters and is the same for all guards. Proofs then need a nonce. Default: no nonces.",
   ),
   certificateHeader: optional(
     stringThat("the name of a header", (value) => /^[a-z][a-z\d-]*$/i.test(value)),
     "<name>",
-    "header with the client certificate. The proxy must set it in every check, to a colon, the certificate, and a colon. For tokens that are bound to a certificate. Default: they are refused.",
+    "header with the client certificate. In every check, the proxy must set it to a colon, the certificate, and a colon. It is needed for tokens that are bound to a certificate. Default: such tokens are rejected.",
   ),
   logLevel: settingDefinitions.logLevel,
   jsonLogs: settingDefinitions.jsonLogs,

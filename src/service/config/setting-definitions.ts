@@ -7,7 +7,7 @@ import { escapes } from "../../rotation/store/url.ts";
 import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
-/** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of a file's path. */
+/** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
@@ -22,7 +22,7 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** Headings in the help for settings that several commands share, in order. */
+/** Headings in `--help` for settings that several commands share, in order. */
 export const settingHeadings = [
   "Issuer and store:",
   "Documents:",
@@ -33,11 +33,11 @@ export const settingHeadings = [
 ] as const;
 type Heading = (typeof settingHeadings)[number];
 
-/** Marks on a setting. `jwksd serve` has every setting; a setting without marks exists only there. */
+/** Marks on a setting. `jwksd serve` has every setting; other commands have only settings with marks. */
 interface Marks {
-  /** Heading in `--help`. Default: none; the setting is listed with the command's own options. */
+  /** Heading in `--help`. A setting without a heading is listed with the command's own options. */
   readonly heading?: Heading;
-  /** Whether the setting is for keys that jwksd manages. It then cannot be combined with `--keys`. */
+  /** Whether the setting applies only to keys that jwksd manages, and thus cannot be combined with `--keys`. */
   readonly managed?: true;
   /** Whether `jwksd publish` has the setting. */
   readonly publish?: true;
@@ -78,20 +78,20 @@ export const toggle = (about: string, marks: Marks = {}) => ({
   ...marks,
 });
 
-/** Defines a duration of the rotation policy. The policy itself checks its bounds and provides its default. */
+/** Defines a duration in the rotation policy. The policy itself checks the bounds and provides the default. */
 const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    `${about} serve writes it into an empty store. After that, jwksd policy changes it there, for all processes.`,
+    `${about} serve writes this value into an empty store. To change it there later, for all processes, use jwksd policy.`,
     { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
 });
 
 /**
- * All settings of the service, with their rules, defaults and help. For the `logLevel` setting, the flag is `--log-level`, the environment
- * variable is `JWKSD_LOG_LEVEL`, and the member of the configuration file is `logLevel`.
+ * All settings of the service, with their rules, defaults and help. For example, the `logLevel` setting has the flag
+ * `--log-level`, the environment variable `JWKSD_LOG_LEVEL`, and the configuration file member `logLevel`.
  */
 export const settingDefinitions = {
   host: withDefault(
@@ -115,7 +115,7 @@ export const settingDefinitions = {
     { managed: true, publish: true },
   ),
   readyWithoutStore: toggle(
-    "stay ready while the store is unavailable. /readyz then returns 200. For load balancers that send no requests if no replica is ready.",
+    "stay ready while the store is unavailable. /readyz then returns 200. Set this if your load balancer sends no requests when no replica is ready.",
     { managed: true },
   ),
   maxSavedSetSeconds: optional(
@@ -127,20 +127,20 @@ export const settingDefinitions = {
   signSocket: optional(
     socketPath,
     "<socket>",
-    "Unix socket where programs get tokens. Other programs of the same user can have tokens signed there; see docs/sign-socket.md.",
+    "Unix socket on which programs get tokens. Other programs that run as the same user can have tokens signed there; see docs/sign-socket.md.",
     { managed: true },
   ),
   signConfig: optional(
     path,
     "<file>",
-    "additional sign sockets, with rules for each. JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
+    "JSON file with additional sign sockets. For each socket, it says who may connect and what may be signed; see docs/sign-socket.md.",
     { managed: true },
   ),
 
   issuer: optional(
     nonEmptyString,
     "<url>",
-    "issuer identifier of the provider. Default for serve: http://HOST:PORT, which only this machine can use. Default for other commands: the store's issuer.",
+    "issuer identifier of the provider. Default for serve: http://HOST:PORT, which works only on this machine. Default for other commands: the store's issuer.",
     { heading: "Issuer and store:", publish: true, store: true },
   ),
   data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. serve creates it at the first start.", {
@@ -160,7 +160,7 @@ export const settingDefinitions = {
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file with the wrapping keys. One per line, 32 bytes in base64url. The first key encrypts, all keys decrypt. The JWKSD_WRAPPING_KEYS variable can contain the keys instead. Default: a file next to the store.",
+    "file with the wrapping keys. It has one key per line, 32 bytes in base64url. The first key encrypts; all keys decrypt. The keys can be in the JWKSD_WRAPPING_KEYS variable instead. Default: a file next to the store.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(
@@ -192,31 +192,34 @@ export const settingDefinitions = {
   metadata: optional(
     path,
     "<file>",
-    "additional discovery document members. JSON file with an object, read at startup.",
+    "JSON file with additional discovery members. It contains one object, and is read at startup.",
     { heading: "Documents:", publish: true },
   ),
-  noDiscovery: toggle("serve no discovery document. For a provider that serves its own, with the URL of the JWK Set.", {
-    heading: "Documents:",
-    publish: true,
-  }),
-  noCors: toggle("send no CORS headers. Pages from other origins then cannot read the documents.", {
+  noDiscovery: toggle(
+    "serve no discovery document. Set this if the provider serves its own document, with the JWK Set's URL.",
+    {
+      heading: "Documents:",
+      publish: true,
+    },
+  ),
+  noCors: toggle("send no CORS headers. Pages on other origins then cannot read the documents.", {
     heading: "Documents:",
   }),
   rotationMode: toggle(
-    "always send the short Cache-Control. That is the Cache-Control of rotation mode, 5 minutes, even while no key rotates.",
+    "always send the short Cache-Control. Caches then keep the documents for only 5 minutes, as in rotation mode, even while no key rotates.",
     { heading: "Documents:", publish: true },
   ),
 
   keys: optional(
     path,
     "<files>",
-    "file or folder with the signing keys. A private JWK Set, or a folder of PEM or JWK files, which jwksd does not manage. The file whose name sorts last is the active key.",
+    "file or folder with the signing keys. A private JWK Set, or a folder of PEM or JWK files. jwksd does not manage these keys. The file whose name sorts last has the active key.",
     { heading: "Keys that jwksd does not manage:", publish: true },
   ),
   encryptionKeys: optional(
     path,
     "<files>",
-    "encryption keys, public or private. A file or folder as for --keys, which jwksd does not manage.",
+    "file or folder with the encryption keys. The format is the same as for --keys, but the keys may be public. jwksd does not manage these keys.",
     { heading: "Keys that jwksd does not manage:", publish: true },
   ),
 
@@ -224,27 +227,27 @@ export const settingDefinitions = {
     oneOf("local", ...signerTypes),
     "local",
     "<type>",
-    "place of new signing keys. local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
+    "place for new signing keys. local: in the store, encrypted. The other values are HSMs and key services; see docs/signers.md.",
     { heading: "HSMs and key services:", managed: true, publish: true },
   ),
-  signers: optional(path, "<file>", "options for HSMs and key services. JSON file; see docs/signers.md.", {
+  signers: optional(path, "<file>", "options for HSMs and key services. A JSON file; see docs/signers.md.", {
     heading: "HSMs and key services:",
     managed: true,
     publish: true,
   }),
   destroyExternal: toggle(
-    "also destroy removed keys in their HSM. Removed and revoked keys are also destroyed in their HSM or key service, even imported keys.",
+    "also destroy keys in their HSM. When a key is removed or revoked, it is destroyed in its HSM or key service, even if it was imported.",
     { heading: "HSMs and key services:", managed: true, publish: true },
   ),
 
-  rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. Then the next key signs."),
+  rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. After that, the next key signs."),
   announceForSeconds: duration(
     "announceForSeconds",
-    "propagation period. How long a key is published before it signs.",
+    "propagation period. A key is published for this long before it signs.",
   ),
   maxTokenLifetimeSeconds: duration(
     "maxTokenLifetimeSeconds",
-    "maximum token lifetime. An old key stays published at least that long.",
+    "maximum token lifetime. An old key stays published for at least this long.",
   ),
   clockSkewSeconds: duration(
     "clockSkewSeconds",
@@ -252,11 +255,11 @@ export const settingDefinitions = {
   ),
   cacheSlackSeconds: duration(
     "cacheSlackSeconds",
-    "extra time in caches. How long caches may keep a document longer than Cache-Control allows.",
+    "extra time in caches. Caches may keep a document for this much longer than Cache-Control allows.",
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",
-    "maximum staleness. A process signs and is ready without the store for this long after its last check-in. Each waiting period includes this time.",
+    "maximum staleness. A process without the store stays ready and signs for this long after its last check-in. Each waiting period includes this time.",
   ),
 
   logLevel: withDefault(
@@ -266,7 +269,7 @@ export const settingDefinitions = {
     "lowest level that is logged. silent logs nothing.",
     { heading: "Other settings:", publish: true },
   ),
-  jsonLogs: toggle("log as JSON lines. Each line is one object, even an error that ends the command.", {
+  jsonLogs: toggle("log as JSON lines. Each line is one object, including the error that ends a command.", {
     heading: "Other settings:",
     publish: true,
   }),
@@ -280,7 +283,7 @@ export interface Definition {
   readonly value: string | undefined;
   /** Description. Its first sentence is the line in `--help`; `jwksd help OPTION` shows all of it. */
   readonly about: string;
-  /** Default that is applied only where the setting is used. */
+  /** Default that the code that uses the setting applies. */
   readonly preset?: number;
   readonly heading?: string;
 }

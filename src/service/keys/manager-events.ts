@@ -114,6 +114,6 @@ export const fillingText = ({ bytes, maxBytes }: Filling): string =>
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },
-    `${name} had no keys of ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
+    `${name} had no keys for ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
   );
 }

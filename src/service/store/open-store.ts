@@ -93,7 +93,7 @@ async function holdsNoKeys(
   path: string | undefined,
   savedSet: string | undefined,
 ): Promise<StoreError> {
-  const ofIssuer = issuer === undefined ? "" : ` of ${issuer}`;
+  const forIssuer = issuer === undefined ? "" : ` for ${issuer}`;
   const hasFolder = path === undefined || (await exists(dirname(path)));
   const cause = hasFolder ? "" : `, because the folder ${dirname(path)} does not exist`;
   const why =
@@ -106,7 +106,7 @@ async function holdsNoKeys(
       : ", which also explains how to generate new keys deliberately";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${name} has no keys${ofIssuer}${cause}, and ${why}, so nothing was created; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
+    `${name} has no keys${forIssuer}${cause}, and ${why}, so nothing was created; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
   );
 }
 
