@@ -55,12 +55,14 @@ function assertionAt(nowMs: number, kid: string, claims: object = {}, clientId =
   return compact({ alg: "ES256", kid }, all, signature("ES256", ecKey(kid)));
 }
 
-const saved = async (): Promise<ClientDocumentState> => {
-  const { documents } = documented(documentReply(confidentialDocument));
-  assert.equal(documents.state(documentUrl), undefined);
+/** Returns the state of a process that has used a document, after this time and as another process reads it. */
+async function savedState(headers: Readonly<Record<string, string>> = {}, elapsedMs = 0) {
+  const { documents, clock } = documented(documentReply(confidentialDocument, headers));
   await documents.resolve(documentUrl);
-  return JSON.parse(JSON.stringify(documents.state(documentUrl))) as ClientDocumentState;
-};
+  documents.prove(documentUrl);
+  clock.setBy(elapsedMs);
+  return { clock, state: JSON.parse(JSON.stringify(documents.state())) as ClientDocumentState[] };
+}
 
 const ids = (count: number, host = (index: number) => `h${index}.example`): string[] =>
   Array.from({ length: count }, (_, index) => `https://${host(index)}/client.json`);
@@ -373,33 +375,130 @@ describe("after a document was fetched, a response with", () => {
 });
 
 describe("a pinned document", () => {
-  test("is used without a request and without `allow`, however its host responds", async () => {
+  const pinned = [JSON.stringify(confidentialDocument)];
+
+  test("is used forever without a request and without `allow`, however its host responds", async () => {
     const allow = (url: string): boolean => url === jwksUri;
-    const { resolve, origin, clock, documents } = documented(reply(403), { pinned: [await saved()], allow });
+    const { resolve, origin, clock, documents } = documented(reply(403), { pinned, allow });
     clock.setBy(365 * 86_400_000);
     const client = await resolve(documentUrl);
     assert.deepEqual([client.method, client.jwksUri, origin.requests.length], ["private_key_jwt", jwksUri, 0]);
-    assert.deepEqual(documents.state(documentUrl), await saved(), "and saved again");
+    documents.prove(documentUrl);
+    assert.deepEqual(documents.state(), [], "not saved, so it can be unpinned");
     assert.equal(await verdict(resolve("https://client.example/other")), "ERR_CLIENT_FORBIDDEN");
   });
 
   test("names only keys at a URL that `allow` accepts", async () => {
     for (const allow of [["other.example"], undefined]) {
-      const { resolve } = documented(reply(403), { pinned: [await saved()], allow });
+      const { resolve } = documented(reply(403), { pinned, allow });
       assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
     }
   });
 
-  test("is checked when it is passed", async () => {
-    const state = await saved();
-    for (const [pinned, code] of [
-      [{ ...state, clientId: "https://client.example/other" }, "ERR_CLIENT_DOCUMENT"],
-      [{ ...state, clientId: "http://client.example/" }, "ERR_CLIENT_ID"],
-      [{ ...state, body: "{}" }, "ERR_CLIENT_DOCUMENT"],
-      [{ ...state, body: undefined as unknown as string }, "ERR_OPTION_INVALID"],
-      [null as unknown as ClientDocumentState, "ERR_OPTION_INVALID"],
-    ] as const)
-      assert.throws(() => documented(reply(404), { pinned: [pinned] }), { code });
+  test("is checked when it is passed", () => {
+    for (const [document, code] of [
+      [{ ...publicDocument, client_id: "http://client.example/" }, "ERR_CLIENT_ID"],
+      [{ ...publicDocument, client_name: "" }, "ERR_CLIENT_DOCUMENT"],
+      [{}, "ERR_CLIENT_ID"],
+      ["", "ERR_OPTION_INVALID"],
+      [null, "ERR_OPTION_INVALID"],
+    ] as const) {
+      const text = (typeof document === "object" && document !== null ? JSON.stringify(document) : document) as string;
+      assert.throws(() => documented(reply(404), { pinned: [text] }), { code });
+    }
+    assert.throws(() => documented(reply(404), { pinned: ["{"] }), { code: "ERR_CLIENT_ID" });
+  });
+});
+
+describe("a document from an earlier process", () => {
+  test("is as fresh as it was, and then requested again with its ETag", async () => {
+    const { clock, state } = await savedState({ ETag: '"1"', "Cache-Control": "max-age=300" }, 200_000);
+    const { resolve, origin } = documented(reply(304, null, { ETag: '"1"' }), { clock, state });
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    assert.equal(origin.requests.length, 0);
+    clock.setBy(100_000);
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    assert.deepEqual(
+      origin.requests.map(({ headers }) => headers["if-none-match"]),
+      ['"1"'],
+    );
+  });
+
+  test("bridges an outage until an hour after it got stale, unless it must be revalidated", async () => {
+    for (const [cacheControl, elapsedMs, expect] of [
+      ["max-age=300", 3_899_000, "accepted"],
+      ["max-age=300", 3_900_000, "ERR_FETCH_STATUS"],
+      ["max-age=300, must-revalidate", 300_000, "ERR_FETCH_STATUS"],
+      ["no-store", 20_000, "ERR_FETCH_STATUS"],
+      ["max-age=300", -1, "ERR_FETCH_STATUS"],
+    ] as const) {
+      const { clock, state } = await savedState({ "Cache-Control": cacheControl }, elapsedMs);
+      const { resolve } = documented(reply(404), { clock, state });
+      assert.equal(await verdict(resolve(documentUrl)), expect, `${cacheControl}, ${elapsedMs} ms later`);
+    }
+  });
+
+  test("is withdrawn by its host, and not restored again", async () => {
+    const { clock, state } = await savedState({}, 300_000);
+    const { resolve, documents } = documented(reply(410), { clock, state });
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_RETRY_LATER");
+    assert.deepEqual(documents.state(), []);
+  });
+
+  test("needs `allow`, and belongs to a proven client, which made-up identifiers cannot evict", async () => {
+    const { clock, state } = await savedState();
+    const { resolve } = documented(anyDocument, { clock, state, allow: ["other.example"] });
+    assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
+    const { resolve: other, origin } = documented(anyDocument, { clock, state, maxDocuments: 10 });
+    for (const id of ids(20)) await verdict(other(id));
+    assert.equal(await verdict(other(documentUrl)), "accepted");
+    for (const id of ids(20)) await verdict(other(id));
+    assert.equal(await verdict(other(documentUrl)), "accepted");
+    assert.equal(origin.requests.filter(({ url }) => url === documentUrl).length, 0);
+  });
+
+  test("is saved again even if it was not used, without clients that were never proven", async () => {
+    const { state } = await savedState();
+    const { documents } = documented(anyDocument, { state });
+    await documents.resolve("https://other.example/client.json");
+    assert.deepEqual(JSON.parse(JSON.stringify(documents.state())), state);
+    await documents.resolve(documentUrl);
+    assert.deepEqual(JSON.parse(JSON.stringify(documents.state())), state);
+  });
+
+  test("is ignored and reported if it is no longer valid", async () => {
+    const { clock, state } = await savedState();
+    const events: object[] = [];
+    const changed = state.map((one) => Object.assign(one, { body: "{}" }));
+    const onEvent = (event: object): unknown => events.push(event);
+    const { resolve } = documented(documentReply(confidentialDocument), { clock, state: changed, onEvent });
+    assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    assert.deepEqual(
+      events.map((event) => (event as { type: string; code?: string }).code ?? (event as { type: string }).type),
+      ["ERR_CLIENT_DOCUMENT", "refreshed"],
+    );
+  });
+
+  test("counts for the limit of 5 KiB on average", async () => {
+    const { state: one } = await savedState({ ETag: `"${"e".repeat(9_000)}"` });
+    const state = ids(20).flatMap((clientId) => {
+      const body = JSON.stringify({ ...publicDocument, client_id: clientId });
+      return one.map((state) => Object.assign({}, state, { clientId, body }));
+    });
+    const { resolve, documents } = documented(anyDocument, { state, maxDocuments: 20 });
+    for (const { clientId } of state) await resolve(clientId);
+    await resolve(documentUrl);
+    const { length } = documents.state();
+    assert.ok(length <= 11, `${length} documents of 9 KB`);
+  });
+
+  test("must have the form of a result of state()", async () => {
+    const [one] = (await savedState()).state;
+    for (const other of [null, {}, { ...one, clientId: 1 }, { ...one, body: 1 }, { ...one, headers: null }])
+      assert.throws(() => documented(reply(404), { state: [other as ClientDocumentState] }), {
+        code: "ERR_OPTION_INVALID",
+      });
   });
 });
 
@@ -428,13 +527,13 @@ describe("bounds", () => {
   });
 
   test("consent proves a client even if its document has been evicted", async () => {
-    const { resolve, documents, clock } = documented(anyDocument, { maxDocuments: 10 });
+    const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 10 });
     await resolve(documentUrl);
     clock.setBy(60_000);
     for (const id of ids(10)) await verdict(resolve(id));
-    assert.equal(documents.state(documentUrl), undefined, "evicted");
     documents.prove(documentUrl);
     assert.equal(await verdict(resolve(documentUrl)), "accepted");
+    assert.equal(origin.requests.filter(({ url }) => url === documentUrl).length, 2);
   });
 
   test("looks up a proven client even if made-up identifiers have used up the limit for new clients", async () => {
@@ -454,9 +553,12 @@ describe("bounds", () => {
       );
     const { resolve, documents } = documented(script, { maxDocuments: 20 });
     const all = ids(20);
-    for (const id of all) await resolve(id);
-    const stored = all.filter((id) => documents.state(id) !== undefined);
-    assert.ok(stored.length <= 11, `${stored.length} documents of 9 KB`);
+    for (const id of all) {
+      documents.prove(id);
+      await resolve(id);
+    }
+    const { length } = documents.state();
+    assert.ok(length <= 11, `${length} documents of 9 KB`);
   });
 
   test("sends one host at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {
@@ -741,7 +843,7 @@ describe("a verifier with documents", () => {
   });
 });
 
-describe("the token endpoint requires the authorization request's method", () => {
+describe("the token endpoint requires the authorization request's method (00 6.2, 02 8.2, 03 9.2: MUST)", () => {
   const without =
     (name: string): Sent =>
     (now) => {

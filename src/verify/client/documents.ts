@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ClientError, FetchError, invalidOption } from "../../base/errors.ts";
-import { isGiven, memberOf } from "../../base/json.ts";
+import { ClientError, FetchError, type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
+import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
 import {
   type Optional,
   type Rules,
@@ -20,7 +20,8 @@ import { type Cached, createCached } from "../http-cache/cached.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
 import { type PoolTools, createPool } from "../http-cache/pool.ts";
 import { type LimitedFetch, limitRequests } from "../http-cache/request-limits.ts";
-import { fetchStored } from "../http-cache/stored.ts";
+import { fetchStored, isResponseState } from "../http-cache/stored.ts";
+import type { KeySetState } from "../relying-party/stored.ts";
 import { checkIssuer, checkSecureUrl } from "../relying-party/urls.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { checkClientId } from "./client-id.ts";
@@ -39,12 +40,10 @@ const mediaTypes = ["application/json", "+json"];
 /** Reports whether a client may be looked up at this URL, which is its identifier or the `jwks_uri` in its document. */
 export type AllowUrl = (url: string) => boolean | Promise<boolean>;
 
-/** A saved metadata document, as plain data. */
-export interface ClientDocumentState {
+/** A stored metadata document as plain data, for JSON. A key set's state has the same other members. */
+export interface ClientDocumentState extends Omit<KeySetState, "issuer" | "jwksUri"> {
   /** The client's identifier, which is the document's URL. */
   readonly clientId: string;
-  /** The document as it was received. */
-  readonly body: string;
 }
 
 /** Options of `createClientDocuments`. */
@@ -60,8 +59,16 @@ export interface ClientDocumentsOptions {
   readonly allow?: Optional<readonly string[] | AllowUrl>;
   /** Whether clients without keys are accepted (`none`). Default: `false`. */
   readonly publicClients?: Optional<boolean>;
-  /** Documents that are used without a request, results of `state()`. Only their `jwks_uri` needs `allow`. Default: none. */
-  readonly pinned?: Optional<readonly ClientDocumentState[]>;
+  /**
+   * Documents as JSON that are used without a request, whatever their hosts send. Their `client_id` needs no `allow`, but their `jwks_uri` does.
+   * Default: none.
+   */
+  readonly pinned?: Optional<readonly string[]>;
+  /**
+   * Result of an earlier process's `state()`. Its documents are as fresh as they were there, and their clients are proven. A document that is
+   * no longer valid is ignored. Default: none.
+   */
+  readonly state?: Optional<readonly ClientDocumentState[]>;
   /** Number of cached documents, 5 KiB each on average. Default: 1,000. */
   readonly maxDocuments?: Optional<number>;
   /** Clock. Default: the machine's clock. */
@@ -83,11 +90,15 @@ const rules: Rules<ClientDocumentsOptions> = {
     holds: (value): value is unknown => callback.holds(value) || (strings.holds(value) && value.every(isHost)),
   },
   publicClients: boolean,
-  pinned: {
-    must: "an array of results of state()",
+  pinned: strings,
+  state: {
+    must: "a result of state()",
     types: ["array"],
     holds: (value): value is unknown[] =>
-      array.holds(value) && value.every((state) => string.holds(memberOf(state, "body"))),
+      array.holds(value) &&
+      value.every(
+        (state) => string.holds(memberOf(state, "clientId")) && isResponseState(state as ClientDocumentState | null),
+      ),
   },
   maxDocuments: number(1),
   clock,
@@ -138,8 +149,8 @@ export interface ClientDocuments {
   resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
   /** Records that a user has consented to a client, or that it holds a grant. Its document is kept longer than others. */
   prove(this: void, clientId: string): void;
-  /** Returns the document of a client for the `pinned` option of a later process; `undefined` if it is not stored. */
-  state(this: void, clientId: string): ClientDocumentState | undefined;
+  /** Returns the stored documents of proven clients, for the `state` option of a later process. */
+  state(this: void): readonly ClientDocumentState[];
   /** Members for the server's metadata. @see draft-ietf-oauth-client-id-metadata-document-02 section 6; RFC 8414 section 2 */
   readonly metadata: Readonly<{
     client_id_metadata_document_supported: true;
@@ -189,15 +200,19 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     newBudget,
     retryLater,
   });
-  const pinned = new Map<string, { readonly state: ClientDocumentState; readonly metadata: ClientMetadata }>();
-  for (const { clientId, body } of given.pinned ?? []) {
-    checkClientId(clientId, allowsLoopback);
-    pinned.set(clientId, { state: Object.freeze({ clientId, body }), metadata: readClientMetadata(body, clientId) });
+  const pinned = new Map<string, ClientMetadata>();
+  for (const text of given.pinned ?? []) {
+    const { href } = checkClientId(memberOf(jsonOf(text), "client_id"), allowsLoopback);
+    pinned.set(href, readClientMetadata(text, href));
   }
+  /** Documents of an earlier process that have not been used. */
+  const saved = new Map((given.state ?? []).map((state) => [state.clientId, state]));
+  for (const clientId of saved.keys()) pool.vouch(clientId);
 
   function open(clientId: string, { fetch, weigh }: PoolTools): Cached<ClientMetadata> {
     const { signal } = new AbortController();
     const request = { fetch, clock, timeoutMs, maxBytes, mediaTypes, signal };
+    const failed = ({ code, message }: JwksdError): void => emit({ type: "failed", clientId, code, message });
     const cached: Cached<ClientMetadata> = createCached<ClientMetadata>({
       clock,
       signal,
@@ -223,12 +238,16 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
         if (event.type === "refreshed") {
           weigh();
           emit({ ...event, clientId });
-        } else if (event.type === "failed") {
-          const { code, message } = event.error;
-          emit({ type: "failed", clientId, code, message });
-        }
+        } else if (event.type === "failed") failed(event.error);
       },
     });
+    const state = saved.get(clientId);
+    saved.delete(clientId);
+    try {
+      if (state) cached.keeper.restore({ ...state, url: clientId, value: readClientMetadata(state.body, clientId) });
+    } catch (error) {
+      failed(asJwksdError(error));
+    }
     return cached;
   }
 
@@ -280,17 +299,22 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   const documents: ClientDocuments = Object.freeze({
     async resolve(clientId: string, { since }: { readonly since?: Optional<string> } = {}) {
       checkClientId(clientId, allowsLoopback);
-      return clientOf(pinned.get(clientId)?.metadata ?? (await fetched(clientId)), since);
+      return clientOf(pinned.get(clientId) ?? (await fetched(clientId)), since);
     },
 
     prove(clientId: string) {
       pool.vouch(clientId);
     },
 
-    state(clientId: string) {
-      const body = pool.peek(clientId)?.resource.keeper.current()?.body;
-      return pinned.get(clientId)?.state ?? (body === undefined ? undefined : { clientId, body });
-    },
+    state: () => [
+      ...saved.values(),
+      ...pool.proven().flatMap(({ resource }) => {
+        const stored = resource.keeper.current();
+        if (stored === undefined) return [];
+        const { url: clientId, body, etag, headers, requestedAt } = stored;
+        return [{ clientId, body, etag, headers, requestedAt }];
+      }),
+    ],
 
     metadata: Object.freeze({
       client_id_metadata_document_supported: true,

@@ -58,8 +58,8 @@ export interface Pool<Resource> {
   prove(this: void, entry: PoolEntry<Resource>): void;
   /** Marks a name as in use, whether or not it has an entry now. */
   vouch(name: string): void;
-  /** Returns the entry, if there is one. */
-  peek(name: string): PoolEntry<Resource> | undefined;
+  /** Returns the entries that were proven to be in use. */
+  proven(): readonly PoolEntry<Resource>[];
 }
 
 /**
@@ -90,7 +90,8 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
       budget: budgets.other,
       weigh: () => weigh(entry),
     };
-    const entry: PoolEntry<Resource> = { name, resource: open(name, tools), budgets, size: 0, isProven };
+    const resource = open(name, tools);
+    const entry: PoolEntry<Resource> = { name, resource, budgets, size: sizeOf(resource), isProven };
     budgets.open.spend(now);
     trials.delete(name);
     if (!isProven) trials.set(name, now);
@@ -163,6 +164,6 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
       const entry = entries.get(name);
       if (entry !== undefined) prove(entry);
     },
-    peek: (name) => entries.get(name),
+    proven: () => [...entries.values()].filter(({ isProven }) => isProven),
   };
 }
