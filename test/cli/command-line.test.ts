@@ -314,7 +314,7 @@ describe("waiting for the replicas", () => {
     assert.equal(count, "1 of 2 have caught up.");
     assert.match(
       why,
-      /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older backup/,
+      /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses to use an older backup/,
     );
   });
 

@@ -225,7 +225,7 @@ describe("jwksd issuers revoke-keys", () => {
     await sql("UPDATE jwksd_documents SET name = ? WHERE name = ?", named("old"), named("hidden"));
     const first = await runCli(t, command, both);
     assert.match(first.stderr, /served: .* these replicas do not have that key: "login-1"/);
-    assert.match(first.stderr, /old: the row "\w{64}" has the name of another issuer/);
+    assert.match(first.stderr, /old: the row "\w{64}" has another issuer's name/);
     assert.deepEqual((JSON.parse(first.stdout) as { revoked: number }).revoked, 1);
 
     await sql(

@@ -152,7 +152,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     'Replica "a b", last check-in \\d s ago, may publish the previous keys and sign with "first" until .* at the latest\\.';
   for (const [command, says] of [
     ["rotate --now --yes", new RegExp(`Replicas: - 0 of 1 has caught up\\. - ${replica} $`)],
-    ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set refuse its tokens\\.`)],
+    ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set reject its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
     test(`and reports afterwards which ones are missing and what follows: ${command}`, async (t) => {
@@ -209,7 +209,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, behind +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const output = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(output.includes(`which has not begun. Target "${target}" lacks the step; write it`), output);
+      assert.ok(output.includes(`which has not begun. Target "${target}" has not received the step; write it`), output);
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);

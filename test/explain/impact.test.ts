@@ -22,12 +22,12 @@ const retiring = (ago: number): LiveRecord =>
 const enc = record("e", "active", { use: "enc", announcedAt: now - 9 * day, activatedAt: now - 9 * day });
 
 const revokes = (kid: string): Command => ({ type: "revoke", kid });
-const on = "The rotation mode turns on at 2026-11-20 12:00:00 UTC: from then on, caches keep the set for 300 s.";
+const on = "Rotation mode turns on at 2026-11-20 12:00:00 UTC: from then on, caches keep the set for 300 s.";
 const off =
-  "The rotation mode turns off at 2026-11-20 12:00:00 UTC: from then on, caches may again keep the set for 7200 s.";
+  "Rotation mode turns off at 2026-11-20 12:00:00 UTC: from then on, caches may again keep the set for 7200 s.";
 const aRetires =
-  'Signing key "a" stops signing in each process that reads this change, and everywhere after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token has expired, so nothing breaks.';
-const fails = "Every token that it signed fails at verifiers that have the new set.";
+  'Signing key "a" stops signing in each process that reads this change, and everywhere after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token will have expired, so nothing breaks.';
+const fails = "Every token that it signed fails in verifiers that have the new set.";
 const tokensFail = `${fails} ${replacedKeyText()}`;
 const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(maxAge)}`;
 
@@ -35,13 +35,13 @@ const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(m
 const until = (honest: string, cached: string, ignoring: string): string =>
   `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes it for at most maxStaleSeconds 3600, and caches keep that ` +
   `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it until 2026-11-20 ${ignoring} UTC (cacheSlackSeconds 7200), or longer.`;
-const long = until("15:00:00", "7200 s because the rotation mode has not ", "17:00:00");
-const short = until("13:05:00", "300 s because the rotation mode has ", "15:05:00");
+const long = until("15:00:00", "7200 s, because rotation mode has not ", "17:00:00");
+const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00");
 
 /** Returns the sentences about a key that signs from now on and has been published only since a time today. */
 const refused = (since: string, end: string): string =>
   `Signing key "b" signs from 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC: verifiers that have an ` +
-  `older set and do not refetch it for an unknown kid refuse its tokens until 2026-11-20 ${end} UTC (a process that cannot read the store ` +
+  `older set and do not refetch it for an unknown kid reject its tokens until 2026-11-20 ${end} UTC (a process that cannot read the store ` +
   "publishes that set for maxStaleSeconds 3600, and caches keep it for 7200 s plus cacheSlackSeconds 7200). " +
   newKeyText();
 
@@ -113,7 +113,7 @@ const rows: readonly Row[] = [
     { type: "import", key: newKey("a"), state: "active" },
     [
       'Signing key "a" signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, ' +
-        "nothing breaks. If that provider has published only other keys, verifiers refuse its tokens until their cached sets expire.",
+        "nothing breaks. If that provider has published only other keys, verifiers reject its tokens until their cached sets expire.",
     ],
   ],
   [
@@ -127,8 +127,8 @@ const rows: readonly Row[] = [
     [a, retiring(10 * minute)],
     { type: "remove", kid: "o", force: true },
     [
-      'Signing key "o" is removed too early: tokens that it signed until 2026-11-20 11:50:00 UTC and that have not ' +
-        "expired fail at every verifier that fetches the set from now on, until 2026-11-20 14:00:00 UTC, when the last of them has expired.",
+      'Signing key "o" is removed too early: unexpired tokens that it signed until 2026-11-20 11:50:00 UTC ' +
+        "fail in every verifier that fetches the set from now on, until 2026-11-20 14:00:00 UTC, when the last of these tokens will have expired.",
       off,
     ],
   ],
@@ -192,8 +192,8 @@ const rows: readonly Row[] = [
       .records,
     { type: "remove", kid: "o", force: true },
     [
-      'Signing key "o" is removed too early: tokens that it signed and that have not expired fail at every verifier ' +
-        "that fetches the set from now on, until 2026-11-20 14:10:00 UTC, when the last of them has expired.",
+      'Signing key "o" is removed too early: unexpired tokens that it signed fail in every verifier ' +
+        "that fetches the set from now on, until 2026-11-20 14:10:00 UTC, when the last of these tokens will have expired.",
       off,
     ],
   ],
@@ -203,7 +203,7 @@ const rows: readonly Row[] = [
     "advance",
     [
       'Encryption key "e" is no longer published; data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when no cache ' +
-        "serves it any more, so nothing breaks.",
+        "will serve it any longer, so nothing breaks.",
       'Encryption key "f" is the key to which relying parties encrypt from now on; nothing breaks.',
     ],
   ],
@@ -251,7 +251,7 @@ describe("the impact of a change on verifiers", () => {
   test("rewrapping a private key breaks nothing, and the sentence does not contain it", () => {
     const after = [{ ...a, privateHalf: { jwe: "SECRET" } }, enc];
     assert.deepEqual(impactOf([a, enc], after, policy, now), [
-      'Signing key "a": only the way its private key is stored changes; nothing breaks.',
+      'Signing key "a": only the encryption of its private key changes; nothing breaks.',
     ]);
   });
 
@@ -282,7 +282,7 @@ describe("the impact of a change on verifiers", () => {
     const [retires, signs] = sentencesFor(a);
     // 1,000 + 600 + 2 * 10 s, and 1,000 + 7,200 + 60 s.
     assert.match(retires ?? "", /maxStaleSeconds 1000; .* until 2026-11-20 12:27:00 UTC/);
-    assert.match(signs ?? "", /refuse its tokens until 2026-11-20 14:17:40 UTC .*cacheSlackSeconds 60\)/);
+    assert.match(signs ?? "", /reject its tokens until 2026-11-20 14:17:40 UTC .*cacheSlackSeconds 60\)/);
     // A process may still follow an earlier policy.
     assert.match(
       sentencesFor({ ...a, maxStaleSeconds: 2_000 })[1] ?? "",

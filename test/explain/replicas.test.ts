@@ -31,11 +31,11 @@ const target = (name: string, revision = 4): TargetRecord => ({ name, revision, 
 
 describe("waiting periods that have not begun", () => {
   const becomes = 'Signing key "b" becomes active after its propagation period of 1 d, which has not begun.';
-  const web = `${becomes} Target "web" lacks the step; write it with jwksd publish, or, if it is no longer in use, use jwksd targets forget.`;
+  const web = `${becomes} Target "web" has not received the step; write it with jwksd publish or, if it is no longer in use, run jwksd targets forget.`;
   const begun = record("b", "announced", { announcedAt: start, stateRevision: 5 });
   const replaced = waiting(record("old", "retiring", { ...retiring, use: "enc" }));
   const both =
-    'Encryption key "old" is removed after its retirement period of 6 h 10 min, which has not begun. Targets "web", "cdn" lack the step; write them with jwksd publish, or, if they are no longer in use, use jwksd targets forget.';
+    'Encryption key "old" is removed after its retirement period of 6 h 10 min, which has not begun. Targets "web", "cdn" have not received the step; write them with jwksd publish or, if they are no longer in use, run jwksd targets forget.';
   const read = `${becomes} It begins in a moment, at the next read of the store.`;
   const noProcess = `${becomes} It begins when a process reads the store, but none is listed; start jwksd serve.`;
   const rows: readonly [name: string, key: KeyRecord, targets: TargetRecord[], texts: string[], runs?: boolean][] = [
@@ -58,7 +58,7 @@ describe("waiting periods that have not begun", () => {
   test("names the first few of many targets, without control characters", () => {
     const targets = Array.from({ length: 1_000 }, (_, index) => target(`\u{1b}[2J\u202e${index}`));
     const text = waitsOf(view([active, announced], [], targets))[0]?.text ?? "";
-    assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more lack/);
+    assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more have/);
   });
 
   test("a target's status says whether it has not received a step yet", () => {
@@ -120,7 +120,7 @@ describe("a process that is behind", () => {
     [
       { kid: "old" },
       [active, tombstone("old", "revoked")],
-      `${who} may publish the previous keys and sign with "old" ${until} Verifiers with the new set refuse its tokens.`,
+      `${who} may publish the previous keys and sign with "old" ${until} Verifiers with the new set reject its tokens.`,
     ],
     [
       { revision: 0, commit: undefined },
@@ -130,7 +130,7 @@ describe("a process that is behind", () => {
     [
       { revision: 6 },
       [active],
-      `${who} publishes revision 6, which the store no longer has. It refuses an older backup of its store until it is restarted.`,
+      `${who} publishes revision 6, which the store no longer has. It refuses to use an older backup of its store until it is restarted.`,
     ],
   ];
   test("is described with what it may still publish and sign, and for how long", () => {

@@ -33,8 +33,8 @@ function verifiersThat(what: string, time: Time): string {
   return `As measured on ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
 }
 
-/** Describes how long verifiers refuse tokens signed with a key that signs as soon as it is published. */
-export const newKeyText = (): string => verifiersThat("refuse its tokens", worstOfNewKey);
+/** Describes how long verifiers reject tokens signed with a key that signs as soon as it is published. */
+export const newKeyText = (): string => verifiersThat("reject its tokens", worstOfNewKey);
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
 export const replacedKeyText = (): string =>
@@ -49,4 +49,4 @@ export const removedKeyText = (maxAge: number): string =>
 
 /** Describes what happens to tokens signed with a key that was announced for as long as the rules require. */
 export const announcedKeyText = (): string =>
-  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token if its key was announced for two hours or longer in a set with a max-age of an hour.`;
+  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} rejects a token if its key was announced for two hours or longer in a set with a max-age of an hour.`;

@@ -20,10 +20,7 @@ export async function readRegister(register: Register, known?: string, options?:
   }
 }
 
-/**
- * Returns the error to throw for a failed call. Wraps a driver's error, for example for a lost reply, in a
- * `StoreError`.
- */
+/** Returns the error to throw for a failed call. Wraps driver errors (such as a lost reply) in a `StoreError`. */
 export function storeFailure(
   operation: string,
   thrown: unknown,
@@ -34,14 +31,17 @@ export function storeFailure(
   return new StoreError(code, message, { cause: thrown });
 }
 
-/** Describes what is wrong with a result. The time is checked too, because with NaN every wake-up would be due. */
+/**
+ * Describes what is wrong with a result. The time is checked too, because with NaN, every wake-up would be due
+ * immediately.
+ */
 function recordFault(
   { version, text, now }: ReadResult,
   known: string | undefined,
   maxBytes: number = maxBytesOf.document,
 ): string | undefined {
   const strings: readonly unknown[] = [version ?? "", text ?? ""];
-  if (now !== undefined && !isDate(now)) return "a time that is not a number of epoch milliseconds; correct its read()";
+  if (now !== undefined && !isDate(now)) return "a time that is not in epoch milliseconds; correct its read()";
   if (strings.some((value) => typeof value !== "string"))
     return "a version or a document that is not a string; correct its read()";
   const isKnown = version !== undefined && version === known;

@@ -7,18 +7,18 @@ import { sealed, unsealed, verifySeal } from "./mac.ts";
 import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./wrapping.ts";
 
 /**
- * Opens stored documents, which verifies the MAC, and seals them, which computes it. Also wraps and unwraps the private
- * keys. Nothing that the MAC does not cover is trusted.
+ * Opens stored documents, verifying their MAC, and seals them with a new MAC. Also wraps and unwraps the private keys.
+ * Nothing outside the MAC is trusted.
  */
 export interface Custody extends Wrapping {
   readonly register: Register;
-  /** Ids of the wrapping keys, in the given order. */
+  /** Ids of the wrapping keys, in the order in which they were passed. */
   readonly wrappingKeys: readonly [string, ...string[]];
   /** Owner of the keys in the next commit. */
   readonly owner: Owner;
   /** Whether the next commit binds the private keys to another issuer. */
   readonly movesIssuer: boolean;
-  /** Whether the MAC has the owner and the wrapping key of the next commit. */
+  /** Whether the MAC already has the owner and the wrapping key that the next commit will use. */
   readonly isMacCurrent: boolean;
   /** Whether the next commit moves the store to another wrapping key. */
   readonly movesWrappingKey: boolean;
@@ -45,15 +45,15 @@ export interface CustodyOptions {
   readonly accepts?: ((problem: StoreError, document: StoreDocument) => boolean) | undefined;
 }
 
-/** The state of the last opened document. */
+/** The state of the document that was opened last. */
 interface Found {
-  /** `undefined` for a store without keys. */
+  /** Owner of the keys; `undefined` for a store without keys. */
   readonly owner: Owner | undefined;
   /** Id of the wrapping key that verified the MAC; missing if the document is not authentic. */
   readonly verifiedBy?: string;
 }
 
-/** Parses a stored document without verification; returns `undefined` if it is malformed. */
+/** Parses a stored document without verifying it. Returns `undefined` if it is malformed. */
 function readUnverified(text: string): StoreDocument | undefined {
   try {
     return parseDocument(unsealed(text));
@@ -68,7 +68,7 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   let owner = issuerCheck(undefined);
   let movesToFirst = false;
 
-  /** Returns the wrapping key of the next commit: the first one if no MAC was verified. */
+  /** Returns the wrapping key for the next commit: the first one if no MAC was verified. */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
   const wrapping = (owner: Owner): Wrapping => createWrapping([wrappingKey(), ...keys], bindingOf(owner));

@@ -6,14 +6,17 @@ import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, isEnded, 
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
-/** An event and its number in the audit log, starting at 1. */
+/** An event, and its number in the audit log. Numbers start at 1. */
 export interface StoredEvent extends KeyEvent {
   readonly number: number;
 }
 
 /** Everything that a store contains for one issuer. Plain JSON; the register stores it with a MAC. */
 export interface StoreDocument {
-  /** Version of the format. jwksd refuses unknown formats but preserves unknown members. Format 2: the issuer has ended. */
+  /**
+   * Version of the format. jwksd rejects unknown formats but preserves unknown members. Format 2 means that the issuer
+   * has ended.
+   */
   readonly format: 1 | 2;
   /** Number of commits. */
   readonly revision: number;
@@ -24,7 +27,7 @@ export interface StoreDocument {
   readonly targets: readonly TargetRecord[];
   /** Latest events, oldest first: up to 16 KiB, or as much as fits into the register next to the keys. */
   readonly events: readonly StoredEvent[];
-  /** Ids of the latest 32 commits, latest last. They distinguish two histories with the same revisions. */
+  /** Ids of the latest 32 commits, most recent last. They tell apart two histories with the same revisions. */
   readonly commits: readonly string[];
 }
 
@@ -45,9 +48,9 @@ export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocume
 }
 
 /**
- * Returns the document after a commit. Adds the revision to each record whose state begins with this commit.
+ * Returns the document after a commit. Adds the revision to each record that enters its state with this commit.
  *
- * @param maxBytes capacity of the register; old events are dropped, so they never make a commit fail
+ * @param maxBytes capacity of the register; old events are dropped to stay below it, so they never make a commit fail
  */
 export function nextDocument(
   before: StoreDocument,
@@ -112,7 +115,7 @@ export function parseDocument(text: string): StoreDocument {
     checkRecords(document.records, format === 2);
     if (isEnded(document.records) !== (format === 2)) throw damaged();
     if (![...document.events, ...document.targets].every(isPrintable)) throw damaged();
-    // A later version may have other bounds and additional durations.
+    // A later version of jwksd may have other bounds and additional durations.
     const policy = { ...policyDefaults, ...document.policy };
     if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
     return { ...document, policy };

@@ -2,23 +2,23 @@ import { StoreError } from "../../base/errors.ts";
 
 /** The owner of a store's keys. */
 export interface Owner {
-  /** Issuer identifier. If none was chosen: the URL on this machine at which the keys were last served. */
+  /** Issuer identifier. If no issuer was chosen, it is the local URL at which the keys were last served. */
   readonly issuer: string;
-  /** Whether an operator has set the issuer. */
+  /** Whether an operator has chosen the issuer. */
   readonly isChosen: boolean;
 }
 
 /**
- * Returns the owner for which a store's keys are used and committed from now on. `found` is their owner according to
- * the MAC; `undefined` for a store without keys.
+ * Returns the owner for which a store's keys are used and committed from now on. `found` is the keys' owner according
+ * to the MAC; it is `undefined` for a store without keys.
  *
  * @throws StoreError `ERR_STORE_ISSUER` if the keys belong to another issuer
  */
 export type IssuerCheck = (found: Owner | undefined) => Owner;
 
 /**
- * Issuer to which private keys are bound while no issuer is chosen. The URL that serves as the issuer in the meantime
- * is not suitable, because it changes with host and port.
+ * Issuer to which private keys are bound until an issuer is chosen. They cannot be bound to the local URL, because it
+ * changes with host and port.
  */
 const noIssuer = "http://localhost";
 
@@ -28,15 +28,15 @@ export function bindingOf({ issuer, isChosen }: Owner): string {
 }
 
 /**
- * Returns the owner of private keys with this binding. Takes the URL from `wanted` if no issuer was chosen, because the
- * binding then does not contain it.
+ * Returns the owner of private keys with this binding. If no issuer was chosen, the binding does not contain the URL,
+ * so it is taken from `wanted`.
  */
 export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
   if (issuer !== noIssuer) return { issuer, isChosen: true };
   return wanted.isChosen ? { issuer, isChosen: false } : wanted;
 }
 
-/** Creates the check for a service. A store for which no issuer was chosen gets the service's issuer. */
+/** Creates the check for a service. If no issuer was chosen for a store, the store gets the service's issuer. */
 export function servedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen && found.isChosen) throw wrongIssuer(found, `no issuer is set; run ${command(found.issuer)}`);
@@ -47,8 +47,8 @@ export function servedBy(wanted: Owner): IssuerCheck {
 }
 
 /**
- * Creates the check for a program. It never adopts keys without an issuer, because an attacker could copy them into the
- * rows of several issuers, which would then all publish the same key.
+ * Creates the check for a program. The program never adopts keys without an issuer, because an attacker could copy them
+ * into several issuers' rows, and all of these issuers would then publish the same key.
  */
 export function ownedBy(issuer: string): IssuerCheck {
   const wanted = { issuer, isChosen: true };
@@ -58,7 +58,7 @@ export function ownedBy(issuer: string): IssuerCheck {
   };
 }
 
-/** Creates the check for a command. Without an issuer, the command acts for the store's issuer. */
+/** Creates the check for a command. If no issuer is set, the command acts for the store's issuer. */
 export function commandedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen || found.issuer === wanted.issuer) return found;

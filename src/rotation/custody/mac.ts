@@ -24,9 +24,9 @@ export function unsealed(text: string): string {
 }
 
 /**
- * Verifies the MAC of a stored document.
+ * Verifies a stored document's MAC.
  *
- * @returns the id of the wrapping key behind the MAC
+ * @returns the id of the wrapping key from which the MAC key was derived
  * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING`
  */
 export async function verifySeal(keys: WrappingKeys, text: string): Promise<string> {
@@ -37,7 +37,7 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
   const key = keyNamed(kid, keys, "the store's MAC was made");
   const jws = { protected: header, payload: new TextEncoder().encode(unsealed(text)), signature };
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
-  // The key also makes MACs of other types. @see RFC 8725 section 3.11
+  // The same key also makes MACs of other types. @see RFC 8725 section 3.11
   if (verified?.protectedHeader?.typ === typ) return key.id;
   throw notAuthentic("its MAC does not match it");
 }

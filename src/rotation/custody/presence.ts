@@ -4,33 +4,35 @@ import { longestStale } from "../rules/waits.ts";
 import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
 
-/** A process's entry in the store. Nothing is decided by it, because anyone who can write to the store can forge one. */
+/**
+ * A process's entry in the store. No decision depends on it, because anyone who can write to the store can forge one.
+ */
 export interface PresenceRecord {
-  /** Id of the process; a new one on each start. */
+  /** Id of the process. Each start gets a new one. */
   readonly id: string;
   /** Human-readable name of the process. */
   readonly name: string;
-  /** The process's jwksd version, if it reports it. */
+  /** The process's jwksd version, if the process reports it. */
   readonly version?: string | undefined;
-  /** Latest revision that it publishes everywhere; 0 before the first. */
+  /** Latest revision that the process publishes everywhere; 0 if it has not published any. */
   readonly revision: number;
   /** Id of that revision's commit. The number alone is ambiguous, because a restored store reuses revision numbers. */
   readonly commit?: string | undefined;
-  /** Kid of the key that it signs with; missing if it does not sign. */
+  /** Kid of the key that the process signs with; missing if it does not sign. */
   readonly kid?: string | undefined;
-  /** Whether it is set up to sign. */
+  /** Whether the process is set up to sign. */
   readonly signs: boolean;
-  /** Ids of its wrapping keys. */
+  /** Ids of the process's wrapping keys. */
   readonly wrappingKeys: readonly string[];
-  /** Time at which it wrote the record, in epoch milliseconds by the store's clock. */
+  /** Time at which the process wrote the record, in epoch milliseconds by the store's clock. */
   readonly at: number;
 }
 
 /** The processes of a store, according to its presence records. */
 export interface Processes {
-  /** Processes that may serve or sign now. The one with the oldest record comes first. */
+  /** Processes that may serve or sign now, oldest record first. */
   readonly processes: readonly PresenceRecord[];
-  /** Number of presence records that were not read, because there are too many or because they are invalid. */
+  /** Number of presence records that were not read, because there are too many of them or they are invalid. */
   readonly unread: number;
 }
 
@@ -40,7 +42,7 @@ const maxLength = 4_096;
 
 export const presenceText = ({ id: _id, ...members }: PresenceRecord): string => JSON.stringify(members);
 
-/** Lists the presence records of a store; empty if the register keeps no records. */
+/** Lists a store's presence records. The list is empty if the register keeps none. */
 export const listPresence = async (presence: Presence | undefined, options?: StoreCall): Promise<PresenceList> =>
   (await presence?.list(maxRead, options)) ?? { records: new Map(), count: 0 };
 
@@ -67,8 +69,8 @@ function isPresenceRecord(parsed: Partial<PresenceRecord> | null | undefined): p
 }
 
 /**
- * Returns the processes that may serve or sign now. A process does neither once its record is as old as the longest
- * `maxStaleSeconds` of any policy that may still apply.
+ * Returns the processes that may serve or sign now. A process does neither once its record is older than the longest
+ * `maxStaleSeconds` of all policies that may still apply.
  */
 export function livePresence(
   list: PresenceList,

@@ -9,7 +9,7 @@ import { quoted } from "../../base/printable.ts";
 
 /** Wraps and unwraps a store's private keys. */
 export interface Wrapping {
-  /** Wraps a private JWK under the first wrapping key, bound to its kid. */
+  /** Wraps a private JWK with the first wrapping key, and binds it to its kid. */
   wrap(kid: string, privateJwk: JWK): Promise<string>;
   /**
    * Unwraps a private JWK.
@@ -17,13 +17,18 @@ export interface Wrapping {
    * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
    */
   unwrap(kid: string, jwe: string): Promise<JWK>;
-  /** Reports whether the JWE has the wrapping key and issuer that {@link wrap} would use now. `false` for a damaged JWE. */
+  /**
+   * Reports whether the JWE has the wrapping key and issuer that {@link wrap} would use now. Returns `false` for a
+   * damaged JWE.
+   */
   isCurrent(jwe: string): boolean;
 }
 
 /** A wrapping key, and the MAC key derived from it. */
 export interface WrappingKey {
-  /** RFC 7638 thumbprint of the key. It reveals nothing about the key, which is 32 random bytes. */
+  /**
+   * RFC 7638 thumbprint of the key. The thumbprint reveals nothing about the key, because the key is 32 random bytes.
+   */
   readonly id: string;
   readonly bytes: Uint8Array;
   readonly macKey: CryptoKey;
@@ -35,7 +40,7 @@ export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 /**
  * Creates the object that wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption
  * authenticates, names the wrapping key (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the private key's kid
- * (`sub`), so one wrapped key cannot replace another.
+ * (`sub`), so that one wrapped key cannot replace another.
  *
  * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
  */
@@ -67,7 +72,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         });
         return JSON.parse(new TextDecoder().decode(plaintext)) as JWK;
       } catch {
-        // The error's message could quote the plaintext.
+        // The original error's message could quote the plaintext.
         throw damaged(kid);
       }
     },
@@ -93,19 +98,20 @@ export function newWrappingKey(): string {
   return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
-/** Command that generates a wrapping key, as shown in messages and docs. Both programs are available on every system. */
+/** Command that generates a wrapping key, for messages and docs. Both programs are available on every system. */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
 const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; for a new store, generate one with: ${recipe}; for an existing store, use its key`;
 
-/** Remedy for a lost wrapping key. */
+/** Remedy for a wrapping key that is lost. */
 export const ifLost = 'if that key is lost, see "A lost wrapping key" in docs/emergencies.md';
 
 /**
  * Parses wrapping keys, and derives the MAC keys from them.
  *
- * @param given keys of 32 bytes in base64url, each with an optional `=` at the end; separated by whitespace in a string
- * @param place returns the name of a key for messages
+ * @param given keys of 32 bytes in base64url, each with an optional `=` at the end; in a single string, they are
+ * separated by whitespace
+ * @param place returns a key's name for messages
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  */
 export async function readWrappingKeys(
@@ -159,7 +165,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 /**
  * Returns the wrapping key with this id.
  *
- * @param what how the message starts: "the store's MAC was made"
+ * @param what beginning of the message, such as "the store's MAC was made"
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
  */
 export function keyNamed(id: unknown, keys: WrappingKeys, what: string): WrappingKey {

@@ -21,7 +21,7 @@ interface Context {
 }
 
 /**
- * Explains how a change to the records affects verifiers and relying parties, in a sentence or two per changed key.
+ * Explains how a change to the records affects verifiers and relying parties. Each changed key gets a sentence or two.
  *
  * @param now time of the change, in epoch milliseconds
  */
@@ -50,7 +50,10 @@ export function aftermath(records: readonly KeyRecord[], given: RotationPolicy, 
   });
 }
 
-/** Returns the time until which caches that ignore Cache-Control may keep a revoked key, in epoch milliseconds; `-Infinity` for other keys. */
+/**
+ * Returns the time until which caches that ignore Cache-Control may keep a revoked key, in epoch milliseconds;
+ * `-Infinity` for keys that are not revoked.
+ */
 export function goneFromCachesAt(record: KeyRecord, { cacheSlackSeconds }: RotationPolicy): number {
   const { trustedUntil = -Infinity } = isLive(record) ? {} : record;
   return trustedUntil + cacheSlackSeconds * 1000;
@@ -73,14 +76,14 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
       return activated(record, was, context);
     default:
       return record.use === "sig"
-        ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token has expired, so nothing breaks.`
-        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when no cache serves it any more, so nothing breaks.`;
+        ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token will have expired, so nothing breaks.`
+        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when no cache will serve it any longer, so nothing breaks.`;
   }
 }
 
 /**
- * Explains a change to a key that keeps its state. Returns nothing for bookkeeping, such as the start of a waiting
- * period, because it affects no verifier.
+ * Explains a change to a key whose state stays the same. Returns nothing for bookkeeping, such as the start of a
+ * waiting period, because that affects no verifier.
  */
 function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined {
   const { publishedAt = record.publishedAt, replacedAt = record.replacedAt } = old;
@@ -89,7 +92,7 @@ function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined 
   }
   return JSON.stringify(record.privateHalf) === JSON.stringify(old.privateHalf)
     ? undefined
-    : `${keyName(record)}: only the way its private key is stored changes; nothing breaks.`;
+    : `${keyName(record)}: only the encryption of its private key changes; nothing breaks.`;
 }
 
 function activated(record: LiveRecord, was: LiveRecord | undefined, { after, policy, now }: Context): string {
@@ -97,7 +100,7 @@ function activated(record: LiveRecord, was: LiveRecord | undefined, { after, pol
   if (record.use === "enc") return `${name} is the key to which relying parties encrypt from now on; nothing breaks.`;
   const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
   if (isTheFirst && !isBack) {
-    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers refuse its tokens until their cached sets expire.`;
+    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject its tokens until their cached sets expire.`;
   }
   if (!isTheFirst && unknownUntil(record, policy) > now) return refusedTokens(record, policy);
   return `${name} signs ${isBack ? "again " : ""}from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;
@@ -107,7 +110,7 @@ function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
     `${keyName(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
-    `${timeText(publishedSince(record))}: verifiers that have an older set and do not refetch it for an unknown kid refuse its tokens ` +
+    `${timeText(publishedSince(record))}: verifiers that have an older set and do not refetch it for an unknown kid reject its tokens ` +
     `until ${timeText(unknownUntil(record, policy))} (a process that cannot read the store publishes that set for maxStaleSeconds ` +
     `${maxStaleSeconds}, and caches keep it for ${cachedForSeconds.long} s plus cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
   );
@@ -120,7 +123,7 @@ function removed(record: Tombstone, old: LiveRecord | undefined, { policy, now }
   if (needed <= now) return `${name} is removed; nothing that needs it can still be valid, so nothing breaks.`;
   const until = timeText(needed);
   return record.use === "sig"
-    ? `${name} is removed too early: tokens that it signed${whenSigned(old)} and that have not expired fail at every verifier that fetches the set from now on, until ${until}, when the last of them has expired.`
+    ? `${name} is removed too early: unexpired tokens that it signed${whenSigned(old)} fail in every verifier that fetches the set from now on, until ${until}, when the last of these tokens will have expired.`
     : `${name} is removed too early: data encrypted to it, including what relying parties with a cached set encrypt to it until ${until}, can no longer be decrypted.`;
 }
 
@@ -130,12 +133,12 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   const isLong = cached === cachedForSeconds.long;
   const because =
     `: a process that cannot read the store publishes it for at most maxStaleSeconds ${policy.maxStaleSeconds}, and caches keep that set ` +
-    `for another ${cached} s because the rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
+    `for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails at verifiers that have the new set. ${old?.state === "active" && !isEnded(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
+      : `${trusted} Every token that it signed fails in verifiers that have the new set. ${old?.state === "active" && !isEnded(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
   const none = isLast ? " No encryption key is left; create one with jwksd keys announce --use enc." : "";
@@ -151,7 +154,10 @@ function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): 
   );
 }
 
-/** Explains a change of the rotation mode. Operators want to know when it begins, because it protects the next step. */
+/**
+ * Explains a change of the rotation mode. Operators want to know when the mode turns on, because it protects the next
+ * step.
+ */
 function modeEffect({ before, after, now }: Context): string[] {
   const isOn = isRotating(after);
   if (isRotating(before) === isOn) return [];
@@ -159,12 +165,12 @@ function modeEffect({ before, after, now }: Context): string[] {
   const [mode, rule] = isOn
     ? ["on", `keep the set for ${rotation} s`]
     : ["off", `may again keep the set for ${long} s`];
-  return [`The rotation mode turns ${mode} at ${timeText(now)}: from then on, caches ${rule}.`];
+  return [`Rotation mode turns ${mode} at ${timeText(now)}: from then on, caches ${rule}.`];
 }
 
 /**
- * Returns the time until which verifying tokens or decrypting data requires a key that is being removed; `undefined` if
- * the key was never used.
+ * Returns the time until which a key that is being removed is needed for verifying tokens or decrypting data;
+ * `undefined` if the key was never used.
  */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "announced" && old.use === "sig") return undefined;
@@ -178,14 +184,14 @@ function unknownUntil(record: LiveRecord, { maxStaleSeconds, cacheSlackSeconds }
 }
 
 /**
- * Returns the time at which processes began to publish an active key; for a forced key, the time at which it became
- * active.
+ * Returns the time at which processes began to publish an active key. For a key that was forced to become active, this
+ * is the time at which it did.
  */
 function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: LiveRecord): number {
   return publishedAt ?? activatedAt;
 }
 
-/** Reports whether this is the first key for its use, so that no cache can have an older set. */
+/** Reports whether this is the first key for its use. If it is, no cache can have an older set. */
 function isFirst({ kid, use }: LiveRecord, records: readonly KeyRecord[]): boolean {
   return records.find((record) => record.use === use)?.kid === kid;
 }

@@ -9,18 +9,18 @@ import { type KeyUse, type LiveState, isEnded, liveRecords } from "../rules/reco
 import { issuerKey } from "../store/issuer-key.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
-/** Time after which a due step is overdue: `runAllDueSteps` is called once an hour. */
+/** Time after which a due step counts as overdue. `runAllDueSteps` is called once an hour. */
 const overdueMs = 2 * 3_600_000;
 
 /**
- * - `ok`: its steps are taken in time
+ * - `ok`: its steps are taken on time
  * - `overdue`: its next step has been due for more than two hours
  * - `ended`: nothing signs for it again
  * - `failing`: its keys cannot be read or managed
  */
 type IssuerState = "ok" | "overdue" | "ended" | "failing";
 
-/** A published or decrypting key of an issuer. */
+/** An issuer's key that is published or that decrypts. */
 interface IssuerKey {
   readonly kid: string;
   readonly use: KeyUse;
@@ -30,11 +30,11 @@ interface IssuerKey {
 /** An issuer in the database, and the state of its keys. Plain JSON, without secrets. */
 export interface IssuerStatus extends ListedIssuer {
   readonly state: IssuerState;
-  /** Its announced, active and retiring keys. Empty if they cannot be read. */
+  /** The issuer's announced, active and retiring keys. Empty if they cannot be read. */
   readonly keys: readonly IssuerKey[];
   /** The step that comes next. */
   readonly nextStep?: DueStep | undefined;
-  /** Reason for which it is failing. */
+  /** Reason why the issuer is failing. */
   readonly error?: { readonly code: string; readonly message: string } | undefined;
 }
 
@@ -62,11 +62,15 @@ export async function issuerStatus(
   }
 }
 
-/** Returns the time at which a step is due, or since which its waiting period has not begun. */
+/**
+ * Returns the time at which a step is due. If its waiting period has not begun, returns the time since which it should
+ * have.
+ */
 export const startOf = ({ at, blockedSince = 0 }: DueStep): number => at ?? blockedSince;
 
 /**
- * Refuses a row with the name of another issuer: anyone who can write to the store could hide an issuer that way.
+ * Rejects a row that has another issuer's name, because anyone who can write to the store could hide an issuer that
+ * way.
  *
  * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`
  */
@@ -74,6 +78,6 @@ export async function checkName({ issuer, key }: ListedIssuer): Promise<void> {
   if (key === (await issuerKey(issuer))) return;
   throw new StoreError(
     "ERR_STORE_NOT_AUTHENTIC",
-    `the row ${JSON.stringify(key)} has the name of another issuer; restore it from a backup`,
+    `the row ${JSON.stringify(key)} has another issuer's name; restore it from a backup`,
   );
 }

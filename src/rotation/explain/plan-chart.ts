@@ -6,8 +6,8 @@ import { type RotationPlan, planKeyName } from "./plan.ts";
 /** Width of the column with the key names, to the left of the bars. */
 const labelWidth = 210;
 /**
- * Minimum distance between two moments, which leaves room for a moment's number and date and for the duration to the
- * next.
+ * Minimum distance between two moments. It leaves room for a moment's number and date, and for the duration until the
+ * next moment.
  */
 const leastStretch = 84;
 const tail = 40;
@@ -18,7 +18,7 @@ const barHeight = 20;
 /** Height of the axis, which is drawn below the last bar. */
 export const axisHeight = 58;
 
-/** CSS of a chart. */
+/** CSS for a chart. */
 export const chartStyle = `
   text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 13px; fill: #1c2430; }
   .title { font-size: 19px; font-weight: 600; }
@@ -75,7 +75,7 @@ export function chartLegend({ segments }: RotationPlan): readonly (readonly [pat
   ];
 }
 
-/** SVG patterns of the bars, to include once per document. */
+/** SVG patterns for the bars. Include them once per document. */
 export const chartPatterns =
   '<defs><pattern id="stripes" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +
   '<line class="stripe" x1="0" y1="0" x2="0" y2="7" stroke-width="4"/></pattern>' +
@@ -83,7 +83,7 @@ export const chartPatterns =
   '<path class="cross" d="M0 0L8 8M8 0L0 8" stroke-width="1.5"/></pattern></defs>';
 
 /**
- * Draws keys as bars over a time axis, as SVG elements below `top`. States differ by pattern as well as by color.
+ * Draws keys as bars over a time axis, as SVG elements below `top`. States differ in pattern as well as in color.
  *
  * @returns the elements, their total width, and the y coordinate of the last bar's bottom
  */
@@ -136,7 +136,7 @@ function modeShade(plan: RotationPlan, chart: Chart): string[] {
   });
 }
 
-/** Returns the first of the names that fits into a bar without crossing the "now" line, with its x coordinate. */
+/** Returns the first name that fits into a bar without crossing the "now" line, and its x coordinate. */
 function labelIn({ now }: RotationPlan, { scale, left }: Chart, x: number, width: number, names: readonly string[]) {
   const line = left + scale.x(now);
   for (const name of names) {

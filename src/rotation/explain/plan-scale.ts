@@ -1,14 +1,13 @@
 import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
 
 /**
- * Time axis of a picture. The axis is not to scale, because a rotation of one hour must be as visible as 90 days
- * without a change. The distance between two moments grows with the logarithm of the time between them, and the picture
- * states that time.
+ * Time axis of a picture. The axis is not to scale, because a one-hour rotation must be as visible as 90 days without a
+ * change. The distance between two moments grows with the logarithm of the time between them, which the picture states.
  */
 export interface PlanScale {
-  /** Times of all changes, of both edges and of now, in epoch milliseconds, in ascending order. */
+  /** The times of all changes, both edges, and now, in epoch milliseconds, in ascending order. */
   readonly moments: readonly number[];
-  /** Label of each moment in UTC: its date, or its time of day if the previous moment has the same date. */
+  /** Label for each moment, in UTC: its date or, if the previous moment has the same date, its time of day. */
   readonly labels: readonly string[];
   /** Returns the position of a time. Times outside the range are clamped to its edges. */
   readonly x: (time: number) => number;
@@ -79,7 +78,9 @@ export function numberedSteps(plan: RotationPlan) {
   return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
 }
 
-/** Shortens a string to at most `length` characters. Keeps its beginning and its end, because that is where kids differ. */
+/**
+ * Shortens a string to at most `length` characters. Keeps the beginning and the end, because that is where kids differ.
+ */
 export function shortened(text: string, length: number): string {
   if (text.length <= length) return text;
   const end = Math.floor((length - 1) / 2);

@@ -21,12 +21,12 @@ import { recordBounds } from "../rules/waits.ts";
 import { goneFromCachesAt } from "./impact.ts";
 import { type Why, whyOf } from "./step-reasons.ts";
 
-/** A key of a plan. */
+/** A key in a plan. */
 export interface PlanKey {
   /** Index of the key in the plan's `keys`. */
   readonly key: number;
   readonly use: KeyUse;
-  /** Missing for a key that does not exist yet. */
+  /** The key's kid; missing for a key that does not exist yet. */
   readonly kid?: string;
 }
 
@@ -37,40 +37,43 @@ export interface PlanStep extends PlanKey, Why {
   readonly action: KeyEvent["type"];
 }
 
-/** A period in which a key has one state; without `to`, it extends beyond the end of the plan. */
+/**
+ * A period during which a key stays in one state. If `to` is missing, the period extends beyond the end of the plan.
+ */
 export interface PlanSegment extends PlanKey, Interval {
   readonly state: KeyState;
 }
 
-/** Future steps and those past states that still matter. All times are in epoch milliseconds. */
+/** Future steps, and past states that still matter. All times are in epoch milliseconds. */
 export interface RotationPlan {
   readonly now: number;
   /** End of the plan. */
   readonly until: number;
   /**
-   * Keys that are live at any time in the plan and keys that caches may still hold. Signing keys come first, in the
+   * Keys that are live at any time in the plan, and keys that caches may still hold. Signing keys come first, in the
    * store's order.
    */
   readonly keys: readonly PlanKey[];
   readonly steps: readonly PlanStep[];
   readonly segments: readonly PlanSegment[];
-  /** Intervals in which the rotation mode is on. */
+  /** Intervals during which rotation mode is on. */
   readonly rotation: readonly Interval[];
   /** Sentence that says how the measured verifiers handle keys with the plan's propagation period. */
   readonly verifiers: string;
 }
 
 /**
- * Maximum number of steps in a plan. No realistic rotation needs that many; a policy with periods of a few seconds
+ * Maximum number of steps in a plan. No realistic rotation needs that many, but a policy with periods of a few seconds
  * would.
  */
 const maxTurns = 1000;
 
 /**
- * Plans what happens without further commands. Calls `advance` at each time at which a step is due, with placeholders
- * for keys that do not exist yet. A manager cannot deviate from the plan, because it calls `advance` too.
+ * Plans what will happen if no command is given. Calls `advance` for every time at which a step is due, with
+ * placeholders for keys that do not exist yet. A manager cannot deviate from the plan, because it calls `advance` too.
  *
- * @param until end of the plan, in epoch milliseconds. Default: the end of one whole rotation to a new key, for every use
+ * @param until end of the plan, in epoch milliseconds. Default: until every use has completed one whole rotation to a
+ * new key
  */
 export function plan(
   records: readonly KeyRecord[],
@@ -109,8 +112,8 @@ export function plan(
 interface Ahead {
   readonly happened: readonly { readonly event: KeyEvent; readonly why: Why }[];
   /**
-   * Last live record of each key that is live at any time in the plan. Tombstones are of no use here, because they do
-   * not have the times.
+   * Last live record of each key that is live at any time in the plan. Tombstones are of no use here, because they lack
+   * the times.
    */
   readonly lives: ReadonlyMap<string, LiveRecord>;
   readonly after: readonly KeyRecord[];
@@ -135,7 +138,7 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
     happened.push(...change.events.map((event) => ({ event, why: whyOf(event, before, policy) })));
     after = change.records;
     for (const record of liveRecords(after)) lives.set(record.kid, record);
-    // The propagation periods of new keys begin when they are read, at the same moment.
+    // A new key's propagation period begins when the key is read, at the same moment.
     if (due.length > 0) continue;
     const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(after, placeholders));
     if (isWhole || turns >= maxTurns) return { happened, lives, after, placeholders, end: at };
@@ -144,14 +147,14 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
   }
 }
 
-/** Reports whether, for every use with keys, a whole rotation to a placeholder is complete. */
+/** Reports whether every use that has keys has completed a whole rotation to a placeholder. */
 function isRotatedOnce(records: readonly KeyRecord[], placeholders: ReadonlySet<string>): boolean {
   return keyUses.every((use) => {
     const ofUse = liveRecords(records).filter((record) => record.use === use);
     const first = records.find((record) => record.use === use)?.kid;
     const active = activeKey(records, use);
     if (active === undefined) return ofUse.length === 0;
-    // The first key of an empty store is a placeholder, too, but does not replace a key.
+    // An empty store's first key is a placeholder, too, but does not replace a key.
     return placeholders.has(active.kid) && active.kid !== first && ofUse.length === 1;
   });
 }
@@ -185,7 +188,7 @@ function segmentsOf(record: KeyRecord, way: Way | undefined, key: PlanKey, polic
   });
 }
 
-/** Returns the name of a key in pictures and tables: its kid, or "(next)" if it does not exist yet. */
+/** Returns a key's name for pictures and tables: its kid, or "(next)" if it does not exist yet. */
 export function planKeyName({ keys }: RotationPlan, { key, use, kid }: PlanKey): string {
   if (kid !== undefined) return kidText(kid);
   const future = keys.filter((other) => other.use === use && other.kid === undefined);

@@ -9,7 +9,7 @@ import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 /** The state of a store at one moment: its document and its running processes. */
 export interface StoreView extends Processes {
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits">;
-  /** Time of the view, in epoch milliseconds by the store's clock. */
+  /** Time at which the store had this state, in epoch milliseconds by the store's clock. */
   readonly now: number;
 }
 
@@ -17,25 +17,28 @@ export interface StoreView extends Processes {
 export interface ReplicaStatus {
   readonly id: string;
   readonly name: string;
-  /** The process's jwksd version, if it reports it. */
+  /** The process's jwksd version, if the process reports it. */
   readonly version?: string | undefined;
   /** Revision that the process publishes; 0 before it has published anything. */
   readonly revision: number;
-  /** Number of revisions it is behind; `undefined` if the store no longer has its revision, because an older backup was restored. */
+  /**
+   * Number of revisions that the process is behind; `undefined` if the store no longer has the process's revision,
+   * because an older backup was restored.
+   */
   readonly behind: number | undefined;
-  /** Kid of the key that it signs with. */
+  /** Kid of the key that the process signs with. */
   readonly kid?: string | undefined;
   /** Whether the process signs. `not now` means that it is set up to sign but cannot, or has just started. */
   readonly signing: "signs" | "publishes only" | "not now";
-  /** Time of its last check-in, in epoch milliseconds. */
+  /** Time of the process's last check-in, in epoch milliseconds. */
   readonly lastCheckInAt: number;
-  /** Time at which it stops signing unless it checks in again, in epoch milliseconds. */
+  /** Time at which the process stops signing unless it checks in again, in epoch milliseconds. */
   readonly staleAt: number;
 }
 
-/** The status of a target, whose documents are served without a process. */
+/** The status of a target. Its documents are served even if no process runs. */
 export interface TargetStatus extends TargetRecord {
-  /** Whether the target lacks a step. The step's waiting period then has not begun. */
+  /** Whether the target has not received a step yet. If so, the step's waiting period has not begun. */
   readonly isBehind: boolean;
 }
 
@@ -45,18 +48,18 @@ export interface WaitStatus {
   readonly use: "sig" | "enc";
   /** Step that follows the period. */
   readonly action: "activated" | "removed";
-  /** Time since which the period has been unable to begin, in epoch milliseconds. */
+  /** Time since which the period has been waiting to begin, in epoch milliseconds. */
   readonly since: number;
-  /** Names of the targets that lack the step before the period. */
+  /** Names of the targets that have not received the step before the period. */
   readonly targets: readonly string[];
   /** Sentences that explain why the period has not begun. */
   readonly text: string;
 }
 
-/** Sentence about the processes that are never listed. */
+/** Sentence that says which processes are never listed. */
 export const unlistedText = "Not listed: on-demand processes, and processes that can only read the store.";
 
-/** Reports how many presence records were not read; empty if all were. */
+/** Reports how many presence records were not read. Returns an empty list if all were. */
 export function unreadTexts({ unread }: Pick<Processes, "unread">): string[] {
   if (unread === 0) return [];
   const records = unread === 1 ? "presence record that was" : "presence records that were";
@@ -80,7 +83,7 @@ export function replicaStatus(presence: PresenceRecord, view: StoreView): Replic
   };
 }
 
-// Anyone who can write to the store can write a presence record with a time in the future.
+// Limited, because anyone who can write to the store can write a presence record with a time in the future.
 const lastCheckIn = ({ at }: PresenceRecord, { now }: StoreView): number => Math.min(at, now);
 
 function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["signing"] {
@@ -88,7 +91,7 @@ function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["sign
   return kid === undefined ? "not now" : "signs";
 }
 
-/** Text for a process that does not sign. */
+/** Descriptions of processes that do not sign. */
 export const unsignedTexts = {
   "publishes only": "publishes only; it is not set up to sign",
   "not now": "not signing now; its log and /readyz say why",
@@ -121,13 +124,13 @@ export function behindText(presence: PresenceRecord, view: StoreView): string {
   const who = `Replica "${printable(name)}", last check-in ${lastCheckInText(presence, view)},`;
   if (revision === 0) return `${who} has just started. It is not ready and publishes nothing yet.`;
   if (behind === undefined) {
-    return `${who} publishes revision ${revision}, which the store no longer has. It refuses an older backup of its store until it is restarted.`;
+    return `${who} publishes revision ${revision}, which the store no longer has. It refuses to use an older backup of its store until it is restarted.`;
   }
   const { records } = view.document;
   const record = records.find((record) => record.kid === kid);
   const signs = kid === undefined || record?.state === "active" ? "" : ` and sign with "${kidText(kid)}"`;
   const refused =
-    signs === "" || (record !== undefined && isLive(record)) ? "" : " Verifiers with the new set refuse its tokens.";
+    signs === "" || (record !== undefined && isLive(record)) ? "" : " Verifiers with the new set reject its tokens.";
   return `${who} may publish the previous keys${signs} until ${timeText(staleAt)} at the latest.${refused}`;
 }
 
@@ -137,7 +140,10 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
   return { ...target, isBehind };
 }
 
-/** Lists the waiting periods that have not begun. Being listed for a moment is normal: it happens in every rotation. */
+/**
+ * Lists the waiting periods that have not begun. In every rotation, each of them is listed for a moment, which is
+ * normal.
+ */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
   const { records, policy, targets } = document;
@@ -162,9 +168,9 @@ function waitText({ use, kid, state }: LiveRecord, forMs: number): string {
 function causeText(behind: readonly string[], { processes }: StoreView): string {
   if (behind.length > 0) {
     const named = someOf(behind, (name) => `"${printable(name)}"`);
-    const [targets, lack, them, are] =
-      behind.length === 1 ? ["Target", "lacks", "it", "it is"] : ["Targets", "lack", "them", "they are"];
-    return `${targets} ${named} ${lack} the step; write ${them} with jwksd publish, or, if ${are} no longer in use, use jwksd targets forget.`;
+    const [targets, have, them, are] =
+      behind.length === 1 ? ["Target", "has", "it", "it is"] : ["Targets", "have", "them", "they are"];
+    return `${targets} ${named} ${have} not received the step; write ${them} with jwksd publish or, if ${are} no longer in use, run jwksd targets forget.`;
   }
   return processes.length === 0
     ? "It begins when a process reads the store, but none is listed; start jwksd serve."

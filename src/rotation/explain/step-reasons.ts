@@ -17,7 +17,7 @@ export interface Why {
   readonly bound: string;
 }
 
-/** Explains why a step is due when it is. @param before the records before the step */
+/** Explains why a step is due at its time. @param before the records before the step */
 export function whyOf(
   { type, use = "sig", kid, at, reason }: KeyEvent,
   before: readonly KeyRecord[],
@@ -28,7 +28,7 @@ export function whyOf(
   if (active === undefined && (type === "announced" || type === "activated")) {
     return {
       reason: "it is the first key for its use, so it is active immediately",
-      bound: "no bound: no cache has a set",
+      bound: "none, because no cache has a set yet",
     };
   }
   switch (type) {
@@ -49,7 +49,7 @@ export function whyOf(
     default:
       return {
         reason,
-        bound: `clockSkewSeconds ${policy.clockSkewSeconds}, by which the processes' clocks may differ`,
+        bound: `clockSkewSeconds ${policy.clockSkewSeconds}, the allowed difference between the processes' clocks`,
       };
   }
 }
@@ -64,11 +64,11 @@ function whyAnnounced(use: KeyUse, at: number, since: number, policy: RotationPo
     reason: `it ${use === "sig" ? "signs from" : "becomes active at"} ${timeText(at + announceForMs(policy))}, and every cache must have it by then`,
     bound:
       `rotateEveryDays ${policy.rotateEveryDays} after ${timeText(since)}, when the active key became active, minus ` +
-      `announceForSeconds ${policy.announceForSeconds}${isLate ? "; that is in the past, so it is due now" : ""}`,
+      `announceForSeconds ${policy.announceForSeconds}${isLate ? "; that is in the past, so the step is due now" : ""}`,
   };
 }
 
-/** @param noted longest retirement period of any policy during the key's life, in seconds */
+/** @param noted longest retirement period that any policy has set during the key's life, in seconds */
 function whyRemoved(use: KeyUse, noted: number, policy: RotationPolicy): Why {
   const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
   const least = retireForMs(policy, use) / 1000;
@@ -80,7 +80,7 @@ function whyRemoved(use: KeyUse, noted: number, policy: RotationPolicy): Why {
     reason:
       use === "sig"
         ? "the last token that it signed has expired for every verifier"
-        : "no cache serves it to relying parties any more, and all data encrypted to it has expired",
+        : "no cache serves it to relying parties any longer, and all data encrypted to it has expired",
     bound:
       noted > least
         ? `${noted} ${since}, under an earlier policy; under this one: ${least}`

@@ -2,9 +2,9 @@ import type { Planned } from "./due.ts";
 import { type KeyRecord, liveRecords } from "./records.ts";
 import type { TargetRecord } from "./waits.ts";
 
-// The targets of `jwksd publish` as the store lists them.
+// The `jwksd publish` targets that the store lists.
 
-/** The records of a store with its targets. */
+/** A store's records and targets. */
 type Held = Pick<Planned, "records" | "targets">;
 
 const entryOf = ({ targets }: Held, name: string): TargetRecord | undefined =>
@@ -16,8 +16,8 @@ const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecor
 ];
 
 /**
- * Reports whether the store still has to record that a target has a step: one that waits for the target, or a
- * revocation, for which operators wait.
+ * Reports whether the store still has to record that a target has received a step: one that waits for the target, or a
+ * revocation, because operators wait for that.
  */
 export function isTargetBehind(held: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(held, name) ?? {};
@@ -27,13 +27,13 @@ export function isTargetBehind(held: Held, name: string): boolean {
   );
 }
 
-/** Returns the targets that lack a step although they are being served. */
+/** Returns the targets that have not received a step although they are being served. */
 export const lateTargets = (held: Held): readonly TargetRecord[] =>
   held.targets.filter(({ name, revision }) => revision > 0 && isTargetBehind(held, name));
 
 /**
- * Adds a target to the store before it is first written, so no step overlooks it; updates the entry until the target
- * has been read back.
+ * Adds a target to the store before the target is first written, so that no step overlooks it. Updates the entry until
+ * the target has been read back.
  */
 export function namedTarget(planned: Planned, name: string, now: number): readonly TargetRecord[] {
   const { revision = 0, at = 0 } = entryOf(planned, name) ?? {};
