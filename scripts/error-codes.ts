@@ -9,11 +9,11 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   InternalError: "a bug in jwksd, or in your own store or signer",
   StateError: "the managed keys' states do not allow the step",
   StoreError: "the store cannot be used",
-  TokenError: "the token is refused or cannot be created",
-  ClientError: "the client is refused",
+  TokenError: "the token is rejected or cannot be created",
+  ClientError: "the client is rejected",
   FetchError: "keys or metadata cannot be fetched now",
   ServiceError: "the service cannot read, write, publish or listen",
-  JwksdError: "all others",
+  JwksdError: "all other errors",
 };
 
 const cell = (text: string): string => text.replaceAll("|", "\\|");
@@ -30,7 +30,8 @@ const sections = Object.entries(errorTable).map(([name, rows]) => {
 
 process.stdout.write(`# Error codes
 
-Every error that jwksd throws intentionally is a \`JwksdError\` with a stable \`code\`. Its message names the input and the rule and may
-change. If \`retryable\` is true, the same call may succeed later without a change. A \`FetchError\` has \`retryAfterSeconds\`.
+Every error that jwksd throws intentionally is a \`JwksdError\` with a stable \`code\`. The message names the input and the rule, but its
+wording may change. If \`retryable\` is true, the same call may succeed later without a change. A \`FetchError\` also has
+\`retryAfterSeconds\`.
 
 ${sections.join("\n")}`);

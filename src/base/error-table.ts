@@ -21,31 +21,31 @@ export const errorTable = {
     },
     ERR_ISSUER_INVALID: {
       when: "the issuer is missing, not https, or not in canonical form",
-      remedy: "write it exactly as relying parties have it: https, no query, no fragment",
+      remedy: "write it exactly as relying parties do: an https URL without a query or fragment",
     },
     ERR_PATH_INVALID: {
-      when: "a path is not absolute, has a query, fragment, dot segment, empty segment or an escape, or belongs to another document",
-      remedy: "write a plain absolute path that is not in use",
+      when: "a path is not absolute, has a query, fragment, dot segment, empty segment or escape, or belongs to another document",
+      remedy: "use a plain absolute path that no other document has",
     },
     ERR_CONFIG_FORMAT: {
       when: "a JSON file (configuration, metadata, signers) is unreadable or not a JSON object",
-      remedy: "correct the file, at the line and column that the message names",
+      remedy: "correct the file at the line and column that the message names",
     },
     ERR_POLICY_INVALID: {
-      when: "a duration of the rotation policy could make valid tokens fail",
-      remedy: "change the number that the message names; the message states its bound",
+      when: "a duration in the rotation policy could make valid tokens fail",
+      remedy: "change the number that the message names; the message states its limit",
     },
     ERR_WRAPPING_KEY_INVALID: {
       when: "a wrapping key is not 32 bytes in base64url",
-      remedy: "generate one with `openssl rand -base64 32 | tr '+/' '-_'`",
+      remedy: "generate a wrapping key with `openssl rand -base64 32 | tr '+/' '-_'`",
     },
     ERR_CONFIRMATION: {
       when: "a command would make valid tokens fail",
-      remedy: "use `--dry-run` to see what it would break, then add `--yes`",
+      remedy: "run it with `--dry-run` to see what it would break, then add `--yes`",
     },
     ERR_SIGNER_URI: {
       when: "a key URI has an unknown scheme, or names an alias instead of a key version",
-      remedy: "write the URI as `docs/signers.md` shows",
+      remedy: "write the URI as shown in `docs/signers.md`",
     },
     ERR_PACKAGE_MISSING: {
       when: "a required optional package or runtime feature is missing",
@@ -55,84 +55,94 @@ export const errorTable = {
   KeyMaterialError: {
     ERR_KEYSET_EMPTY: {
       when: "there is no signing key, or a key folder contains no key file",
-      remedy: "configure at least one; the first is the active key; `jwksd keygen` generates one",
+      remedy: "configure at least one key, for example from `jwksd keygen`; the first key becomes active",
     },
-    ERR_KID_INVALID: { when: "a kid is missing, empty or not well-formed Unicode", remedy: "give every entry a kid" },
+    ERR_KID_INVALID: {
+      when: "a kid is missing, empty or not well-formed Unicode",
+      remedy: "give every entry a valid kid",
+    },
     ERR_KID_DUPLICATE: {
-      when: "two entries share a kid, in or across keysets",
-      remedy: "rename one; a kid is never used twice",
+      when: "two entries have the same kid, within a keyset or across keysets",
+      remedy: "change one of the kids; a kid is never used twice",
     },
     ERR_KEY_DUPLICATE: { when: "the same key is in two entries", remedy: "remove one entry, or generate a second key" },
     ERR_KEY_FORMAT: {
       when: "the input is not a key, the key is malformed or encrypted, or its `notAfter` is not a `Date`",
-      remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
+      remedy: "see the message; to convert a PEM file, use `openssl pkcs8 -topk8 -nocrypt`",
     },
     ERR_KEY_UNSUPPORTED: {
-      when: "keys with this type, curve, size or `alg` cannot be published",
-      remedy: "encryption keys: RSA from 2048 bits, EC on P-256, P-384, P-521, with an `alg` from the message",
+      when: "jwksd does not publish keys with this type, curve, size or `alg`",
+      remedy:
+        "for encryption, use an RSA key with at least 2048 bits or an EC key on P-256, P-384 or P-521, with an `alg` that the message lists",
     },
     ERR_KEY_NOT_P256: {
       when: "a signing key is not an ECDSA key on P-256",
-      remedy: "generate one with `jwksd keygen`",
+      remedy: "generate a P-256 key with `jwksd keygen`",
     },
     ERR_KEY_PURPOSE: {
-      when: "`use`, `alg` or `key_ops` of a JWK contradicts its keyset",
-      remedy: "move it to the other keyset, or correct the JWK",
+      when: "a JWK's `use`, `alg` or `key_ops` contradicts its keyset",
+      remedy: "move the JWK to the other keyset, or correct it",
     },
     ERR_PRIVATE_KEY_MISSING: {
       when: "a signing key has no private key",
       remedy: "pass the private key or a signer",
     },
     ERR_KEY_MISMATCH: {
-      when: "the private and public key do not belong together, or a URI now names another key",
+      when: "the private key does not match the public key, or a URI now names another key",
       remedy:
-        "a key file: export the key again; a key URI: restore the old key; a store: restore its most recent good backup",
+        "for a key file, export the key again; for a key URI, restore the old key; for a store, restore its most recent good backup",
     },
   },
   SignerError: {
     ERR_SIGNER_THROTTLED: { when: "the backend throttles requests", remedy: "retry later", retryable: true },
     ERR_SIGNER_UNAVAILABLE: {
-      when: "the backend cannot be reached or failed; `cause` says more",
+      when: "the backend is unreachable or failed; `cause` has the details",
       remedy: "retry later",
       retryable: true,
     },
     ERR_SIGNER_TIMEOUT: {
-      when: "the signer returned no signature before the deadline",
+      when: "the signer did not return a signature before the deadline",
       remedy: "retry later; see `signerLimits.timeoutMs`",
       retryable: true,
     },
-    ERR_SIGNER_BUSY: { when: "the signer's queue is full", remedy: "shed load; retry later", retryable: true },
-    ERR_SIGNER_UNAUTHORIZED: { when: "the backend refuses this process", remedy: "correct credentials or policy" },
-    ERR_SIGNER_KEY_STATE: { when: "the key is disabled, deleted or lost", remedy: "enable it, or rotate to another" },
-    ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "nothing to do" },
+    ERR_SIGNER_BUSY: { when: "the signer's queue is full", remedy: "reduce the load and retry later", retryable: true },
+    ERR_SIGNER_UNAUTHORIZED: {
+      when: "the backend denies this process access",
+      remedy: "correct the credentials or the backend's policy",
+    },
+    ERR_SIGNER_KEY_STATE: {
+      when: "the key is disabled, deleted or lost",
+      remedy: "enable the key, or rotate to another key",
+    },
+    ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "you do not need to do anything" },
     ERR_SIGNER_BAD_SIGNATURE: {
-      when: "the published key does not verify the signature; the signature was discarded",
-      remedy: "check that the signer has the key of its kid and returns 64 bytes: r, then s",
+      when: "the signature does not verify with the published key, so it was discarded",
+      remedy: "check that the signer uses the right key for its kid and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
       when: "this process has not reached its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
       remedy:
-        "retry with the key that is active now, or in another process; restore the connection to the store, or correct the clock",
+        "retry with the key that is now active, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
     },
     ERR_SIGNER_ENDED: {
-      when: "the issuer was ended, so no key signs for it",
-      remedy: "nothing to do; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
+      when: "the issuer was ended, so jwksd no longer signs for it",
+      remedy: "you do not need to do anything; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
     },
     ERR_SIGNER_PUBLISH_ONLY: {
-      when: "a process that only publishes was asked to sign",
+      when: "the process only publishes, but was asked to sign",
       remedy: "sign in the process that has the private key",
     },
   },
   InternalError: {
     ERR_INTERNAL: {
-      when: "an unexpected error: a bug in jwksd, or in your own store or signer; `cause` has the error",
-      remedy: "fix it, or report it with the cause",
+      when: "an unexpected error occurred, because of a bug in jwksd or in your own store or signer; `cause` has the error",
+      remedy: "fix the bug, or report it with the cause",
     },
   },
   StateError: {
     ERR_KID_USED: {
-      when: "a key in the store has or had this kid",
+      when: "a key in the store has this kid, or had it in the past",
       remedy: "choose another kid; a kid is never used twice",
     },
     ERR_KID_UNMANAGED: {
@@ -141,47 +151,46 @@ export const errorTable = {
     },
     ERR_TRANSITION: { when: "the keys' states do not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "the step would make valid tokens fail now; `allowedAt` is the earliest time for it, missing while clocks differ",
+      when: "if taken now, the step would make valid tokens fail; `allowedAt` is the earliest allowed time, and is missing while clocks differ",
       remedy: "wait, or force the step",
     },
     ERR_ISSUER_ENDED: {
-      when: "the issuer was ended; `allowedAt` is the time from which its name can be used again, missing while its keys retire",
+      when: "the issuer was ended; `allowedAt` is the time from which its name can be used again, and is missing while its keys retire",
       remedy: "use another issuer; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
     },
     ERR_UPDATE: {
-      when: "a provider, or another subscriber of a key manager, threw or took more than 10 s; `cause` says more",
-      remedy: "fix its error; jwksd retries",
+      when: "a provider, or another subscriber of a key manager, threw an error or took more than 10 s; `cause` has the details",
+      remedy: "fix the cause; jwksd retries",
       retryable: true,
     },
   },
   StoreError: {
     ERR_STORE_CONFLICT: {
-      when: "another commit was faster; nothing was changed",
+      when: "another commit was faster, so this one changed nothing",
       remedy: "read the store again and retry",
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the reply to a commit was lost, and the store cannot be read: the commit may have been written, or may be written later",
-      remedy: "read the store again: its revision and records show whether the commit was written",
+      when: "the reply to a commit was lost, and the store cannot be read, so the commit may already be written or may be written later",
+      remedy: "read the store again; its revision and records show whether the commit was written",
       retryable: true,
     },
     ERR_STORE_UNAVAILABLE: {
-      when: "the store cannot be read or written; `cause` says more",
-      remedy: "check disk, path and permissions, then retry",
+      when: "the store cannot be read or written; `cause` has the details",
+      remedy: "check the disk, path and permissions, then retry",
       retryable: true,
     },
     ERR_STORE_FULL: {
-      when: "the change would make the stored document larger than the store can hold; nothing was changed",
-      remedy: "copy the keys to a store that can hold more: `jwksd store migrate`; a key can still be revoked",
+      when: "the change would make the stored document too large for the store; nothing was changed",
+      remedy: "copy the keys to a larger store with `jwksd store migrate`; you can still revoke keys",
     },
     ERR_STORE_READ_ONLY: {
       when: "this process can read the store but cannot write to it",
       remedy: "grant write access, or have another process take the steps",
     },
     ERR_STORE_EMPTY: {
-      when: "the store is missing or has no keys, and `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
-      remedy:
-        "correct the path or URL of the store; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
+      when: "the store is missing or has no keys, although `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
+      remedy: "correct the store's path or URL; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
       when: "the file or table is not a jwksd store, or the journal next to the file belongs to another store",
@@ -192,12 +201,12 @@ export const errorTable = {
       remedy: "set the issuer that the message names, or use another store",
     },
     ERR_STORE_NOT_AUTHENTIC: {
-      when: "the records do not match their MAC: the store is damaged, or was changed without the wrapping key; the records are not used",
+      when: "the records do not match their MAC, because the store is damaged or was changed without the wrapping key; jwksd does not use the records",
       remedy:
         "restore the most recent good backup; see [a store that is not authentic](emergencies.md#a-store-that-is-not-authentic)",
     },
     ERR_RECORDS_INVALID: {
-      when: "the records break a rule (for example, two keys are active), or lack a key that is in use; the records are not used",
+      when: "the records break a rule (for example, two keys are active), or a key that is in use is missing; jwksd does not use the records",
       remedy:
         "restore the store's latest state; if only an older backup is left, see [a lost store](emergencies.md#a-lost-store)",
     },
@@ -207,94 +216,97 @@ export const errorTable = {
     },
     ERR_WRAPPED_KEY: {
       when: "a wrapped key is damaged, or was wrapped for another kid or issuer",
-      remedy: "restore the store, or set the issuer of the keys",
+      remedy: "restore the store, or set the keys' issuer",
     },
-    ERR_CLOSED: { when: "the key manager, or `createIssuers`, was closed", remedy: "create a new one" },
+    ERR_CLOSED: {
+      when: "the key manager or the result of `createIssuers` was closed",
+      remedy: "create a new key manager, or call `createIssuers` again",
+    },
   },
   TokenError: {
     ERR_CLAIMS_INVALID: {
-      when: "the claims, header or lifetime are invalid and were not signed",
+      when: "the claims, header or lifetime are invalid, so the token was not signed",
       remedy: "see the message",
     },
     ERR_CLAIMS_FORBIDDEN: {
-      when: "the sign socket's policy does not allow the `typ`, the audience or the lifetime; for Kubernetes, also the issuer or the subject",
+      when: "the sign socket's policy does not allow the `typ`, audience or lifetime (or, for Kubernetes, the issuer or subject)",
       remedy: "request what the message lists as allowed, or change the policy",
     },
     ERR_TOKEN_MALFORMED: {
       when: "the token is not a compact JWS with a JSON header and JSON claims",
-      remedy: "refuse it",
+      remedy: "reject the token",
     },
-    ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "refuse it" },
-    ERR_TOKEN_ALG: { when: "`alg` is not allowed, or does not fit the key", remedy: "refuse it" },
-    ERR_TOKEN_CRIT: { when: "critical header parameters are not understood", remedy: "refuse it" },
-    ERR_TOKEN_TYP: { when: "the token has another type", remedy: "refuse it" },
-    ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "refuse it" },
-    ERR_TOKEN_KID_UNKNOWN: { when: "no published key has this kid", remedy: "refuse it" },
-    ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "refuse it" },
+    ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "reject the token" },
+    ERR_TOKEN_ALG: { when: "`alg` is not allowed, or does not match the key", remedy: "reject the token" },
+    ERR_TOKEN_CRIT: { when: "the token has an unknown critical header parameter", remedy: "reject the token" },
+    ERR_TOKEN_TYP: { when: "the token has another type", remedy: "reject the token" },
+    ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "reject the token" },
+    ERR_TOKEN_KID_UNKNOWN: { when: "no published key has this kid", remedy: "reject the token" },
+    ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "reject the token" },
     ERR_TOKEN_EXPIRED: { when: "`exp` has passed", remedy: "get a new token" },
     ERR_TOKEN_CLAIM: {
-      when: "a claim is missing or has an unexpected value; the message names it",
-      remedy: "refuse it",
+      when: "a claim is missing or has an unexpected value; the message names the claim",
+      remedy: "reject the token",
     },
-    ERR_TOKEN_REPLAYED: { when: "the token's `jti` was used before", remedy: "refuse it" },
+    ERR_TOKEN_REPLAYED: { when: "the token's `jti` was used before", remedy: "reject the token" },
     ERR_REPLAY_FULL: {
-      when: "the client used more tokens than the store can remember, and this one may be among them",
-      remedy: "have the client send a new token; use a larger or a shared store",
+      when: "the client used more tokens than the replay store can remember, and this token may be one of them",
+      remedy: "have the client send a new token; use a larger replay store or a shared one",
       retryable: true,
     },
   },
   ClientError: {
     ERR_CLIENT_ID: {
       when: "a client identifier is not the canonical https URL of a metadata document",
-      remedy: "refuse the client; the message states the rule",
+      remedy: "reject the client; the message states the rule",
     },
     ERR_CLIENT_FORBIDDEN: {
-      when: "`allow` does not accept the URL of a metadata document, or of its keys",
-      remedy: "refuse the client; to accept it, add the host to `allow`",
+      when: "`allow` does not accept a metadata document's URL, or the URL of its keys",
+      remedy: "reject the client; to accept it, add the host to `allow`",
     },
     ERR_CLIENT_DOCUMENT: {
       when: "a client's metadata document is invalid; the message states the rule",
-      remedy: "refuse the client; its operator has to correct the document",
+      remedy: "reject the client; its operator has to correct the document",
     },
     ERR_CLIENT_KEYS_MISSING: {
-      when: "a metadata document offers `private_key_jwt`, but has neither `jwks` nor `jwks_uri`",
-      remedy: "refuse the client; its operator has to add the keys",
+      when: "a metadata document offers `private_key_jwt` but has neither `jwks` nor `jwks_uri`",
+      remedy: "reject the client; its operator has to add the keys",
     },
     ERR_CLIENT_WITHDRAWN: {
-      when: "the server of a metadata document returned 410",
-      remedy: "refuse the client, and consider revoking its tokens",
+      when: "the request for a client's metadata document returned 410",
+      remedy: "reject the client, and consider revoking its tokens",
     },
     ERR_CLIENT_METHOD: {
-      when: "a client offers no accepted authentication method, or a request does not use the client's method",
-      remedy: "refuse the request; for clients without keys, set `publicClients`",
+      when: "a client does not offer an accepted authentication method, or a request does not use the client's method",
+      remedy: "reject the request; to accept clients without keys, set `publicClients`",
     },
   },
   FetchError: {
     ERR_CLIENT_RETRY_LATER: {
-      when: "a client's metadata document must not be requested yet, after a failure or too many new clients; `cause` has the failure",
+      when: "because of a failure or too many new clients, a client's metadata document must not be requested yet; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
     ERR_KEYS_RETRY_LATER: {
-      when: "no request for keys is allowed yet, after a failure or too many unknown kids or new issuers; `cause` has the failure",
+      when: "because of a failure, or too many unknown kids or new issuers, keys must not be requested yet; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
     ERR_FETCH_BUSY: {
-      when: "too many requests or host lookups are in flight, or too many requests were sent to one host",
+      when: "too many requests or DNS lookups are in flight, or too many requests were sent to one host",
       remedy: "retry after `retryAfterSeconds`",
       retryable: true,
     },
     ERR_FETCH_FAILED: {
-      when: "the server sent no response; `cause` says more",
-      remedy: "retry; check network and TLS",
+      when: "the server did not send a response; `cause` has the details",
+      remedy: "retry; check the network and TLS",
       retryable: true,
     },
     ERR_FETCH_TIMEOUT: { when: "no complete response arrived in time", remedy: "retry", retryable: true },
     ERR_FETCH_STATUS: { when: "the status is neither 200 nor 304", remedy: "check the URL", retryable: true },
     ERR_FETCH_REDIRECT: {
-      when: "the server redirected; redirects are not followed",
-      remedy: "if the redirect's target is right, configure that URL",
+      when: "the server returned a redirect, which jwksd does not follow",
+      remedy: "if the redirect's target is correct, configure that URL",
       retryable: true,
     },
     ERR_FETCH_TOO_LARGE: {
@@ -308,41 +320,44 @@ export const errorTable = {
       retryable: true,
     },
     ERR_FETCH_OUTDATED: {
-      when: "a cache returned an expired set that is older than the stored one",
+      when: "a cache returned an expired set that is older than the stored set",
       remedy: "configure the cache to send `Age` and to forward requests with `no-cache`, or bypass it",
       retryable: true,
     },
     ERR_DISCOVERY_ISSUER: {
       when: "the discovery document names another issuer",
-      remedy: "configure the issuer exactly as the provider does",
+      remedy: "configure the issuer exactly as the provider writes it",
     },
     ERR_URL_INSECURE: {
       when: "a URL is malformed, too long, or not https",
-      remedy: "use https; `allowInsecure` is for tests",
+      remedy: "use a valid https URL; in tests, `allowInsecure` allows http",
     },
     ERR_ADDRESS_FORBIDDEN: {
-      when: "the host of a client's URL has an address that is not public",
-      remedy: "refuse the client's registration",
+      when: "the host in a client's URL has an address that is not public",
+      remedy: "reject the client's registration",
     },
-    ERR_CLOSED: { when: "the key set was closed", remedy: "create a new one" },
+    ERR_CLOSED: { when: "the key set was closed", remedy: "create a new key set" },
   },
   ServiceError: {
     ERR_FILE_UNREADABLE: { when: "a key file or folder cannot be read", remedy: "check its path and permissions" },
-    ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
+    ERR_FILE_UNWRITABLE: {
+      when: "a file or folder cannot be written",
+      remedy: "check the path, permissions and free space",
+    },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
     ERR_TARGET: {
-      when: "the target folder or bucket is locked, is unreachable, refuses this process, or was written by another process in the meantime",
+      when: "the target folder or bucket is locked, is unreachable, denies this process access, or was changed by another process in the meantime",
       remedy: "see the message; `jwksd publish --follow` retries automatically",
       retryable: true,
     },
     ERR_PURGE: {
-      when: "the command that clears caches in front of a target failed; the documents have been written",
+      when: "the documents were written, but the command that clears caches in front of the target failed",
       remedy: "correct `--purge-command`; jwksd runs it again",
       retryable: true,
     },
     ERR_NOT_SERVED: {
       when: "a document written to a target cannot be read at its URL, or caches may keep it for too long",
-      remedy: "have a server serve the target at that URL, or set the right one with `--verify-url`; jwksd retries",
+      remedy: "serve the target at that URL, or set the correct URL with `--verify-url`; jwksd retries",
       retryable: true,
     },
     ERR_LISTEN: { when: "the service cannot listen on the address", remedy: "see the message" },
@@ -350,7 +365,7 @@ export const errorTable = {
   JwksdError: {
     ERR_PREDICATE: {
       when: "`jwksRotationActive` threw or did not return a boolean; `onWarning` receives this as a warning",
-      remedy: "fix the predicate; until then, the rotation mode is on",
+      remedy: "fix the predicate; until then, rotation mode is on",
     },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, Row>>>>;
