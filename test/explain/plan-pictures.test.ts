@@ -25,8 +25,19 @@ const encryption = record("enc-1", "active", {
 });
 const revoked = tombstone("leaked", "revoked", { endedAt: start - hour, trustedUntil: start + 2 * hour });
 
+const rolledBack = [
+  record("2026-08", "active", { announcedAt: start - 140 * day, activatedAt: start - 139 * day, activations: 2 }),
+  record(kid, "retiring", {
+    announcedAt: start - 25 * hour,
+    activatedAt: start - hour,
+    retiredAt: start - 20 * minute,
+  }),
+  record("enc-1", "announced", { use: "enc", announcedAt: start - 2 * hour }),
+];
+
 const quiet = plan([active], policy, start);
-const busy = plan([retiring, active, announced, encryption, revoked], policy, start);
+const replacement = record(kid, "active", { announcedAt: start - 25 * hour, activatedAt: start - 20 * minute });
+const busy = plan([retiring, replacement, announced, encryption, revoked], policy, start);
 
 // A person checked each of these before it was recorded here.
 const pictures = {
@@ -66,7 +77,7 @@ durations. All times are UTC.
   busy: `
                                            now 1         2   3       4    5    6       7     8   9
 sig 2026-08                    ◀████████▒▒▒│▒▒▒
-sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀███████████│█████████████▒▒▒▒
+sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀╍╍╍╍╍╍╍╍███│█████████████▒▒▒▒
 sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ╍╍╍╍╍╍╍╍╍╍╍╍│╍╍╍╍╍╍╍╍╍╍╍╍╍████████████████████████████████████▒▒▒▒
 sig leaked                          xxxxxxx│xxxxxxxx
 sig (next)                                 │                                           ╍╍╍╍╍╍██████▶
@@ -79,7 +90,7 @@ rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀�
   narrow: `
                   now  2 3 4 5 6  7  9
 sig 2026-08   <##=|=
-sig 9Lk2~Xc7E <###|####==
+sig 9Lk2~Xc7E <..#|####==
 sig Xw1n~5bG4 ....|....############==
 sig leaked      xx|xx
 sig (next)        |               .####>
@@ -95,6 +106,18 @@ rotation mode ~~~~~~~~~~~  ~~~~   ~~~
 x revoked, but may still be cached
 ~ rotation mode: cached for 5 min
 (next) is a key that does not exist yet.
+`,
+  back: `
+                                   now 2    3   4  5     6   7    8  9   10  11
+sig 2026-08              ◀███▒▒▒███│████████████▒▒▒
+sig 9Lk2bM3Zq_…RkZ2sXc7E ◀╍╍╍███▒▒▒│▒▒▒
+sig (next 1)                       │╍╍╍╍╍╍╍╍╍╍╍╍█████████████████████▒▒▒▒
+sig (next 2)                       │                         ╍╍╍╍╍╍╍╍██████████▶
+enc enc-1                ╍╍╍╍╍╍╍╍╍╍│╍╍╍╍╍╍╍╍██████████████████████▒▒▒▒▒▒▒▒▒▒▒
+enc (next)                         │                     ╍╍╍╍╍╍╍╍╍█████████████▶
+rotation mode            ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀      ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
+                         ┼1 h┼──┼──┼1 h┼20 h┼2 h┼──┼88 d─┼2 h┼22 h┼──┼2 h┼2 h┼──
+                         11-20   12:00    11-21  14:10 02-18    02-19  14:10
 `,
   first: `
               now                   2            3       4
@@ -124,6 +147,11 @@ describe("the plan in a terminal", () => {
   test("fits into 40 columns of ASCII", () => {
     const lines = planPicture(busy, { ...plain, columns: 40, ascii: true }).split("\n");
     assert.equal(framed(lines.slice(0, 18).join("\n")), pictures.narrow);
+  });
+
+  test("shows one active key at a time after a rollback", () => {
+    const ahead = plan(rolledBack, policy, start);
+    assert.equal(framed(timeline(planPicture(ahead, { ...plain, columns: 80 }))), pictures.back);
   });
 
   test("shows the first keys of an empty store", () => {
@@ -194,6 +222,7 @@ describe("the plan as SVG", () => {
     quiet,
     busy,
     first: plan([], policy, start),
+    back: plan(rolledBack, policy, start),
     far: plan([active, encryption], policy, start, start + 700 * day),
     nasty: plan([nasty], policy, start),
     long: plan([long], policy, start),

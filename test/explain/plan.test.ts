@@ -17,7 +17,7 @@ import {
   isRotating,
   keyUses,
 } from "../../src/rotation/rules/records.ts";
-import { forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
+import { end, forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { soak } from "../support/soak.ts";
 
@@ -208,6 +208,47 @@ test("segments cover each key's states, and rotation mode is on while a key is a
     { from: start - 40 * day, to: start - 39 * day },
     { from: next - day, to: next + retireMs.sig },
   ]);
+});
+
+test("after rollbacks, one key of a use is active at a time, and the others retire meanwhile", () => {
+  const [t0, t1, t2, t3, t4] = [9, 8, 7, 6, 5].map((days) => start - days * day) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const a = record("a", "active", { announcedAt: t0, activatedAt: t1, activations: 2 });
+  const b = record("b", "retiring", { announcedAt: t2, activatedAt: t3, retiredAt: t4 });
+  const both = plan([a, b], policy, start, start);
+  assert.deepEqual(
+    both.segments.map(({ kid, state, from, to }) => [kid, state, from, to]),
+    [
+      ["a", "announced", t0, t1],
+      ["a", "active", t1, t3],
+      ["a", "retiring", t3, t4],
+      ["a", "active", t4, undefined],
+      ["b", "announced", t2, t3],
+      ["b", "active", t3, t4],
+      ["b", "retiring", t4, start],
+    ],
+  );
+  assert.deepEqual(both.rotation, [
+    { from: t0, to: t1 },
+    { from: t2, to: start },
+  ]);
+  fc.assert(
+    fc.property(histories(forwards, end), (history) => {
+      const { records, policy, now } = replay(history);
+      const { segments } = plan(records, policy, now);
+      const actives = segments.filter(({ state }) => state === "active");
+      for (const one of actives)
+        for (const other of actives)
+          if (one !== other && one.use === other.use)
+            assert.ok((one.to ?? Infinity) <= other.from || (other.to ?? Infinity) <= one.from);
+    }),
+    { numRuns: soak(2_000) },
+  );
 });
 
 test("lists a revoked key, before later ones, for as long as a cache may keep it", () => {

@@ -94,17 +94,20 @@ export function plan(
   });
   const ended = new Map(after.flatMap((record) => (isLive(record) ? [] : [[record.kid, record.endedAt] as const])));
   const ways = new Map([...lives].map(([kid, life]) => [kid, { ...life, endedAt: ended.get(kid) }]));
-  const segments = planned.flatMap((record) => {
-    const key = keys.get(record.kid);
-    return key === undefined ? [] : segmentsOf(record, ways.get(record.kid), key, policy);
-  });
+  const segments = withoutOverlaps(
+    planned.flatMap((record) => {
+      const key = keys.get(record.kid);
+      return key === undefined ? [] : segmentsOf(record, ways.get(record.kid), key, policy);
+    }),
+  );
+  const waiting = segments.filter(({ state }) => state === "announced" || state === "retiring");
   return {
     now,
     until: end,
     keys: [...keys.values()],
     steps,
     segments,
-    rotation: rotationIntervals([...ways.values()]),
+    rotation: rotationIntervals(waiting.map(({ from, to }) => ({ announcedAt: from, endedAt: to }))),
     verifiers: announcedKeyText(),
   };
 }
@@ -186,6 +189,34 @@ function segmentsOf(record: KeyRecord, way: Way | undefined, key: PlanKey, polic
     if (segment.state === "removed" || (to !== undefined && to <= segment.from)) return [];
     return [to === undefined ? segment : { ...segment, to }];
   });
+}
+
+/**
+ * Splits the periods in which keys were active, so that they do not overlap. A record has only its first activation and its last retirement, but
+ * after rollbacks, several keys were active in turn. Of two keys whose periods overlap, the one that retired first was active; the other one was
+ * retiring meanwhile.
+ */
+function withoutOverlaps(segments: readonly PlanSegment[]): PlanSegment[] {
+  const active = segments
+    .filter(({ state }) => state === "active")
+    .sort((a, b) => (a.to ?? Infinity) - (b.to ?? Infinity) || b.from - a.from);
+  return segments.flatMap((segment) => {
+    const first = active.slice(0, Math.max(active.indexOf(segment), 0)).filter(({ use }) => use === segment.use);
+    return split(segment, first.sort((a, b) => a.from - b.from));
+  });
+}
+
+/** Splits a segment at the segments of other keys, which are sorted. */
+function split(segment: PlanSegment, [other, ...later]: readonly PlanSegment[]): PlanSegment[] {
+  const { from, to = Infinity } = segment;
+  if (other?.to === undefined) return from < to ? [segment] : [];
+  if (other.to <= from) return split(segment, later);
+  const begin = Math.max(from, other.from);
+  return [
+    ...split({ ...segment, to: begin }, []),
+    { ...segment, state: "retiring", from: begin, to: other.to },
+    ...split({ ...segment, from: other.to }, later),
+  ];
 }
 
 /** Returns a key's name for pictures and tables: its kid, or "(next)" if it does not exist yet. */
