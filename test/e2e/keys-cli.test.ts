@@ -189,11 +189,14 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await ok("keys", "import", file, "--issuer", "https://op.example");
     await ok("rotate");
     await cp(data, join(folder, "backup"), { recursive: true });
-    assert.match(await refused("ERR_CONFIRMATION", "end"), /never signs again; confirm it with --yes:\n- /);
+    assert.match(
+      await refused("ERR_CONFIRMATION", "end"),
+      /the issuer's keys would never sign again; confirm it with --yes:\n- /,
+    );
     const { effects, next } = await change("end", "--yes");
     assert.match(
       effects.join("\n"),
-      /until .*, when its last token will have expired.*ERR_SIGNER_ENDED.*format 2 .*one key/s,
+      /until .*, when its last token will have expired.*ERR_SIGNER_ENDED.*does not know format 2 refuses the store .*ERR_STORE_FORMAT.*publishes the keys that it has and stops signing by \d.*Update it first: jwksd replicas .*one key/s,
     );
     assert.deepEqual(
       next.map(({ action }) => action),

@@ -31,16 +31,20 @@ export function commandOf(io: Io): Command {
     .option("--from <file>", "end each issuer in a file of lines that this command has printed");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
-Nothing signs for the issuer again, and no process generates a key for it. Each
+Nothing signs for the issuer from now on, and its keys never sign again. Each
 key stays published until its last token has expired, so no valid token fails.
 With --now, all keys are revoked; caches may trust them for a while, and
 --dry-run prints how long. After that, /jwks has one key, which signs nothing.
 
-This cannot be undone. Keep the last line of the output somewhere outside the
-store: a backup made before the issuer was ended still has its keys, and a
-process started on it would sign again. After you restore a backup like this,
-end the issuer again with --from FILE before any process starts. If the issuer's
-name was reused in the meantime, the command refuses to end it.
+No process generates a key for the issuer. If the same customer returns, jwksd
+rotate generates one, but only once no cache trusts the earlier keys and their
+last token has expired (ERR_ISSUER_ENDED).
+
+Keep the last line of the output somewhere outside the store: a backup made
+before the issuer was ended still has its keys, and a process started on it
+would sign again. After you restore a backup like this, end the issuer again
+with --from FILE before any process starts. If the issuer's name was reused in
+the meantime, the command refuses to end it.
 
 Examples:
   $ jwksd end --dry-run
@@ -59,7 +63,7 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
   return withKeys(io, flags, {}, (open) => {
     const { custody, document } = open;
     const unchanged = isEnded(document.records) ? "The issuer has already ended." : undefined;
-    const breaks = "an issuer that has ended never signs again";
+    const breaks = "the issuer's keys would never sign again";
     const end = byCommand(() => ({ type: "end", now }));
     const decide: DecideWithKey = (seen, key) => {
       checkSameIssuer(seen.document, endedAt);
@@ -104,7 +108,7 @@ function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyReco
   const until = timeText(staleAt);
   return [
     `Signing fails (ERR_SIGNER_ENDED) in each process as soon as it reads this change, and everywhere by ${until}.`,
-    `From now on, a version of jwksd that does not know format 2 refuses the store (ERR_STORE_FORMAT). It stops signing by ${until}.`,
+    `From now on, a process whose version of jwksd does not know format 2 refuses the store (ERR_STORE_FORMAT): it publishes the keys that it has and stops signing by ${until}. Update it first: jwksd replicas lists versions.`,
     set,
   ];
 }

@@ -15,7 +15,7 @@ const overdueMs = 2 * 3_600_000;
 /**
  * - `ok`: its steps are taken on time
  * - `overdue`: its next step has been due for more than two hours
- * - `ended`: nothing signs for it again
+ * - `ended`: nothing signs for it
  * - `failing`: its keys cannot be read or managed
  */
 type IssuerState = "ok" | "overdue" | "ended" | "failing";

@@ -202,7 +202,10 @@ function withoutOverlaps(segments: readonly PlanSegment[]): PlanSegment[] {
     .sort((a, b) => (a.to ?? Infinity) - (b.to ?? Infinity) || b.from - a.from);
   return segments.flatMap((segment) => {
     const first = active.slice(0, Math.max(active.indexOf(segment), 0)).filter(({ use }) => use === segment.use);
-    return split(segment, first.sort((a, b) => a.from - b.from));
+    return split(
+      segment,
+      first.sort((a, b) => a.from - b.from),
+    );
   });
 }
 

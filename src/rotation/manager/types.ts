@@ -221,8 +221,9 @@ export interface KeyManager extends ManagedKeys {
    */
   rewrap(): Promise<Change>;
   /**
-   * Ends the issuer: no process signs for it again (`ERR_SIGNER_ENDED`) or generates a key. Its keys retire, or are revoked with `now`, which is
-   * also allowed later. If they are gone, the set has one key, which signs nothing.
+   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key. Its keys never sign again: they retire, or are revoked with
+   * `now`, which is also allowed later. If they are gone, the set has one key, which signs nothing. `rotate` generates a first key for the name
+   * once it can be used again; until then, it throws `ERR_ISSUER_ENDED`.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
    */

@@ -26,7 +26,7 @@ export const endedText = "the issuer has ended, and no key signs for it";
 const reason = "an operator ended the issuer";
 
 /**
- * Ends the issuer: it never signs again. Its keys retire, each with a new waiting period. A backup may lack a rollback, so no key keeps an earlier
+ * Ends the issuer: its keys never sign again. They retire, each with a new waiting period. A backup may lack a rollback, so no key keeps an earlier
  * period.
  *
  * @param now whether all keys are revoked instead, even if the issuer has ended
