@@ -465,7 +465,7 @@ describe("a change of wrapping keys", () => {
     await assert.rejects(world.start({ wrappingKeys: [two] }), { code: "ERR_WRAPPING_KEY_MISSING" });
     const lacking = await world.start({ wrappingKeys: [one] });
     const { text } = store;
-    const refused = { code: "ERR_TRANSITION", message: /these replicas do not have it/ };
+    const refused = { code: "ERR_TRANSITION", message: /these replicas do not have that key/ };
     await assert.rejects(world.until(fresh.manager.rewrap()), refused);
     assert.equal(store.text, text);
     await world.stop(lacking);
@@ -484,6 +484,24 @@ describe("a change of wrapping keys", () => {
       return true;
     });
     await world.stop(old, fresh);
+  });
+
+  test("of an ended issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
+    const { world, store } = writtenWorld();
+    const replica = await world.start();
+    await world.until(replica.manager.end({ now: true }));
+    await world.stop(replica);
+    const fresh = newWrappingKey();
+    const both = await world.start({ wrappingKeys: [fresh, world.wrappingKey] });
+    const { events } = await world.until(both.manager.rewrap());
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["rewrapped"],
+    );
+    const { text } = store;
+    await world.until(both.manager.rewrap());
+    assert.equal(store.text, text);
+    await world.stop(both, await world.start({ wrappingKeys: [fresh] }));
   });
 
   test("of a store whose keys are all in an HSM: a rewrap writes the MAC with the new key, once", async () => {

@@ -7,6 +7,7 @@ import { printable } from "../../base/printable.ts";
 import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { createCustody } from "../../rotation/custody/custody.ts";
 import { ownedBy } from "../../rotation/custody/issuer-check.ts";
+import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { checkName } from "../../rotation/explain/issuer-status.ts";
 import { checkAllHave } from "../../rotation/explain/replicas.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
@@ -152,7 +153,7 @@ async function revokeOld(
     return record.announcedAt < before || (jwe !== undefined && !custody.isCurrent(jwe));
   };
   checkHasKeys({ document, settings: { ...settings, issuer: custody.owner.issuer } });
-  if (!liveRecords(document.records).some(isOld)) return [];
+  if (!custody.movesWrappingKey && !liveRecords(document.records).some(isOld)) return [];
   if (custody.movesWrappingKey) checkAllHave(custody.wrappingKeys[0], await viewOf(access));
   const [sig, enc] = await Promise.all(
     keyUses.map(async (use) => {
@@ -170,7 +171,8 @@ async function revokeOld(
       const { records = [], events = [] } = await revoke(found, use === "sig" ? sig : enc);
       change = { records, events: [...change.events, ...events] };
     }
-    return change;
+    // Without old keys, the MAC may still need the first wrapping key.
+    return change.events.length > 0 ? change : rewrap(change.records, custody, seen.now);
   };
   const { records, events } = isDry ? await keyring.preview(decide) : await keyring.change(decide, sig);
   const revoked = new Set(events.flatMap(({ type, kid }) => (type === "revoked" && kid !== undefined ? [kid] : [])));

@@ -26,5 +26,7 @@ export async function rewrap(
       change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
     } else if (!custody.isMacCurrent) change = replace(change, record, now, "rewrapped", reason);
   }
-  return change;
+  // A store without live keys, of an issuer that has ended, has a MAC too.
+  const isOnlyMac = records.length > 0 && liveRecords(records).length === 0 && !custody.isMacCurrent;
+  return isOnlyMac ? { records, events: [{ at: now, type: "rewrapped", reason }] } : change;
 }

@@ -112,7 +112,7 @@ export interface KeyEvent {
     | "rewrapped"
     | "restarted"
     | "policy";
-  /** Missing for a change of the policy. */
+  /** Missing for a change of the policy, and for a rewrap without live keys. */
   readonly kid?: string;
   readonly use?: KeyUse;
   /** The rule or the command behind the change, as a sentence. */
