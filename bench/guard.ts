@@ -10,7 +10,7 @@ const ours = "jwksd";
 const alone = "verify";
 const others = ["express-oauth2-jwt-bearer", "express-jwt with jwks-rsa"];
 
-/** Measures the processor time that a guard adds to an open Express route, for a GET with a valid token. */
+/** Measures the CPU time that a guard adds to an open Express route, for a GET with a valid token. */
 export async function guard({ rounds }: Plan): Promise<Section> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
   const providerServer = createServer((request, response) => provider.node(request, response));
@@ -41,7 +41,7 @@ export async function guard({ rounds }: Plan): Promise<Section> {
 
 function sectionOf(results: readonly Result[]): Section {
   const loadsOf = (name: string) => results.find((result) => result.name === name)?.loads ?? [];
-  /** Returns the processor time beyond the open route, round by round. */
+  /** Returns the CPU time beyond the open route, round by round. */
   const costs = (name: string): number[] =>
     loadsOf(name).map(
       (load, round) => load.serverMicroseconds - (loadsOf(open)[round]?.serverMicroseconds ?? Number.NaN),

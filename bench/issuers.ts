@@ -84,7 +84,7 @@ export async function issuers(plan: Plan): Promise<Section> {
   const head = ["", "heap MiB", "queries/s", "idle queries", "GET of one", "by CPU", "GET of all in turn", "by CPU"];
   return {
     title: "Many issuers",
-    text: `${all.toLocaleString("en")} issuers in a database, ${hot.toLocaleString("en")} of them in use. Rates of GET are ratios to a single provider on demand:\n\n${table([...head, "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
+    text: `A database has ${all.toLocaleString("en")} issuers, and ${hot.toLocaleString("en")} of them are in use. The rates of GET requests are relative to a single on-demand provider:\n\n${table([...head, "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
     goals,
   };
 }

@@ -41,7 +41,7 @@ export interface Load {
   readonly requests: number;
   readonly requestsPerSecond: number;
   readonly p99Ms: number;
-  /** Processor time of all server threads per request, in microseconds. Other load on the machine hardly affects it. */
+  /** CPU time of all server threads per request, in microseconds. Other load on the machine hardly affects it. */
   readonly serverMicroseconds: number;
 }
 

@@ -8,7 +8,7 @@ const base = process.env["BENCH_BASE"];
 const least = 1.02;
 
 /**
- * Measures the processor time of counting and scraping per GET: compares a service that is scraped every second with one that is not and, if
+ * Measures the CPU time of counting and scraping per GET: compares a service that is scraped every second with one that is not and, if
  * `BENCH_BASE` names the folder of another checkout, its library with this one.
  */
 export async function metrics({ fewKeys, rounds }: Plan): Promise<Section> {
@@ -45,7 +45,7 @@ export async function metrics({ fewKeys, rounds }: Plan): Promise<Section> {
   await Promise.all(pairs.flatMap(([, , ...servers]) => servers.map(({ stop }) => stop())));
   return {
     title: "Metrics",
-    text: ["Processor time of a GET, medians:", table(["", "CPU µs/request", "ratio"], rows)].join("\n\n"),
+    text: ["Median CPU time per GET:", table(["", "CPU µs/request", "ratio"], rows)].join("\n\n"),
     goals: [
       {
         name: "metrics cost at most 2 % of a GET",

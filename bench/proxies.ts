@@ -18,7 +18,7 @@ const [nginx, apache, ours, theirs] = ["nginx", "Apache", "nginx, jwksd guard", 
 const open: Readonly<Record<string, string>> = { [ours]: nginx, [theirs]: apache };
 const audience = "https://api.example.com";
 
-/** Measures the processor time of all processes that a guard adds to a proxy, for a GET with a valid token. */
+/** Measures the CPU time of all processes that a guard adds to a proxy, for a GET with a valid token. */
 export async function proxyGuards({ rounds }: Plan): Promise<Section> {
   const ends: (() => Promise<void>)[] = [];
   try {
@@ -113,7 +113,7 @@ const startOpen = (t: Scope, backendPort: number): Promise<number> =>
 function sectionOf(results: readonly Result[]): Section {
   const costsOf = (name: string): readonly number[] =>
     results.find((result) => result.name === name)?.loads.map(({ serverMicroseconds }) => serverMicroseconds) ?? [];
-  /** Returns the processor time beyond the open proxy, round by round. */
+  /** Returns the CPU time beyond the open proxy, round by round. */
   const added = (name: string): number[] =>
     costsOf(name).map((cost, round) => cost - (costsOf(open[name] ?? "")[round] ?? Number.NaN));
   const ratio = median(added(ours).map((cost, round) => cost / (added(theirs)[round] ?? Number.NaN)));

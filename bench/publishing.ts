@@ -25,7 +25,7 @@ export async function publishing({ rounds }: Plan): Promise<Section> {
   const verify: Task = () => provider.verify(token, { audience });
   let turn = 0;
   const loads: Readonly<Record<string, Task>> = {
-    nothing: () => Promise.resolve(),
+    none: () => Promise.resolve(),
     "signs 2,900 tokens a second": sign,
     "verifies 2,900 tokens a second": verify,
     "does both, 1,450 each": () => ((turn += 1) % 2 === 0 ? sign() : verify()),
@@ -57,9 +57,9 @@ export async function publishing({ rounds }: Plan): Promise<Section> {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   return {
-    title: "/jwks of a process that signs and verifies with local keys",
+    title: "/jwks in a process that signs and verifies with local keys",
     text: table(
-      ["the process", ...bursts.map((burst) => `p99 ms, ${burst === 1 ? "one by one" : `${burst} at once`}`)],
+      ["load on the process", ...bursts.map((burst) => `p99 ms, ${burst === 1 ? "one by one" : `${burst} at once`}`)],
       [...latencies].map(([name, byBurst]) => [name].concat(byBurst.map((all) => median(all).toFixed(2)))),
     ),
     goals: [],

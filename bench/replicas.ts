@@ -91,7 +91,7 @@ async function toTheWire(server: PostgresServer, folder: string, wrappingKey: st
   } finally {
     await bouncer.stop();
   }
-  const text = `From a commit by another process to the first reply of each of ${replicaCount} replicas that shows it, all on one core; milliseconds:`;
+  const text = `Time from another process's commit until a replica first returns the new set, for each of ${replicaCount} replicas on one core, in milliseconds:`;
   return { text: [text, table(["", "median", "p99", "samples"], rows)].join("\n\n"), goals };
 }
 
@@ -195,7 +195,7 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
     "presence writes",
   ]);
   return {
-    text: `Processes for one issuer that share a database; each has its own pool:\n\n${table(head, rows)}`,
+    text: `The processes serve one issuer and share a database. Each has its own pool:\n\n${table(head, rows)}`,
     goals: [
       {
         name: "queries of an idle process per minute: at most 70",
@@ -241,7 +241,7 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
   }
   const step = steps.at(-1) ?? Number.NaN;
   return {
-    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step reads the store and commits:\n\n${table(["tombstones", "start a manager", "step", "read without a change"], rows)}`,
+    text: `The store has one active key, and a tombstone for each removed key. A step reads the store and commits. Medians in milliseconds:\n\n${table(["tombstones", "start a manager", "step", "read without a change"], rows)}`,
     goals: [
       {
         name: "a step in PostgreSQL with 1,000 tombstones: within 50 ms",

@@ -34,7 +34,7 @@ const rateOf = (load: Load | undefined): number => load?.requestsPerSecond ?? Nu
 export const medianOf = (result: Result, member: keyof Load): number =>
   median(result.loads.map((load) => load[member]));
 
-/** Returns how many times as fast as `base` a server is, by processor time per request. */
+/** Returns how many times as fast as `base` a server is, by CPU time per request. */
 export const cpuRatio = (result: Result, base: Result): number =>
   medianOf(base, "serverMicroseconds") / medianOf(result, "serverMicroseconds");
 

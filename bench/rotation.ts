@@ -38,7 +38,7 @@ export async function rotation({ rounds }: Plan): Promise<Section> {
   return {
     title: "Rotation",
     text: [
-      "A SQLite store with one active key, and a tombstone for each removed key (first column); milliseconds, medians:",
+      "The SQLite store has one active key, and a tombstone for each removed key. Medians in milliseconds:",
       table(["tombstones", "open and read", "start a manager", "step", "read of one", "commit to the wire"], rows),
     ].join("\n\n"),
     goals: [

@@ -66,7 +66,7 @@ export async function signers(plan: Plan): Promise<Section> {
   }
 }
 
-const explanation = `Signatures for as many callers as are in flight, each with one at a time; ratios are to the first row of a table, in the same round. \`provider.sign\` creates a complete token and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in its own process, which receives one message per digest, as the simplest signer in a child process would; "a loop in the child" needs no messages, and is the most that the module can do. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
+const explanation = `"N in flight" means that N callers each request one signature at a time. Ratios compare with the table's first row in the same round. \`provider.sign\` creates a complete token and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in its own process, which receives one message per digest, as the simplest signer in a child process would. "A loop in the child" needs no messages, so it shows the most that the module can do. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
 
 async function localGroup(): Promise<Group> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
@@ -279,6 +279,6 @@ async function publishingWhileSigning(
     });
   }
   const head = ["/jwks, 500 requests a second on one connection", "p99 ms, idle", "p99 ms, while signing", "ratio"];
-  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on its own thread, on the same two cores as the endpoint and the probe. The first two rows show what sharing the two cores alone costs: a server with a constant response, next to the loop in the child, and next to the same load as in the third row. In the last row, endpoint and probe have one core and the signing processes the other.`;
+  const text = `"While signing" means at full load: \`provider.sign\` uses the ${delayMs} ms module with 64 signatures in flight, each on its own thread, on the same two cores as the endpoint and the probe. The first two rows show the cost of merely sharing the two cores: a server with a constant response runs alongside the loop in the child, then alongside the third row's load. In the last row, the endpoint and the probe have one core, and the signing processes the other.`;
   return { text: `${table(head, rows)}\n\n${text}`, goals };
 }

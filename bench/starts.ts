@@ -33,7 +33,7 @@ export async function starts({ fewKeys, rounds }: Plan): Promise<Section> {
     const [slowest] = rows.toSorted((a, b) => b.ms - a.ms);
     const { name = "", ms = Number.NaN } = slowest ?? {};
     return {
-      title: "Commands, from start to end",
+      title: "Commands, from start to exit",
       text: table(
         ["jwksd …", "ms"],
         rows.map(({ name, ms }) => [name, ms.toFixed(0)]),

@@ -137,7 +137,7 @@ async function startProvider() {
 /** The result of one round of a contestant. */
 interface Round {
   readonly perSecond: number;
-  /** Processor time of all threads per call, in microseconds. Other load on the machine affects it far less than the rate. */
+  /** CPU time of all threads per call, in microseconds. Other load on the machine affects it far less than the rate. */
   readonly cpuMicroseconds: number;
 }
 
@@ -205,7 +205,7 @@ function resultsTable(results: Results, base: string): string {
   return table(["", ...head], rows);
 }
 
-/** Returns a goal for each number of calls in flight, by processor time. */
+/** Returns a goal for each number of calls in flight, by CPU time. */
 function goals(results: Results, what: string, of: string, base: string, least: number): Goal[] {
   return inFlight.map((count) => {
     const reached = ratio(results, of, base, count, byCpu);
