@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { skipWithout } from "../support/parts.ts";
-import { isSoak } from "../support/soak.ts";
 import type { HeaderLine } from "../support/wire.ts";
 import { proxies } from "./proxies.ts";
 import { type Site, ask, node, startSite } from "./site.ts";
+import { traefik } from "./traefik.ts";
 
 // What browsers send: preflights, requests from pages of another origin, and WebSockets.
 
@@ -20,7 +20,7 @@ async function options({ port }: Site, headers: readonly HeaderLine[], method = 
   return [status, seen?.method, seen?.identity];
 }
 
-for (const proxy of isSoak ? proxies : []) {
+for (const proxy of proxies) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
     test("lets a preflight pass only if the configuration allows it, and without an identity", async (t) => {
       const [passing, refusing] = [await startSite(t, proxy, { host: { cors: "pass" } }), await startSite(t, proxy)];
@@ -31,26 +31,48 @@ for (const proxy of isSoak ? proxies : []) {
       assert.deepEqual(await options(passing, preflight("PUT").slice(1)), refused);
       assert.deepEqual(await options(passing, preflight("PUT"), "PUT"), refused);
     });
-
-    test("a page from another origin can read a refusal, and the program answers for itself", async (t) => {
-      const { port, token } = await startSite(t, proxy, { isCrossOrigin: true });
-      const allowed = async (token?: string): Promise<readonly string[]> => {
-        const { head } = await ask(
-          port,
-          { target: "/orders/1", headers: [["Origin", "https://app.example.com"]] },
-          token,
-        );
-        return [...head.matchAll(/^Access-Control-([\w-]+): (.*?)\r?$/gim)].map(
-          ([, name, value]) => `${name}: ${value}`,
-        );
-      };
-      assert.deepEqual((await allowed()).toSorted(), [
-        "Allow-Origin: https://app.example.com",
-        "Expose-Headers: WWW-Authenticate, DPoP-Nonce, Retry-After",
-      ]);
-      assert.deepEqual(await allowed(token()), []);
-    });
   });
+}
+
+/** What a page of another origin may read. */
+const origin = { "allow-origin": "https://app.example.com" };
+const whole = { ...origin, "expose-headers": "WWW-Authenticate, DPoP-Nonce, Retry-After" };
+
+/** Requests with a token and a header, each with the status and what the page may read of the response, by proxy. */
+const readable = {
+  nginx: { passed: {}, cut: [200, {}], down: [503, whole] },
+  caddy: { passed: {}, cut: [400, origin], down: [502, origin] },
+  traefik: { passed: whole, cut: [200, whole] },
+} as const;
+
+for (const proxy of [...proxies, traefik]) {
+  const { passed, cut, down } = { down: undefined, ...readable[proxy.name] };
+  describe(
+    `a page of another origin, through ${proxy.name}`,
+    { skip: proxy !== traefik && skipWithout(proxy.name) },
+    () => {
+      test("can read every refusal, and the program answers for itself", async (t) => {
+        const { port, guard, token } = await startSite(t, proxy, { isCrossOrigin: true });
+        const result = async (token?: string, ...headers: readonly HeaderLine[]) => {
+          const { head, status } = await ask(
+            port,
+            { target: "/orders/1", headers: [...preflight("GET").slice(0, 1), ...headers] },
+            token,
+          );
+          const lines = [...head.matchAll(/^Access-Control-([\w-]+): (.*?)\r?$/gim)];
+          return [status, Object.fromEntries(lines.map(([, name = "", value]) => [name.toLowerCase(), value]))];
+        };
+        assert.deepEqual(await result(token()), [200, passed]);
+        assert.deepEqual(await result(), [401, whole]);
+        assert.deepEqual(await result(token("other")), [403, whole]);
+        assert.deepEqual(await result(token(), ["X-Original-URL", "/admin/1"]), [400, whole]);
+        // Caddy refuses this itself.
+        assert.deepEqual(await result(token(), ["Connection", "X-Jwksd-Subject"]), cut);
+        await guard.stop();
+        if (down !== undefined) assert.deepEqual(await result(), down);
+      });
+    },
+  );
 }
 
 /** Values of Upgrade lines with which a request must stay a request, because the guard would not see the next ones. */

@@ -40,8 +40,16 @@ function replaced(text: string, from: string, to: string): string {
   return `${before}${to}${after}`;
 }
 
-const crossOrigin = (text: string, isUsed = false): string =>
-  isUsed ? text.replaceAll(/# (?=(?:add_header|header_down) Access-Control-)/g, "") : text;
+/** Returns a file of ops/guard with the lines for pages of another origin, which are comments, if they are used. */
+export const crossOrigin = (text: string, isUsed = false): string =>
+  isUsed
+    ? text
+        .replaceAll(/# (?=\t?(?:add_header|header|header_down)\b.* Access-Control-)/g, "")
+        .replaceAll(
+          /# (?=handle_errors \{$|\}$| *(?:jwksd-cors|headers|customResponseHeaders|Access-Control-.*):)/gm,
+          "",
+        )
+    : text;
 
 /** Returns the lines that pass on a claim, as docs/guard.md shows. */
 function nginxClaim(name: string): string {

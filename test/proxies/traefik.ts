@@ -4,9 +4,9 @@ import { type IncomingMessage, createServer, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { parse } from "yaml";
 import { listening } from "../support/listening.ts";
-import type { Proxy } from "./proxies.ts";
+import { type Proxy, crossOrigin } from "./proxies.ts";
 
-// A stand-in for Traefik, which Debian does not have: it does what Traefik's documentation says about forwardAuth, with ops/guard/traefik.yml.
+// A stand-in for Traefik, which Debian does not have: it does what Traefik's documentation says about forwardAuth and response headers, with ops/guard/traefik.yml.
 // https://doc.traefik.io/traefik/reference/routing-configuration/http/middlewares/forwardauth/
 
 interface Configuration {
@@ -14,6 +14,9 @@ interface Configuration {
     readonly middlewares: {
       readonly "jwksd-guard": {
         readonly forwardAuth: { readonly trustForwardHeader: boolean; readonly authResponseHeaders: readonly string[] };
+      };
+      readonly "jwksd-cors"?: {
+        readonly headers: { readonly customResponseHeaders: Readonly<Record<string, string>> };
       };
     };
   };
@@ -40,10 +43,11 @@ async function exchange(port: number, method: string, path: string, lines: Lines
 
 export const traefik: Proxy = {
   name: "traefik",
-  async start(t, { guard, backendPort }) {
+  async start(t, { guard, backendPort, isCrossOrigin }) {
     const file = new URL("../../ops/guard/traefik.yml", import.meta.url);
-    const { http } = parse(await readFile(file, "utf8")) as Configuration;
+    const { http } = parse(crossOrigin(await readFile(file, "utf8"), isCrossOrigin)) as Configuration;
     const { forwardAuth } = http.middlewares["jwksd-guard"];
+    const more = http.middlewares["jwksd-cors"]?.headers.customResponseHeaders ?? {};
     if (forwardAuth.trustForwardHeader) throw new Error("clients could choose the path that is checked");
     const names = new Set(forwardAuth.authResponseHeaders.map((name) => name.toLowerCase()));
     const server = createServer(async (asked, response) => {
@@ -69,9 +73,7 @@ export const traefik: Proxy = {
         : check;
       response.writeHead(
         last.statusCode ?? 0,
-        linesOf(last)
-          .filter(([name]) => !hopByHop.includes(name.toLowerCase()))
-          .flat(),
+        [...linesOf(last).filter(([name]) => !hopByHop.includes(name.toLowerCase())), ...Object.entries(more)].flat(),
       );
       response.end(method === "HEAD" ? "" : text_);
     });

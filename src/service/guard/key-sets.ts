@@ -23,7 +23,7 @@ export interface KeySets {
   close(this: void): void;
 }
 
-/** Returns the keys of an issuer. */
+/** Returns an issuer's keys. */
 export type UseKeySet = (issuer: string, options: RemoteKeySetOptions) => RemoteKeySet;
 
 /** One issuer's keys. */
