@@ -1,6 +1,6 @@
 /**
- * The provider: publishes a JWK Set and a discovery document, signs and verifies tokens, and verifies tokens that
- * clients sign.
+ * The provider. Publishes a JWK Set and a discovery document, signs and verifies tokens, and verifies tokens signed by
+ * clients.
  *
  * @module jwksd
  */

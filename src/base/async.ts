@@ -1,19 +1,19 @@
 import type { Clock } from "./clock.ts";
 
-/** The time limit of an operation, and the errors that end it. */
+/** An operation's time limit, and the errors with which it can be cut short. */
 export interface Deadline {
   readonly clock: Clock;
   readonly timeoutMs: number;
   /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
-  /** Returns the error for an exceeded deadline. */
+  /** Returns the error to reject with when the deadline passes. */
   readonly expired: () => Error;
-  /** Returns the error for an aborted signal. Default: the signal's reason. */
+  /** Returns the error to reject with when the signal aborts. Default: the signal's reason. */
   readonly aborted?: ((signal: AbortSignal) => Error) | undefined;
 }
 
 /**
- * Runs `work` with a signal that aborts at the deadline or when the caller aborts. Rejects immediately then, even if
+ * Runs `work` with a signal that aborts at the deadline or when the caller aborts. At that moment it rejects, even if
  * `work` ignores its signal.
  */
 export async function withDeadline<T>(
@@ -35,12 +35,12 @@ export async function withDeadline<T>(
   } finally {
     cancelTimer();
     signal?.removeEventListener("abort", abort);
-    // If `work` ended first, this rejection has no other handler.
+    // If `work` settles first, nothing else handles this rejection.
     ended.catch(() => {});
   }
 }
 
-/** Returns the promise, but rejects early if the signal aborts. */
+/** Settles like the promise, but rejects as soon as the signal aborts. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {
@@ -51,7 +51,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
   });
 }
 
-/** Resolves after `delayMs` milliseconds; rejects if the signal aborts. */
+/** Resolves after `delayMs` milliseconds, or rejects if the signal aborts. */
 export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Promise<void> {
   const timer = Promise.withResolvers<void>();
   const cancel = clock.setTimer(timer.resolve, delayMs);
@@ -59,16 +59,22 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
 }
 
 /**
- * Returns the time until the next attempt after this number of consecutive failures, in milliseconds: 1, 2, 4 s and so
- * on, at most 30 s.
+ * Returns the time to wait before the next attempt after this many consecutive failures, in milliseconds. The wait is
+ * 1, 2, 4 s and so on, up to 30 s.
  */
 export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
 
-/** Waits a random time before the next attempt, up to 2, 4, 8 … ms, so processes that collided do not collide again. */
+/**
+ * Waits a random time before the next attempt, so that processes that collided do not collide again. The maximum
+ * doubles with each attempt: 2, 4, 8 ms and so on.
+ */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);
 
-/** Calls a function for each item, for `limit` items at a time. Returns the results in the order of the items. */
+/**
+ * Calls a function for each item, with at most `limit` calls in progress. Returns the results in the order of the
+ * items.
+ */
 export async function mapInParallel<T, R>(
   items: readonly T[],
   limit: number,
@@ -83,7 +89,7 @@ export async function mapInParallel<T, R>(
   return results;
 }
 
-/** Creates a queue that runs actions one at a time. A failed action does not stop the next. */
+/** Creates a queue that runs actions one at a time. If an action fails, the next one still runs. */
 export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (action) => {
@@ -93,7 +99,10 @@ export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** Calls a listener. Ignores its errors and rejections, so a listener cannot make an operation fail or end the process. */
+/**
+ * Calls a listener. Ignores its errors and rejections, so that a listener can neither make an operation fail nor crash
+ * the process.
+ */
 export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
   (async () => listener?.(value))().catch(() => {});
 }

@@ -1,10 +1,10 @@
 /**
- * `Uint8Array<ArrayBuffer>`, which Web Crypto requires. Declarations cannot name it, because the type has no parameter
- * before TypeScript 5.7.
+ * `Uint8Array<ArrayBuffer>`, which Web Crypto requires. The declarations cannot name that type, because it takes no
+ * type parameter before TypeScript 5.7.
  */
 export type Bytes = ReturnType<Uint8ArrayConstructor["of"]>;
 
-/** Decodes base64. @see RFC 4648 section 4 @throws DOMException for any other string */
+/** Decodes base64. @see RFC 4648 section 4 @throws DOMException if the string is not base64 */
 export function fromBase64(text: string): Bytes {
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
@@ -12,7 +12,7 @@ export function fromBase64(text: string): Bytes {
   return bytes;
 }
 
-/** Returns the bytes of a body. If there are more than `maxBytes`, returns `undefined` and reads no further. */
+/** Reads a body. If it is longer than `maxBytes`, returns `undefined` and stops reading. */
 export async function bytesWithin(body: AsyncIterable<Bytes> | null, maxBytes: number): Promise<Bytes | undefined> {
   const chunks: Bytes[] = [];
   let bytes = 0;

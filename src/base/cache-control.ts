@@ -1,4 +1,7 @@
-/** Cache-Control of the JWK Set by cache mode. Rotation periods derive from these values. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+/**
+ * The JWK Set's Cache-Control value in each cache mode. Rotation periods derive from these values. @see RFC 9111
+ * section 5.2.2; RFC 5861 section 3
+ */
 export const cacheControl = {
   long: "public, max-age=3600, stale-while-revalidate=3600",
   rotation: "public, max-age=300, must-revalidate",
@@ -7,9 +10,9 @@ export const cacheControl = {
 export type CacheMode = keyof typeof cacheControl;
 
 /**
- * Parses Cache-Control. Returns the seconds of each directive by its lower-case name; `undefined` for a directive
- * without a valid number of seconds. If a directive is repeated, the first one applies, because every cache either uses
- * that one or treats the response as stale.
+ * Parses Cache-Control. Maps each directive's lower-case name to its seconds, or to `undefined` if it has no valid
+ * number of seconds. If a directive is repeated, the first one applies, because every cache either uses that one or
+ * treats the response as stale.
  *
  * @see RFC 9111 sections 4.2.1 and 5.2
  */
@@ -24,8 +27,8 @@ export function parseCacheControl(value: string): ReadonlyMap<string, number | u
 }
 
 /**
- * Returns what a Cache-Control value allows any kind of cache, in seconds. `maxAge` is the longer of `max-age` and
- * `s-maxage`.
+ * Returns the longest times that a Cache-Control value allows to any cache, in seconds. `maxAge` is the longer of
+ * `max-age` and `s-maxage`.
  *
  * @see RFC 9111 section 5.2.2; RFC 5861 section 3
  */
@@ -41,15 +44,15 @@ export function cacheDirectives(cacheControl: string) {
 }
 
 /**
- * Returns how long caches kept a response, in seconds, according to the first member of its `Age`. @see RFC 9111
- * section 5.1
+ * Returns how long a response has been in caches, in seconds, according to the first member of its `Age` field. @see
+ * RFC 9111 section 5.1
  */
 export function ageSeconds(age: string = ""): number {
   const [first = ""] = age.split(",");
   return deltaSeconds(first.trim()) ?? 0;
 }
 
-/** Parses a number of seconds. Returns 2^31 for anything greater. @see RFC 9111 section 1.2.2 */
+/** Parses a number of seconds. Returns 2^31 for larger numbers. @see RFC 9111 section 1.2.2 */
 export function deltaSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
 }

@@ -1,24 +1,24 @@
-/** Source of time and timers. Tests and simulations can replace it. */
+/** A source of time and timers, which tests and simulations can replace. */
 export interface Clock {
   /** Returns the current time, in milliseconds since the Unix epoch. */
   now(): number;
-  /** Returns the milliseconds of a clock that is never set and never goes back. Default: `now`. */
+  /** Returns the time in milliseconds on a clock that is never adjusted and never goes backward. Default: `now`. */
   monotonic?(): number;
-  /** Calls back once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
+  /** Calls the callback once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
   setTimer(callback: () => void, delayMs: number): () => void;
 }
 
 declare const kind: unique symbol;
 
 /**
- * A moment on one of this machine's clocks. It is not a number, so the compiler refuses to compare moments of two
- * clocks. Times in a store's records are plain numbers, by the store's clock.
+ * A moment on one of this machine's clocks. It is not a number, so comparing moments from two clocks does not compile.
+ * Times in a store's records are plain numbers and come from the store's clock.
  */
 export interface Moment<Kind extends "wall" | "monotonic"> {
   readonly [kind]: Kind;
 }
 
-/** One moment on both of this machine's clocks. */
+/** The same moment on both of this machine's clocks. */
 export interface Instant {
   /** Moment on the clock that administrators and NTP can set. */
   readonly wall: Moment<"wall">;
@@ -39,11 +39,14 @@ export function msBetween<M extends Moment<"wall" | "monotonic">>(from: M, to: N
   return (to as unknown as number) - (from as unknown as number);
 }
 
-/** Returns a wall-clock moment as milliseconds since the Unix epoch, to compare it with another machine's clock. */
+/**
+ * Converts a wall-clock moment to milliseconds since the Unix epoch, so that it can be compared with another machine's
+ * clock.
+ */
 export const epochMs = (moment: Moment<"wall">): number => moment as unknown as number;
 
 /**
- * Returns the time since an instant, in milliseconds, by the clock that has advanced further, because the wall clock
+ * Returns the time since an instant, in milliseconds. Uses whichever clock has advanced further, because the wall clock
  * may have been set back and the monotonic clock may have stopped.
  */
 export function longestSince({ wall, monotonic }: Instant, clock: Clock): number {
@@ -51,13 +54,13 @@ export function longestSince({ wall, monotonic }: Instant, clock: Clock): number
   return Math.max(msBetween(wall, now.wall), msBetween(monotonic, now.monotonic));
 }
 
-/** Returns by how much the wall clock has been adjusted since an instant, in milliseconds; negative if it was set back. */
+/** Returns how far the wall clock has been adjusted since an instant, in milliseconds. Negative if it was set back. */
 export function setSince({ wall, monotonic }: Instant, clock: Clock): number {
   const now = instantNow(clock);
   return msBetween(wall, now.wall) - msBetween(monotonic, now.monotonic);
 }
 
-// setTimeout fires immediately for longer delays.
+// With a longer delay, setTimeout fires immediately.
 const longestMs = 2 ** 31 - 1;
 
 /** The machine's clock. */

@@ -1,8 +1,8 @@
-/** Returns the known name that the given one is probably a typo or the beginning of. */
+/** Returns the known name that was probably meant, if the given name looks like a typo or a prefix of it. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
-    // Skipped, because a larger difference in length needs more edits, and an attacker may send a long name.
+    // Skips names whose lengths differ too much: they need more edits, and an attacker may send a very long name.
     .filter((other) => isBeginning(name, other) || Math.abs(name.length - other.length) <= most)
     .map((other) => ({ other, edits: Math.min(editDistance(name, other), isBeginning(name, other) ? most : Infinity) }))
     .filter(({ edits }) => edits <= most)
@@ -10,10 +10,10 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best?.other;
 }
 
-/** Reports whether a name lacks only its unit, such as clockTolerance for clockToleranceSeconds. */
+/** Reports whether only the end of the name, such as its unit, is missing: clockTolerance for clockToleranceSeconds. */
 const isBeginning = (name: string, other: string): boolean => name.length > 3 && other.startsWith(name);
 
-/** Returns the Levenshtein distance: the number of characters to insert, remove or replace. */
+/** Returns the Levenshtein distance: how many characters to insert, remove or replace. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (const [line, letter] of from.split("").entries()) {

@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** Codes of the table's retryable rows. Does not compile with any others. */
+/** The codes whose rows in the table are retryable. With any other set of codes, this does not compile. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -56,8 +56,8 @@ export class JwksdError extends Error {
   }
 
   /**
-   * Returns the error's members for logs: with the message, which `JSON.stringify` otherwise omits, but without cause
-   * and stack.
+   * Returns the error's members for logs. Includes the message, which `JSON.stringify` otherwise omits, but not the
+   * cause and the stack.
    */
   toJSON(): object {
     return Object.assign({ message: this.message }, this);
@@ -72,19 +72,19 @@ class CodedError<Name extends ClassName> extends JwksdError {
   }
 }
 
-/** Thrown if an option, path, issuer or configuration file is wrong. Correct the configuration. */
+/** Thrown if an option, path, issuer or configuration file is invalid. Correct the configuration. */
 export class ConfigError extends CodedError<"ConfigError"> {}
 
 /** @param rule what is wrong, and what to do; must not contain a value, because that may be a misplaced secret */
 export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);
 
 /**
- * Thrown if a key or keyset is invalid. Correct the key material. The message names entries by kid, never by their
- * content.
+ * Thrown if a key or keyset is invalid. Correct the key material. The message identifies entries by kid and never
+ * quotes their content.
  */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
-/** @param name the key's name in messages, such as `kid "2026-11"` or a file name */
+/** @param name what messages call the key, such as `kid "2026-11"` or a file name */
 export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: string): KeyMaterialError =>
   new KeyMaterialError(code, `${name}: ${rule}`);
 
@@ -94,7 +94,7 @@ export class InternalError extends CodedError<"InternalError"> {}
 /** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): JwksdErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** Returns the error itself if it is one of jwksd's; otherwise, an `InternalError` with it as the cause. */
+/** Returns the error itself if it is one of jwksd's. Otherwise, wraps it in an `InternalError` as the cause. */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
   return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });
@@ -105,7 +105,7 @@ export class SignerError extends CodedError<"SignerError"> {}
 
 /** Thrown if the states of the managed keys do not allow a step. */
 export class StateError extends CodedError<"StateError"> {
-  /** Time from which the step no longer breaks anything, in epoch milliseconds, if known; only with `ERR_TOO_EARLY`. */
+  /** Earliest time at which the step breaks nothing, in epoch milliseconds, if known. Only set with `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(
@@ -121,11 +121,14 @@ export class StateError extends CodedError<"StateError"> {
 /** Thrown if a store cannot be used. */
 export class StoreError extends CodedError<"StoreError"> {}
 
-/** Thrown if a token is refused, or cannot be created from its input. */
+/** Thrown if a token is rejected, or cannot be created from its input. */
 export class TokenError extends CodedError<"TokenError"> {
-  /** HTTP status that Express, Fastify and Koa send: 401; 503 if `retryable`; 500 if claims were to be signed. */
+  /**
+   * HTTP status that Express, Fastify and Koa send: 401, or 503 if `retryable`, or 500 if the error is from signing
+   * claims.
+   */
   readonly status: number;
-  /** Hint for the operator that the client does not need, such as the expected audience. Never quotes a token. */
+  /** Hint for the operator, not for the client, such as the expected audience. Never quotes a token. */
   readonly hint: string | undefined;
 
   constructor(
@@ -143,15 +146,17 @@ export class TokenError extends CodedError<"TokenError"> {
 export const invalidClaims = (rule: string, options?: ErrorOptions): TokenError =>
   new TokenError("ERR_CLAIMS_INVALID", rule, options);
 
-/** Thrown if keys cannot be fetched now. It is unknown whether the token that needed them is valid. */
+/** Thrown if keys cannot be fetched at the moment, so it is unknown whether the token that needs them is valid. */
 export class FetchError extends CodedError<"FetchError"> {
   /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 503;
-  /** Time to wait before a retry, in seconds; 0 for none. */
+  /** Time to wait before retrying, in seconds. 0 if there is no need to wait. */
   readonly retryAfterSeconds: number;
-  /** Header fields that Express, Fastify and Koa send: `Retry-After`, unless it is 0. @see RFC 9110 section 10.2.3 */
+  /**
+   * Header fields that Express, Fastify and Koa send: `Retry-After`, unless the time is 0. @see RFC 9110 section 10.2.3
+   */
   readonly headers: Readonly<Record<string, string>>;
-  /** Status that the server returned; only with `ERR_FETCH_STATUS`. */
+  /** Status that the server returned. Only set with `ERR_FETCH_STATUS`. */
   declare readonly answered?: number;
 
   constructor(
@@ -171,8 +176,8 @@ export class FetchError extends CodedError<"FetchError"> {
 }
 
 /**
- * Thrown if a client is refused: its identifier, its metadata document, or the way it authenticates. An OAuth server
- * responds with `invalid_client`.
+ * Thrown if a client is refused because of its identifier, its metadata document, or the way it authenticates. An OAuth
+ * server responds with `invalid_client`.
  */
 export class ClientError extends CodedError<"ClientError"> {
   /** HTTP status that Express, Fastify and Koa send. */

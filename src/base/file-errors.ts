@@ -1,13 +1,13 @@
 import { JwksdError, ServiceError } from "./errors.ts";
 
 const words: Readonly<Record<string, string>> = {
-  EACCES: "permission is denied",
+  EACCES: "permission denied",
   EDQUOT: "this user's disk quota is exhausted",
   ENOSPC: "the disk is full",
   EROFS: "the file system is read-only",
 };
 
-/** Returns the result of reading a file; `undefined` if the file does not exist. */
+/** Returns the result of reading a file, or `undefined` if the file does not exist. */
 export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
@@ -15,7 +15,7 @@ export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   });
 }
 
-/** Describes why a file could not be used, with the system's error code. */
+/** Describes why a file could not be used, and includes the operating system's error code. */
 export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;
   return words[code] === undefined ? code : `${words[code]}, ${code}`;

@@ -1,6 +1,9 @@
 import { escapedUnit, shortened } from "./printable.ts";
 
-/** Formats a time for people, in UTC, rounded down to a second. The result begins like the time in JSON output. */
+/**
+ * Formats a time for people, in UTC, truncated to seconds. The date and time match the beginning of the value in JSON
+ * output.
+ */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";
   return `${new Date(epochMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
@@ -14,8 +17,8 @@ const units = [
 ] as const;
 
 /**
- * Formats a duration in its two largest units, rounded: "89 d 23 h", "5 min", "0 s". Slightly less than 90 days is "90
- * d".
+ * Formats a duration in its two largest units, rounded: "89 d 23 h", "5 min", "0 s". A duration just under 90 days
+ * becomes "90 d".
  */
 export function durationText(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1000);
@@ -30,30 +33,30 @@ export function durationText(ms: number): string {
   return parts.length === 0 ? "0 s" : parts.join(" ");
 }
 
-/** Formats a time's distance from now: "in 3 d", "2 h ago" or "now". */
+/** Formats a time relative to now: "in 3 d", "2 h ago" or "now". */
 export function relativeText(epochMs: number, now: number): string {
   if (Math.abs(epochMs - now) < 500) return "now";
   return epochMs > now ? `in ${durationText(epochMs - now)}` : `${durationText(now - epochMs)} ago`;
 }
 
 /**
- * Escapes everything in a kid except printable ASCII, so a terminal or a picture shows every character and interprets
- * none.
+ * Escapes everything in a kid except printable ASCII, so that a terminal or picture displays every character and
+ * interprets none.
  */
 export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
-/** Maximum number of items named in a list. */
+/** Maximum number of items that a list in a message names. */
 export const maxNamed = 5;
 
-/** Lists the names of the first few items: "a, b, c, d, e, 95 more". */
+/** Lists the first few items by name: "a, b, c, d, e, 95 more". */
 export function someOf<T>(things: readonly T[], name: (thing: T) => string): string {
   const more = things.length > maxNamed ? [`${things.length - maxNamed} more`] : [];
   return [...things.slice(0, maxNamed).map(name), ...more].join(", ");
 }
 
-/** Reports whether a time can be written as a date. */
+/** Reports whether a `Date` can represent a time. */
 export function isDate(epochMs: unknown): boolean {
   return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }

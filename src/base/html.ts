@@ -20,14 +20,14 @@ const references: Readonly<Record<string, string>> = {
 };
 
 /**
- * Creates markup from a template. Strings are escaped for elements and quoted attributes, and control characters are
- * shown as text. Markup is inserted unchanged.
+ * Creates markup from a template. Escapes strings so that they are safe in elements and quoted attributes, shows
+ * control characters as text, and inserts markup unchanged.
  */
 export function html(template: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return new Html(String.raw({ raw: template }, ...parts.map(markupOf)));
 }
 
-/** Creates markup for a string with several lines, such as a document. */
+/** Creates markup for a multi-line string, such as a document. */
 export function lines(text: string): Html {
   return new Html(text.split("\n").map(escaped).join("\n"));
 }

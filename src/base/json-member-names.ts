@@ -1,6 +1,6 @@
 /**
- * Folds the case of a name as the most lenient reader would. Some readers fold `İ` to `i`, whereas JavaScript keeps the
- * dot above it. The name is converted to upper case first, because letters such as `ſ` and `ı` have ASCII capitals.
+ * Folds the case of a name the way the most lenient parser would. Some parsers fold `İ` to `i`, whereas JavaScript
+ * keeps the dot. The name is converted to upper case first, because letters such as `ſ` and `ı` have ASCII capitals.
  *
  * @see Unicode 3.13, Default Case Algorithms
  */
@@ -11,13 +11,14 @@ export function folded(name: string): string {
 const maxFound = 100;
 
 /**
- * Returns the names of duplicate members in a valid JSON text, one entry for each extra occurrence.
+ * Returns the names of duplicate members in valid JSON, one entry for each extra occurrence.
  *
  * @see RFC 8259 section 4
  */
 export function duplicateMembers(text: string): string[] {
   const found: string[] = [];
-  // The names in each open object, created with its first name; `undefined` if there are none, as in an array.
+  // The member names of each object that is still open. A set is created for the first name, so an array's is
+  // `undefined`.
   const open: (Set<string> | undefined)[] = [];
   for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
     const character = text[at];
@@ -37,14 +38,14 @@ export function duplicateMembers(text: string): string[] {
   return found;
 }
 
-/** Returns the index after the closing quote. */
+/** Returns the index just after the closing quote. */
 function endOfString(text: string, begin: number): number {
   let at = begin + 1;
   while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
   return at + 1;
 }
 
-/** Reports whether a colon comes next, after whitespace. */
+/** Reports whether the next character after any whitespace is a colon. */
 function isName(text: string, from: number): boolean {
   let at = from;
   while (/\s/.test(text[at] ?? "")) at += 1;

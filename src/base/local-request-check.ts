@@ -1,23 +1,23 @@
 import { isLoopback } from "./urls.ts";
 
-/** The part of a request that determines whether an address that is only for this machine serves it. */
+/** The parts of a request that determine whether an address reserved for this machine serves it. */
 export interface LocalRequest {
   readonly path: string;
   /** Header fields by lower-case name. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Address of this machine on which the request arrived. */
+  /** This machine's address at which the request arrived. */
   readonly localAddress?: string | undefined;
 }
 
-/** Paths that orchestrators request by the address of a pod or machine. */
+/** Paths that orchestrators probe using a pod's or machine's IP address. */
 const probes: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
 
 /**
- * Returns the status with which an address that is only for this machine refuses a request: 421 if `Host` names another
- * machine, as after DNS rebinding; 403 if another website made the request. A link to the page at `/` can be followed
- * from anywhere, because the site with the link learns nothing.
+ * Returns the status with which an address reserved for this machine refuses a request: 421 if `Host` names another
+ * machine, as after DNS rebinding; 403 if another website made the request. Links to the page at `/` work from
+ * anywhere, because the linking site learns nothing.
  *
- * @param listenHost the host on which the address listens
+ * @param listenHost host name or IP address that the server listens on
  * @see RFC 9110 section 7.4 (misdirected requests); Fetch Metadata Request Headers; RFC 6454 (Origin)
  */
 export function refusalOf(request: LocalRequest, listenHost: string): 403 | 421 | undefined {
@@ -39,7 +39,7 @@ function isFollowedLink({ path, headers }: LocalRequest): boolean {
   return path === "/" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
 }
 
-/** Returns the host of a `Host` field without the port, spelled as in URLs. */
+/** Returns the host in a `Host` field, without the port and spelled as in URLs. */
 function hostName(host: string): string | undefined {
   return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname.replace(/\.$/, "") : undefined;
 }
@@ -47,7 +47,7 @@ function hostName(host: string): string | undefined {
 /** Reports whether a host, spelled as in URLs, is an IP address. @see URL Standard, host serializing */
 const isAddress = (name: string): boolean => name.startsWith("[") || /^\d+(\.\d+){3}$/.test(name);
 
-/** Returns a name or address in the form that URLs use. A socket may report an IPv4 address as IPv6. */
+/** Returns a name or address as spelled in URLs. A socket may report an IPv4 address as IPv6. */
 function asHost(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
   return plain.includes(":") && !plain.startsWith("[") ? `[${plain}]` : plain;

@@ -1,11 +1,11 @@
 /**
- * A metric with its Prometheus name and current values, returned by the `metrics()` of a provider, a key manager and a
- * key set. prom-client accepts it as a metric object. docs/metrics.md lists all metrics.
+ * A metric with its Prometheus name and current values, as returned by `metrics()` on providers, key managers and key
+ * sets. prom-client accepts it as a metric object. docs/metrics.md lists all metrics.
  */
 export interface Metric {
   /**
-   * Name, which includes the unit (seconds, bytes). Names of counters end in `_total`, names of times since the epoch
-   * in `_timestamp_seconds`.
+   * Name, which includes the unit (seconds, bytes). Counter names end in `_total`, and names of times since the epoch
+   * end in `_timestamp_seconds`.
    */
   readonly name: string;
   readonly help: string;
@@ -16,11 +16,11 @@ export interface Metric {
 export interface MetricValue {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** For a histogram, the name with `_bucket`, `_sum` or `_count`. */
+  /** In a histogram, the metric's name plus `_bucket`, `_sum` or `_count`. */
   readonly metricName?: string;
 }
 
-/** The name of a metric and its help text. */
+/** A metric's name and help text. */
 type Definition = readonly [name: string, help: string];
 
 const metric =
@@ -30,14 +30,17 @@ const metric =
 export const counter = metric("counter");
 export const gauge = metric("gauge");
 
-/** Creates a value without labels. */
+/** Creates a metric value without labels. */
 export const plain = (value: number | boolean): readonly MetricValue[] => [{ labels: {}, value: Number(value) }];
 
-/** Converts a time from epoch milliseconds to seconds. Returns no value if the time is missing. */
+/**
+ * Creates the metric value for a time, converted from epoch milliseconds to seconds. Returns no value if the time is
+ * missing.
+ */
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-/** Counts for a label that has only a few values. */
+/** One counter for each value of a label, which has only a few values. */
 export interface Tally {
   add(value: string): void;
   /** @param more additional labels */
@@ -54,7 +57,8 @@ export function createTally(): Tally {
 }
 
 /**
- * Merges the metrics of several parts of a process: counters and histograms are added up; for a gauge, the first value is used.
+ * Merges metrics from several parts of a process. Adds up counters and histograms, and keeps the first value of each
+ * gauge.
  */
 export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
   const sums = new Map<string, { metric: Metric; values: Map<string, MetricValue> }>();
@@ -75,8 +79,8 @@ export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
 }
 
 /**
- * Upper bounds of the buckets, in seconds. Signing takes tens of microseconds with a local key, and up to seconds with
- * a key service.
+ * Upper bounds of the buckets, in seconds. Signing takes tens of microseconds with a local key, and sometimes seconds
+ * with a key service.
  */
 const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 

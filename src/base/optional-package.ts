@@ -3,12 +3,13 @@ import { ConfigError } from "./errors.ts";
 /**
  * Returns the error to throw if `import()` of an optional package has failed.
  *
- * Write the import with a literal, directly in a `try` block. Bundlers then include the package if it is installed, and build without it if
- * it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
+ * Write the import with a literal package name, directly in a `try` block. Bundlers then include the package if it is
+ * installed, and still build if it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg",
+ * error); }`
  */
 export function importFailure(packageName: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
-  // Webpack and Turbopack use the second code. The package may be installed but lack one of its dependencies.
+  // Webpack and Turbopack use the second code. The package itself may be installed but missing one of its dependencies.
   const isMissing =
     (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
     [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));

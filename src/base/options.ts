@@ -2,16 +2,16 @@ import { nearest } from "./closest-name.ts";
 import { ConfigError, invalidOption } from "./errors.ts";
 import { checkRuntime } from "./runtime.ts";
 
-/** Type of a value, as named in messages. An array is not an object here. */
+/** Type of a value, as named in messages. Arrays do not count as objects. */
 type ValueType = "string" | "number" | "boolean" | "function" | "object" | "array";
 
-/** A rule that a value must follow. */
+/** A rule for valid values. */
 export interface Rule<Value = unknown> {
   /** End of the sentence "it must be …". */
   readonly must: string;
-  /** All valid values, if there is a fixed number of them. */
+  /** All valid values, if only a fixed set of values is valid. */
   readonly choices?: readonly string[];
-  /** Types of valid values. If a value has another type, messages name that type. */
+  /** Types that a valid value can have. If a value has another type, messages name that type. */
   readonly types: readonly ValueType[];
   /** Whether the option must be given. */
   readonly isRequired?: true;
@@ -71,12 +71,13 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
 });
 
 /**
- * Rule for a clock tolerance, in seconds. It is limited because tokens are accepted for that long after they expire.
+ * Rule for a clock tolerance, in seconds. It is limited, because tokens are still accepted for that long after they
+ * expire.
  * @see RFC 7519 section 4.1.4: "no more than a few minutes"
  */
 export const clockTolerance = number(0, 300);
 
-/** Rule for a timeout, in milliseconds, at most what `setTimeout` accepts. */
+/** Rule for a timeout, in milliseconds. The maximum is the longest delay that `setTimeout` supports. */
 export const timeout = number(1, 2 ** 31 - 1);
 
 export const callback: Rule<object> = {
@@ -102,27 +103,28 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
-/** The value of an option that may be omitted: `null` and `undefined` mean not given. */
+/** The value of an optional option. `null` and `undefined` mean that it is not given. */
 export type Optional<Value> = Value | null | undefined;
 
-/** Options without `null`, which means not given. */
+/** Options after `null` values, which mean "not given", have been removed. */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
-/** Returns the rule for an option that must be given. */
+/** Makes a rule's option mandatory. */
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
 /** Rule for a value that is only checked when it is used. */
 export const anything: Rule = { must: "anything", types: [], holds: (_value): _value is unknown => true };
 
 /**
- * Refuses unknown options, invalid values and missing options. `null` and `undefined` mean not given.
+ * Rejects unknown options, invalid values, and missing mandatory options. `null` and `undefined` mean that an option is
+ * not given.
  *
- * @param what name of an option in messages
- * @returns the options that are given
+ * @param what what messages call an option
+ * @returns the given options
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` if the runtime is too old
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
-  // Every function of the library that creates something checks its options.
+  // Every function in the library that creates something gets here, because it checks its options.
   checkRuntime();
   if (options !== undefined && (!object.holds(options) || isPromise(options))) {
     throw invalidOption(`an object is expected${actual(options, [])}`);
@@ -148,7 +150,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   return given as Given<Options>;
 }
 
-/** Checks a value. @param what its name in messages @throws ConfigError `ERR_OPTION_INVALID` */
+/** Checks a value. @param what what messages call the value @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkArgument(what: string, value: unknown, rule: Rule): void {
   if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${actual(value, rule.types)}`);
 }
@@ -156,8 +158,8 @@ export function checkArgument(what: string, value: unknown, rule: Rule): void {
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
 /**
- * Describes an invalid value: a number itself, otherwise the type. Never shows a string, because it may be a misplaced
- * secret.
+ * Describes an invalid value by its type, or, for a number, by the number itself. Never shows a string, because it may
+ * be a misplaced secret.
  */
 function actual(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";

@@ -3,15 +3,17 @@ const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 const maxShown = 500;
 
-/** Converts a string to one printable line. Escapes characters that a terminal could interpret. */
+/** Converts a string to one printable line by escaping characters that a terminal could interpret. */
 export function printableLine(text: string): string {
   return text.replace(unprintable, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-/** Returns the first 500 characters of a string. */
+/** Truncates a string to 500 characters. */
 export const shortened = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}…` : text);
 
-/** Converts an external string, for example from a store or a server, to one printable line of at most 500 characters. */
+/**
+ * Converts an external string, such as one from a store or a server, to one printable line of at most 500 characters.
+ */
 export const printable = (text: string): string => printableLine(shortened(text));
 
 /** Returns the JSON of an external value, converted like {@link printable}. */
@@ -22,12 +24,12 @@ export function printableLines(text: string): string {
   return text.split("\n").map(printableLine).join("\n");
 }
 
-/** Returns equivalent JSON in one printable line. */
+/** Rewrites JSON as one printable line with the same meaning. */
 export function printableJsonLine(json: string): string {
   return json.replace(unprintable, (character) => character.split("").map(escapedUnit).join(""));
 }
 
-/** Quotes a string as one shell word. `printf` produces the characters outside printable ASCII. */
+/** Quotes a string as one shell word, with `printf` for characters outside printable ASCII. */
 export function shellWord(text: string): string {
   if (/^[\w.:/@%+=,][\w.:/@%+=,-]*$/.test(text)) return text;
   if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
@@ -35,7 +37,7 @@ export function shellWord(text: string): string {
   return `"$(printf '${octets.join("")}')"`;
 }
 
-/** Serializes a value as JSON in lines of printable ASCII. */
+/** Serializes a value as indented JSON in printable ASCII. */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, undefined, 2).replace(/[^\n -~]/g, escapedUnit);
 }

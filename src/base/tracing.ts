@@ -1,6 +1,6 @@
 import { codeOf } from "./errors.ts";
 
-/** The part of an `@opentelemetry/api` span that is used here. */
+/** The part of an `@opentelemetry/api` span that jwksd uses. */
 interface Span {
   setStatus(status: { readonly code: number; readonly message?: string }): unknown;
   end(): void;
@@ -15,8 +15,8 @@ interface OpenTelemetry {
 }
 
 /**
- * Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup. Because of it, no copy has to
- * be loaded here.
+ * Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup. jwksd reads it directly, so it
+ * does not need to load a copy of its own.
  */
 const registered = Symbol.for("opentelemetry.js.api.1");
 
@@ -25,7 +25,7 @@ const client = 2;
 const failed = 2;
 
 /**
- * Runs an action in an OpenTelemetry span. If the application has not set up OpenTelemetry, just runs the action.
+ * Runs an action in an OpenTelemetry span. If the application has not set up OpenTelemetry, only runs the action.
  *
  * @param attributes must not contain secrets
  */
