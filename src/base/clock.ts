@@ -18,7 +18,7 @@ export interface Moment<Kind extends "wall" | "monotonic"> {
   readonly [kind]: Kind;
 }
 
-/** The same moment on both of this machine's clocks. */
+/** A moment, as measured by both of this machine's clocks. */
 export interface Instant {
   /** Moment on the clock that administrators and NTP can set. */
   readonly wall: Moment<"wall">;

@@ -84,7 +84,7 @@ export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR
  */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
-/** @param name what messages call the key, such as `kid "2026-11"` or a file name */
+/** @param name the key's name in messages, such as `kid "2026-11"` or a file name */
 export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: string): KeyMaterialError =>
   new KeyMaterialError(code, `${name}: ${rule}`);
 

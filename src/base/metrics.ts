@@ -4,8 +4,8 @@
  */
 export interface Metric {
   /**
-   * Name, which includes the unit (seconds, bytes). Counter names end in `_total`, and names of times since the epoch
-   * end in `_timestamp_seconds`.
+   * Name, which includes the unit (seconds, bytes). Counter names end in `_total`; names of times since the epoch end
+   * in `_timestamp_seconds`.
    */
   readonly name: string;
   readonly help: string;
@@ -57,7 +57,7 @@ export function createTally(): Tally {
 }
 
 /**
- * Merges metrics from several parts of a process. Adds up counters and histograms, and keeps the first value of each
+ * Merges metrics from several parts of a process. Adds up counters and histograms but keeps the first value of each
  * gauge.
  */
 export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {

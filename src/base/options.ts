@@ -119,7 +119,7 @@ export const anything: Rule = { must: "anything", types: [], holds: (_value): _v
  * Rejects unknown options, invalid values, and missing mandatory options. `null` and `undefined` mean that an option is
  * not given.
  *
- * @param what what messages call an option
+ * @param what the word for an option in messages
  * @returns the given options
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` if the runtime is too old
  */
@@ -150,7 +150,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   return given as Given<Options>;
 }
 
-/** Checks a value. @param what what messages call the value @throws ConfigError `ERR_OPTION_INVALID` */
+/** Checks a value. @param what the value's name in messages @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkArgument(what: string, value: unknown, rule: Rule): void {
   if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${actual(value, rule.types)}`);
 }

@@ -16,7 +16,7 @@ interface OpenTelemetry {
 
 /**
  * Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup. jwksd reads it directly, so it
- * does not need to load a copy of its own.
+ * does not need to load its own copy.
  */
 const registered = Symbol.for("opentelemetry.js.api.1");
 

@@ -3,7 +3,7 @@ const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 /** Reports whether a host name, as spelled by `URL`, always refers to this machine. @see RFC 6761 section 6.3 */
 export const isLoopback = (hostname: string): boolean => loopback.test(hostname);
 
-/** Reports whether a string is the URL of this machine. */
+/** Reports whether a string is the URL of a server on this machine. */
 export const isLoopbackUrl = (url: string): boolean => URL.canParse(url) && isLoopback(new URL(url).hostname);
 
 /** Formats a URL for a message. Encodes it, and omits the query, which may contain a secret. */

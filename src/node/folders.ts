@@ -2,7 +2,8 @@ import { mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /**
- * Creates a folder and its missing parents with mode 0700. `mkdir` with `recursive` would loop forever below /proc, which returns ENOENT.
+ * Creates a folder and its missing parents with mode 0700. `mkdir` with `recursive` would loop forever below /proc,
+ * where it gets ENOENT.
  */
 export async function makeFolder(folder: string): Promise<void> {
   const problem = await createOne(folder);
@@ -14,7 +15,7 @@ export async function makeFolder(folder: string): Promise<void> {
   if (again !== undefined) throw again;
 }
 
-/** Creates one folder. Returns the error, unless the folder exists. */
+/** Creates one folder. Returns the error if that fails, unless the folder already exists. */
 async function createOne(folder: string): Promise<NodeJS.ErrnoException | undefined> {
   try {
     await mkdir(folder, { mode: 0o700 });

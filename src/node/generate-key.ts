@@ -8,7 +8,7 @@ import { ServiceError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 import { makeFolder } from "./folders.ts";
 
-/** Generates a P-256 signing key. Returns it as the text of a private JWK or a PKCS#8 PEM file. */
+/** Generates a P-256 signing key. Returns the text of a file that contains it, as a private JWK or PKCS#8 PEM. */
 export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid: string; readonly text: string }> {
   const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
   const kid = await calculateJwkThumbprint(await exportJWK(publicKey));
@@ -17,12 +17,12 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
 }
 
 /**
- * Atomically writes a new file with mode 0600. Creates missing parent folders with mode 0700.
+ * Writes a new file atomically, with mode 0600. Creates missing parent folders with mode 0700.
  *
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  // The name is random and not the process id, because two containers on one volume can both be process 1.
+  // The name contains a random ID and not the process ID, because two containers on one volume can both be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     await makeFolder(dirname(path));
@@ -44,7 +44,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
-    // An error here is ignored, because it must not hide another one; at worst, the temporary file remains.
+    // Ignores an error here, which must not hide another error. At worst, the temporary file is left behind.
     await rm(temporary, { force: true }).catch(() => {});
   }
 }

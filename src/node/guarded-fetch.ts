@@ -9,15 +9,15 @@ import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing-requests.ts";
 import { isPublicAddress } from "./public-addresses.ts";
 
-/** Maximum number of lookups in flight. It is needed because the `resolve` option may ignore its signal. */
+/** Maximum number of lookups in flight. The limit is needed because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
-/** Options of `createGuardedFetch`; `guardedFetch` has the defaults. */
+/** Options of `createGuardedFetch`. `guardedFetch` uses the defaults. */
 export interface GuardedFetchOptions {
   /**
-   * Returns all addresses of a host name; must end when the signal aborts. `(host) => dns.promises.lookup(host, { all:
-   * true })` also reads the hosts file and search domains, but occupies a thread of the pool and ignores the signal.
-   * Default: DNS only.
+   * Returns all addresses of a host name. It must settle when the signal aborts. `(host) => dns.promises.lookup(host, {
+   * all: true })` also uses the hosts file and search domains, but occupies a thread in the pool and ignores the
+   * signal. Default: DNS only.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
@@ -32,12 +32,9 @@ export interface GuardedFetchOptions {
 const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: nonEmptyString };
 
 /**
- * Creates a `fetch` for external URLs, such as a client's `jwks_uri`. It accepts only https, requires that all
- * addresses of the host are allowed, and connects to a checked address, even if the host name changes in the meantime.
- * It sends only GET, does not follow redirects, and refuses compressed responses.
+ * Creates a `fetch` for external URLs, such as a client's `jwks_uri`. It accepts only https, requires that all of the host's addresses are allowed, and connects only to an address that was checked, even if the host name's addresses change in the meantime. It sends only GET, does not follow redirects, and rejects compressed responses.
  *
- * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`,
- * `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and the errors of lookup and connection.
+ * The returned function throws ConfigError `ERR_OPTION_INVALID` if it is given another method or a body, FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and errors from the lookup and the connection.
  *
  * @example
  * ```ts
@@ -53,7 +50,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
 
   async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
     if (lookups >= maxLookups) {
-      const message = "too many host lookups are in flight; retry in 1 s";
+      const message = "too many DNS lookups are in flight; retry in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     lookups += 1;
@@ -71,12 +68,12 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
-    // Only `true` allows an address, because the promise of an async function is truthy.
+    // Only `true` allows an address, because the promise that an async function returns is truthy.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
       throw new FetchError(
         "ERR_ADDRESS_FORBIDDEN",
-        `${shownUrl(url)}: its host has no address, or one that is not public`,
+        `${shownUrl(url)}: its host has no address, or has an address that is not public`,
       );
     }
     return send(url, init, { ca, lookup: lookupOf(addresses) });
@@ -91,7 +88,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
     const headers = Object.fromEntries(new Headers(init.headers));
     const outgoing = request(url, {
       ...connection,
-      // A pooled connection could use an unchecked address.
+      // A pooled connection could be to an unchecked address.
       agent: false,
       // Some firewalls reject requests without a user agent.
       headers: { "user-agent": "jwksd", ...headers, "accept-encoding": "identity" },
@@ -108,12 +105,12 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         reject(
           new FetchError(
             "ERR_FETCH_BODY",
-            `${shownUrl(url)}: the body is compressed, although the request accepts only identity`,
+            `${shownUrl(url)}: the body is compressed, although the request did not allow compression`,
           ),
         );
         return;
       }
-      // The Response constructor throws for some statuses and fields, such as 205 with a body, or 600.
+      // The Response constructor throws for some statuses and fields, such as status 600, or 205 with a body.
       try {
         resolve(responseOf(incoming, status));
       } catch {

@@ -9,28 +9,31 @@ export interface Address {
   readonly family: number;
 }
 
-/** First timeout of a query in milliseconds. The resolver increases it with each attempt. */
+/** Timeout of a query's first attempt, in milliseconds. The resolver increases it with each attempt. */
 const timeoutMs = 2_000;
 const tries = 2;
-/** Maximum number of addresses of a host. It is limited because each one is checked; no key server has more. */
+/**
+ * Maximum number of addresses that a host can have. The number is limited because each address is checked. No key
+ * server has more.
+ */
 const maxAddresses = 64;
 const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, the function ends when its
- * signal aborts and does not occupy a thread of the pool, in which one silent name server would delay all of the
- * process's lookups.
+ * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, it ends when its signal
+ * aborts and does not occupy a thread in the pool, where a single silent name server would delay all of the process's
+ * lookups.
  *
- * The function rejects with the signal's reason or with a `node:dns` error.
+ * The function rejects with the signal's reason or a `node:dns` error.
  *
  * @param servers name servers, in the form that `dns.setServers` accepts. Default: the system's name servers
  */
 export function createHostLookup(servers?: readonly string[]) {
   return async (host: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<readonly Address[]> => {
     signal?.throwIfAborted();
-    // RFC 6761 section 6.3: such names are never looked up in DNS.
+    // RFC 6761 section 6.3: these names are never looked up in DNS.
     if (/(^|\.)localhost\.?$/i.test(host)) return ["127.0.0.1", "::1"].map(addressOf);
-    // `cancel` ends all queries of a resolver.
+    // A resolver for each lookup, because `cancel` ends all of a resolver's queries.
     const resolver = new Resolver({ timeout: timeoutMs, tries });
     if (servers !== undefined) resolver.setServers(servers);
     const cancel = (): void => resolver.cancel();

@@ -9,15 +9,15 @@ import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/rea
 import { signerFrom } from "../keys/signer/local-signer.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
 
-/** Keys that were read from files. */
+/** Keys read from files. */
 export interface LoadedKeys<Entry> {
   /** Entries in keyset order. */
   readonly entries: readonly Entry[];
-  /** Warnings for the operator, for example about file permissions. */
+  /** Warnings for the operator, such as about file permissions. */
   readonly warnings: readonly string[];
 }
 
-/** Reports whether a file with this name in a key folder is read. */
+/** Reports whether a file with this name in a key folder is read as a key. */
 export function isKeyFileName(name: string): boolean {
   return !name.startsWith(".") && /\.(pem|key|jwk|json)$/.test(name);
 }
@@ -25,10 +25,8 @@ export function isKeyFileName(name: string): boolean {
 /**
  * Reads a signing keyset.
  *
- * - From a file: a private JWK Set, in keyset order, or one private key (JWK or PEM).
- * - From a folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`. File names are compared by code
- *   unit; the last one is the active key, so names should begin with a date (`2026-11-20.pem`). Names that begin with a
- *   dot are ignored.
+ * - A file contains a private JWK Set, in keyset order, or one private key (JWK or PEM).
+ * - A folder contains one key per file whose name ends in `.pem`, `.key`, `.jwk` or `.json`. Files are sorted by the code units of their names and the last one is the active key, so names should begin with a date (`2026-11-20.pem`). Names that begin with a dot are ignored.
  *
  * The `kid` is taken from the JWK. If the JWK has no kid, it is the key's RFC 7638 thumbprint.
  *
@@ -52,8 +50,8 @@ export async function readKeyset(path: string): Promise<LoadedKeys<SigningEntry>
 }
 
 /**
- * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}, except that public keys are
- * sufficient. A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
+ * Reads an encryption keyset from a file or folder. The same rules apply as in {@link readKeyset}, except that public
+ * keys are sufficient. A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
@@ -68,7 +66,7 @@ export async function readEncryptionKeyset(path: string): Promise<LoadedKeys<Enc
     return {
       kid,
       publicKey: { ...publicJwk },
-      // The provider checks that the alg fits the key.
+      // The provider later checks that the alg fits the key.
       alg: alg as EncryptionAlg | undefined,
       notAfter: exp === undefined ? undefined : new Date(exp * 1000),
     };
@@ -78,7 +76,7 @@ export async function readEncryptionKeyset(path: string): Promise<LoadedKeys<Enc
 
 interface ReadKey {
   readonly kid: string;
-  /** Name of the key in messages. */
+  /** The key's name in messages. */
   readonly name: string;
   readonly material: KeyMaterial;
 }
@@ -98,7 +96,7 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   return { keys: read.flatMap(({ keys }) => keys), warnings };
 }
 
-/** Refuses a key that is in two files. The message names both files, whereas a later check could only name the kid. */
+/** Rejects a key that is in two files. The message names both files, whereas a later check could name only the kid. */
 function checkOneFilePerKey(keys: readonly ReadKey[]): void {
   const names = new Map<string, string>();
   for (const { name, material } of keys) {
@@ -118,7 +116,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
       `${folder} contains no key file (.pem, .key, .jwk or .json); generate one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
-  // Compared by code unit and not by locale, so the order is the same on all machines.
+  // Sorted by code unit and not by locale, so that the order is the same on all machines.
   return files
     .sort()
     .toReversed()
@@ -143,7 +141,10 @@ async function readKeyFile(file: string, canBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
-/** The part of a file's stats that is used. Not a Node type, because a program might not have Node's types installed. */
+/**
+ * The part of a file's stats that jwksd uses. It is not a Node type, because a program might not have Node's types
+ * installed.
+ */
 interface FileStats {
   readonly mode: number;
   readonly uid: number;
@@ -151,8 +152,8 @@ interface FileStats {
 }
 
 /**
- * Returns warnings about a secret file's mode. Does not warn if a file of root's is readable by its group, because
- * Kubernetes mounts secrets like that.
+ * Returns warnings about a secret file's mode. Does not warn if a file owned by root is readable by its group, because
+ * that is how Kubernetes mounts secrets.
  */
 export function permissionWarnings(file: string, stats: FileStats): string[] {
   const mode = stats.mode & 0o777;

@@ -4,10 +4,10 @@ import type { ClientRequest } from "node:http";
 import { type LookupFunction, isIP } from "node:net";
 import type { Address } from "./host-addresses.ts";
 
-/** Maximum number of informational responses (1xx), which a server could send without end. */
+/** Maximum number of informational responses (1xx), of which a server could otherwise send an endless stream. */
 const maxInformational = 16;
 
-/** Returns the addresses of a URL's host, which may itself be an address. */
+/** Returns the addresses of a URL's host. If the host is an address, returns that. */
 export async function addressesOf(
   hostname: string,
   resolve: (host: string) => Promise<readonly Address[]>,
@@ -16,7 +16,7 @@ export async function addressesOf(
   return isIP(host) === 0 ? resolve(host) : [{ address: host, family: isIP(host) }];
 }
 
-/** Returns the `lookup` option for a connection to these addresses only. */
+/** Returns a `lookup` option that restricts a connection to these addresses. */
 export function lookupOf(addresses: readonly Address[]): LookupFunction {
   return (_host, { all }, callback) => {
     if (all === true) callback(null, [...addresses]);

@@ -1,12 +1,15 @@
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** The global unicast addresses of IPv6; all others are special or unassigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+/**
+ * IPv6's global unicast addresses. All others are special or unassigned. @see RFC 4291 section 2.4;
+ * https://www.iana.org/assignments/ipv6-address-space
+ */
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Addresses, other than link-local ones, of cloud platforms' own services in their customers' networks, such as machine
- * metadata, which may contain credentials.
+ * Addresses of cloud platforms' own services inside their customers' networks, such as machine metadata, which may
+ * contain credentials. Link-local addresses are not listed, because none of them is public.
  */
 const platformNetworks = [
   // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
@@ -25,19 +28,20 @@ const platformNetworks = [
 ].map((cidr) => ipaddr.parseCIDR(cidr));
 
 /**
- * Reports whether an address is public, which means not private, loopback, link-local (cloud metadata services), a
- * cloud platform's own, unique local, multicast or reserved, and not the IPv6 form of a non-public IPv4 address.
+ * Reports whether an address is public. Private, loopback, link-local (cloud metadata services), unique local,
+ * multicast and reserved addresses are not public, and neither are the addresses of cloud platforms' own services and
+ * the IPv6 forms of non-public IPv4 addresses.
  */
 export function isPublicAddress(address: string): boolean {
-  // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
+  // The library would also accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
   if (parsed.range() !== "unicast" || isPlatformAddress(parsed)) return false;
-  // The library calls ::127.0.0.1 and unassigned IPv6 ranges "unicast" too.
+  // The library also calls ::127.0.0.1 and unassigned IPv6 ranges "unicast".
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
-/** Reports whether an address belongs to this machine or a private network, but not to a cloud platform's service. */
+/** Reports whether an address belongs to this machine or a private network, and not to a cloud platform's service. */
 export function isOwnNetworkAddress(address: string): boolean {
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);

@@ -8,9 +8,9 @@ import { makeFolder } from "./folders.ts";
 export interface TextFile {
   /** Path of the file. */
   readonly name: string;
-  /** Returns the text; `undefined` if the file does not exist. @throws file system errors */
+  /** Returns the text, or `undefined` if the file does not exist. @throws file system errors */
   read(): Promise<string | undefined>;
-  /** Replaces the text atomically. Creates missing folders. @throws file system errors */
+  /** Replaces the text atomically, and creates missing folders. @throws file system errors */
   write(text: string): Promise<void>;
 }
 

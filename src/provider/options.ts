@@ -20,53 +20,60 @@ import type { KeyEnd, ManagedKeys } from "./managed-keys.ts";
 
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
-  /** Absolute path of the JWK Set below issuer and mount prefix. Default: `/jwks`. */
+  /** Absolute path of the JWK Set below the issuer and the mount prefix. Default: `/jwks`. */
   readonly jwks?: Optional<string>;
 }
 
-/** Event from a provider. */
+/** An event from a provider. */
 export type ProviderEvent =
-  /** The provider has new keys. `kids` names the signing keys, the active one first. */
+  /** The provider has new keys. `kids` lists the signing keys' kids, starting with the active key's. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
-  /** An update was refused. The keysets stay unchanged. */
+  /** An update was rejected, so the keysets are unchanged. */
   | { readonly type: "refused"; readonly error: JwksdError }
   /**
-   * `verify` refused a token with the kid of a key that is no longer published, so the token is late or forged. Its
-   * signature was not verified; any client can send a token like this.
+   * `verify` rejected a token with the kid of a key that is no longer published, so the token is late or forged. The
+   * signature was not verified, and any client can send a token like this.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
-  /** A signature failed for a reason other than an abort by the caller. */
+  /** A signature failed, and not because the caller aborted it. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
-/** Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean not given. */
+/**
+ * Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean
+ * that it is not given.
+ */
 export interface ProviderOptions {
-  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required unless `keys` is given. */
+  /**
+   * Issuer identifier. It must be an https URL without a query or fragment (for loopback hosts, http is accepted too).
+   * Required unless `keys` is given.
+   */
   readonly issuer?: Optional<string>;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
   readonly mountPrefix?: Optional<string>;
   /** Paths of the endpoints. Default: see {@link Endpoints}. */
   readonly endpoints?: Optional<Endpoints>;
   /**
-   * Keys that change on their own, such as a key manager. The provider follows every change; issuer, policy and
-   * rotation mode are taken from these keys. Replaces `issuer`, `keyset`, `jwksRotationActive` and
+   * Source of keys that change on their own, such as a key manager. The provider follows every change. Its issuer,
+   * policy and rotation mode also come from this source. Replaces `issuer`, `keyset`, `jwksRotationActive` and
    * `maxTokenLifetimeSeconds`. Default: none.
    */
   readonly keys?: Optional<ManagedKeys>;
-  /** Signing keys, the active one first. Required unless `keys` is given. */
+  /** Signing keys, starting with the active one. Required unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
   /**
-   * Public keys to which relying parties encrypt. With `keys`, they are published after the manager's encryption keys.
+   * Public keys that relying parties encrypt to. If `keys` is given, they are published after its encryption keys.
    * Default: none.
    */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**
-   * Reports whether a rotation is in progress. Must be cheap, because it is called for each request for the JWK Set.
-   * `true` means a rotation: `Cache-Control: public, max-age=300, must-revalidate`. `false` means `public,
+   * Reports whether a rotation is in progress. Must be cheap, because it is called on every request for the JWK Set. If
+   * it returns `true`, the response has `Cache-Control: public, max-age=300, must-revalidate`; if `false`, `public,
    * max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
    */
   readonly jwksRotationActive?: Optional<() => boolean>;
   /**
-   * Whether jwksd serves the discovery document. With `false`, serve your own and add `provider.jwksUri` to it. Default: `true`.
+   * Whether jwksd serves the discovery document. If `false`, serve your own document and set its `jwks_uri` to
+   * `provider.jwksUri`. Default: `true`.
    */
   readonly discovery?: Optional<boolean>;
   /**
@@ -76,13 +83,15 @@ export interface ProviderOptions {
    * Default: none.
    */
   readonly metadata?: Optional<Metadata>;
-  /** Whether pages from other origins may read the documents and their `ETag`, `Age` and `Date` headers. Default: `true`. */
+  /**
+   * Whether web pages from other origins may read the documents and their `ETag`, `Age` and `Date` headers. Default:
+   * `true`.
+   */
   readonly cors?: Optional<boolean>;
-  /** Receives problems that do not stop the service. Default: `console.warn` of the message. */
+  /** Receives problems that do not stop the service. Default: prints the message with `console.warn`. */
   readonly onWarning?: Optional<(warning: JwksdError) => void>;
   /**
-   * Receives updates, failures, and reports of tokens whose key was removed or revoked. `metrics()` has the counts.
-   * Default: none.
+   * Receives updates, failures, and tokens whose key was removed or revoked. `metrics()` has the counts. Default: none.
    */
   readonly onEvent?: Optional<(event: ProviderEvent) => void>;
   /**
@@ -90,7 +99,7 @@ export interface ProviderOptions {
    * limit.
    */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
-  /** Limits for calls to the active signer. Default: see {@link SignerLimits}. */
+  /** Limits on calls to the active signer. Default: see {@link SignerLimits}. */
   readonly signerLimits?: Optional<SignerLimits>;
   /** Source of the time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
@@ -125,7 +134,10 @@ export const withEncryptionKeyset = (encryptionKeyset: Optional<EncryptionKeyset
 /** Returns the `endpoints` option. */
 export const withEndpoints = (endpoints: Optional<Endpoints>): ProviderOptions => ({ endpoints });
 
-/** Returns the `jwksRotationActive` option. `null` and `undefined` mean the long cache and remove an earlier predicate. */
+/**
+ * Returns the `jwksRotationActive` option. `null` and `undefined` remove an earlier predicate, so the long cache
+ * lifetime applies.
+ */
 export const withJWKSRotationActive = (predicate: Optional<() => boolean>): ProviderOptions => ({
   jwksRotationActive: predicate ?? (() => false),
 });

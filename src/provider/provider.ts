@@ -8,10 +8,9 @@ import { type ProviderSetup, alreadyInKeys, provide } from "./service-provider.t
 import type { Provider } from "./types.ts";
 
 /**
- * Creates a provider from its options, merged left to right. All options and keys are checked before the first request. With `keys`, it follows
- * a key manager.
+ * Creates a provider from its options, which are merged left to right. Checks all options and keys before the first request. If `keys` is given, the provider follows it.
  *
- * It is asynchronous because Web Crypto is, which is the only cryptography that every runtime has.
+ * The function is asynchronous because Web Crypto is, which is the only cryptography API in every runtime.
  *
  * @example
  * ```ts
@@ -37,7 +36,9 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   const { maxTokenLifetimeSeconds, signerLimits, clock = systemClock } = given;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!discovery && metadata !== undefined)
-    throw invalidOption('"metadata" is for the discovery document, but "discovery" is false; remove one of them');
+    throw invalidOption(
+      '"metadata" sets members of the discovery document, but "discovery" is false; remove one of them',
+    );
   if (keys !== undefined) checkWithKeys(keys, given);
   else if (given.keyset === undefined)
     throw new KeyMaterialError(
@@ -59,7 +60,7 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   };
 }
 
-/** Options that cannot be combined with managed keys, which replace them. */
+/** Options that are not allowed with managed keys, which replace them. */
 const replacedOptions = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
@@ -67,5 +68,5 @@ function checkWithKeys(keys: ManagedKeys, given: Given<ProviderOptions>): void {
   const conflicting = replacedOptions.find((name) => given[name] !== undefined);
   if (conflicting !== undefined) throw alreadyInKeys(conflicting);
   if (given.issuer !== undefined && given.issuer !== keys.issuer)
-    throw invalidOption(`"issuer" differs from the issuer of "keys", ${JSON.stringify(keys.issuer)}; remove it`);
+    throw invalidOption(`"issuer" differs from the issuer of "keys", ${JSON.stringify(keys.issuer)}; remove "issuer"`);
 }

@@ -1,21 +1,21 @@
 import { type Metric, counter, createTally } from "../base/metrics.ts";
 import type { KeyEnd } from "./managed-keys.ts";
 
-/** Maximum number of kids to remember. A key manager remembers all of them. */
+/** Maximum number of kids to remember here. A key manager remembers all of its kids. */
 const maxKids = 1_000;
 
 /**
  * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key.
- * Any client can send one, because kids are public and the signature is not verified.
+ * Any client can send a token like this, because kids are public and the signature is not verified.
  *
- * @param report called for each token
- * @param endOf returns how the key with a kid ended, according to the source of the keys
+ * @param report called for each such token
+ * @param endOf returns how the key with this kid ended, according to the source of the keys
  */
 export function createRetiredKids(
   report: (kid: string, end: KeyEnd) => void,
   endOf: (kid: string) => KeyEnd | undefined = () => undefined,
 ) {
-  /** Kids that an update removed from the keyset, oldest first. */
+  /** Kids that updates removed from the keyset, oldest first. */
   const removed = new Set<string>();
   const presented = createTally();
   return {

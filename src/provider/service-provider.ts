@@ -25,12 +25,12 @@ import type { ProviderUpdate, Provider } from "./types.ts";
 /** A provider's options, with their defaults. */
 export interface ProviderSetup extends Keysets {
   readonly site: Site;
-  /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
+  /** Source of the signing keys, and of encryption keys that are published ahead of `encryptionKeyset`. */
   readonly keys: ManagedKeys | undefined;
-  /** Reads keys on demand; `undefined` if they are read in advance and change on their own. */
+  /** Reads keys on demand. `undefined` if they are read in advance and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
-  /** Maximum token lifetime if there is no source, in seconds. Default: no limit. */
+  /** Maximum token lifetime in seconds, if there is no source. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | undefined;
   readonly signerLimits?: SignerLimits | undefined;
   readonly clock: Clock;
@@ -39,19 +39,20 @@ export interface ProviderSetup extends Keysets {
 
 /** A provider with the methods that only the service calls. */
 export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayload" | "checkMaySign"> {
-  /** The provider without the additional methods. */
+  /** This provider without the additional methods. */
   readonly publicPart: Provider;
   /**
-   * Follows the source: publishes its keys now and after each change. Resolves after the first time.
+   * Follows the source. Publishes its keys now and after every change. Resolves once they have been published for the
+   * first time.
    *
-   * @param onTaken called with each change as part of publishing it
+   * @param onTaken called with every change, as part of publishing it
    */
   follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
-  /** Returns the keys that are published, in their order. */
+  /** Returns the published keys, in their order in the set. */
   publishedKeys(this: void): readonly JwkSetEntry[];
-  /** Returns only the metrics of responses. */
+  /** Returns only the metrics about responses. */
   responseMetrics(this: void): readonly Metric[];
-  /** Returns only the metrics of signatures. */
+  /** Returns only the metrics about signatures. */
   signatureMetrics(this: void): readonly Metric[];
 }
 
@@ -59,18 +60,21 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
 interface PublishedKeys {
   /** Signing keys; `undefined` until keys have been read on demand. */
   readonly signing?: CheckedSigning;
-  /** Encryption keys of the source. */
+  /** Encryption keys from the source. */
   readonly managed: readonly JwkSetEntry[];
   readonly encryption: readonly JwkSetEntry[];
 }
 
 const updateRules: Rules<ProviderUpdate> = { keyset: array, encryptionKeyset: array };
 
-/** Creates a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
+/**
+ * Creates a provider. Checks all keys before the first request. @throws ConfigError, KeyMaterialError see
+ * `createProvider`
+ */
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
   const fresh = onDemand && (() => onDemand.fresh());
-  // Started now, so later changes by the caller to its keysets have no effect.
+  // Started immediately, so that it does not matter if the caller changes its keysets later.
   const checking = firstKeys(setup);
   checking.catch(() => {});
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
@@ -102,18 +106,18 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     return new Map(published.signing?.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
   }
 
-  // On demand, an update may end with the request that started it, so no other update may wait for it.
+  // On demand, an update may be canceled with the request that started it, so no other update may wait for it.
   const inTurn = onDemand === undefined ? serial() : <T>(action: () => Promise<T>) => action();
 
-  /** Publishes checked keys. @param isLate reports whether a later call of the same kind finished first */
+  /** Publishes checked keys. @param isLate reports whether a later call of the same kind has finished first */
   async function change(checked: Partial<PublishedKeys>, isLate: () => boolean): Promise<void> {
     const before = published;
     const next = { ...before, ...checked };
     const nextSet = await setOf(next);
     if (isLate()) return;
-    // Another change has taken effect in the meantime, and this one must not undo it.
+    // Another change took effect in the meantime, and this one must not undo it.
     if (published !== before) return change(checked, isLate);
-    // From here on, the change is one synchronous step.
+    // From here on, the change is synchronous, so it happens in one step.
     [published, set] = [next, nextSet];
     if (set === undefined || next.signing === undefined) return;
     publish(set);
@@ -126,8 +130,8 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   }
 
   /**
-   * Creates a function that publishes keys in the order of its calls. A change whose check is already in progress waits
-   * for earlier changes.
+   * Creates a function that publishes keys in the order in which it is called. Keys can be checked in parallel, but
+   * each change waits for earlier ones.
    */
   function changes() {
     let [calls, lastCall] = [0, 0];
@@ -220,7 +224,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
 export const alreadyInKeys = (name: string): ConfigError =>
   invalidOption(`"keys" already provides "${name}"; remove this option`);
 
-/** Checks the keys that are published at startup. */
+/** Checks the keys to publish at startup. */
 async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderSetup): Promise<PublishedKeys> {
   const [own, managed] = await Promise.all([
     checkUpdate(keys === undefined ? keyset : undefined, encryptionKeyset),
@@ -242,7 +246,10 @@ async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset)
   return { ...(signing && { signing }), ...(encryption && { encryption }) };
 }
 
-/** Creates the set of these keys; `undefined` if there are no signing keys yet. @throws KeyMaterialError see `jwkSetOf` */
+/**
+ * Creates the set of these keys. Returns `undefined` if there are no signing keys yet. @throws KeyMaterialError see
+ * `jwkSetOf`
+ */
 async function setOf({ signing, managed, encryption }: PublishedKeys): Promise<JwkSet | undefined> {
   return signing && jwkSetOf([...signing.entries, ...managed, ...encryption]);
 }

@@ -7,15 +7,18 @@ import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
 import type { KeySource, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
-/** Keysets for `provider.update`. An omitted keyset does not change. */
+/** New keysets for `provider.update`. An omitted keyset stays unchanged. */
 export interface ProviderUpdate {
-  /** New signing keys, the active one first. Not allowed with `keys`, which provides the signing keys. */
+  /**
+   * New signing keys, starting with the active one. Not allowed if the provider has the `keys` option, which provides
+   * them.
+   */
   readonly keyset?: Optional<Keyset>;
-  /** New encryption keys; `[]` removes all. A key manager's own encryption keys stay. */
+  /** New encryption keys. `[]` removes all of them, except for a key manager's own encryption keys. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
 }
 
-/** Serves the JWK Set and the discovery document of an OpenID provider, signs its tokens and verifies them. */
+/** Serves an OpenID provider's JWK Set and discovery document. Also signs and verifies its tokens. */
 export interface Provider extends Handlers {
   /** The issuer identifier. */
   readonly issuer: string;
@@ -24,7 +27,8 @@ export interface Provider extends Handlers {
   /** Returns the JWK Set that is currently served. */
   jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
   /**
-   * Atomically replaces one or both keysets. If it fails, the old keysets stay in use. Calls take effect in order.
+   * Replaces one or both keysets atomically. If the update fails, the old keysets stay in use. Calls take effect in
+   * order.
    *
    * @throws KeyMaterialError see `createProvider`
    */
@@ -40,24 +44,24 @@ export interface Provider extends Handlers {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Returns the active key, for a library that writes the token's header itself and needs only the signature. Call it
-   * for each request, because this key stops signing once another key is active; with a key manager, it still signs for
-   * `maxStaleSeconds` at most, so requests that began with it can finish. If you can, use `sign`, which uses key and
-   * claims from the same moment.
+   * Returns the active key, for a library that creates the token's header itself and needs only the signature. Call it
+   * on every request, because the returned key stops signing once another key is active. With a key manager, it keeps
+   * signing for at most `maxStaleSeconds`, so that requests that started with it can finish. If you can, use `sign`
+   * instead, which takes the key and the times from the same moment.
    *
-   * @param options `clientId` if the keys belong to a client; `iss` must then be that id instead of the issuer
+   * @param options `clientId` if the keys belong to a client; `iss` must then be that ID instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**
-   * Finds the published key for a kid, for a guard in the same program: `createBearer({ issuer: { issuer, keys: provider.keys } })`. It caches
-   * nothing, so a revoked key is refused immediately.
+   * Finds the published key for a kid, for a guard in the same program: `createBearer({ issuer: { issuer, keys:
+   * provider.keys } })`. Nothing is cached, so a revoked key is rejected immediately.
    *
    * @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
    */
   readonly keys: KeySource;
   /**
-   * Verifies a token from this provider with the published key for its kid. An unknown kid is an error: no other key is tried. If a key with
-   * this kid was removed or revoked, an event reports it.
+   * Verifies a token from this provider with the published key that has its kid. An unknown kid is an error; no other
+   * key is tried. If a key with this kid was removed or revoked, an event reports the token.
    *
    * @throws TokenError see `verify`
    */
@@ -66,6 +70,6 @@ export interface Provider extends Handlers {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** Returns the counts of responses and signatures, for a scrape. See docs/metrics.md. */
+  /** Returns the counts of responses and signatures for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }

@@ -3,14 +3,14 @@ const entityTag = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/y;
 const separators = /[ \t]*(?:,[ \t]*)*/y;
 
 /**
- * Reports whether `If-None-Match` requires a 304 for a strong ETag.
+ * Reports whether `If-None-Match` calls for a 304 for a strong ETag.
  *
- * - `*`, alone: yes.
- * - A list with a member that equals the ETag byte for byte: yes.
- * - Weak members never match. RFC 9110 section 13.1.2 would compare weakly, but a full response is always correct.
+ * - A lone `*`: yes.
+ * - A list that contains the ETag, byte for byte: yes.
+ * - Weak members never match. RFC 9110 section 13.1.2 calls for weak comparison, but a full response is always correct.
  * - A malformed list matches nothing.
  *
- * @param value the field value, with its lines joined by commas; `undefined` or `null` if the field is missing
+ * @param value the field's value, with repeated lines joined by commas; `undefined` or `null` if the field is missing
  * @see RFC 9110 sections 13.1.2 (If-None-Match), 8.8.3 (entity tags) and 5.6.1.2 (lists)
  */
 export function notModified(value: string | null | undefined, etag: string): boolean {

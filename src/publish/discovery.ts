@@ -12,7 +12,7 @@ const required = ["authorization_endpoint", "token_endpoint", "response_types_su
 const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supported"]);
 
 /**
- * Returns the discovery document: the members that jwksd sets, then the provider's metadata.
+ * Returns the discovery document, which has the members that jwksd sets, followed by the provider's metadata.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, even if the metadata is not plain data
  * @see OpenID Connect Discovery 1.0 section 3
@@ -30,18 +30,18 @@ export function discoveryDocument(
   try {
     return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;
   } catch {
-    throw invalidOption('the "metadata" option cannot be written as JSON');
+    throw invalidOption('the "metadata" option must be serializable as JSON');
   }
 }
 
 /**
- * Checks that metadata does not set a member that jwksd sets.
+ * Rejects metadata that contains a member that jwksd sets.
  *
- * @param source the metadata's source, for messages
+ * @param source where the metadata is from, for messages
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkMetadata(metadata: Metadata, source: string): void {
-  // Parsers that ignore case would use the other member instead of jwksd's.
+  // Parsers that ignore case could use that member instead of jwksd's.
   const reserved = Object.keys(metadata).find((name) => own.has(folded(name)));
   if (reserved === undefined) return;
   throw invalidOption(
@@ -49,7 +49,10 @@ export function checkMetadata(metadata: Metadata, source: string): void {
   );
 }
 
-/** Returns the required members that a document with this metadata lacks. Clients need them; verifiers do not. */
+/**
+ * Returns the required members that would be missing from a document with this metadata. Clients need them; verifiers
+ * do not.
+ */
 export function missingMembers(metadata: Metadata): string[] {
   return required.filter((name) => (metadata[name] ?? undefined) === undefined);
 }

@@ -15,37 +15,40 @@ export interface Place {
   readonly discovery?: boolean | undefined;
 }
 
-/** The locations of the documents. */
+/** The documents' locations. */
 export interface Locations {
   readonly issuer: string;
   readonly jwksUri: string;
-  /** Paths on the issuer's host at which clients request the metadata; the path below the issuer is first. */
+  /** Paths on the issuer's host at which clients request the metadata. The first one is the path below the issuer. */
   readonly metadataPaths: readonly string[];
-  /** Documents by request path. */
+  /** Document for each request path. */
   readonly routes: ReadonlyMap<string, DocumentName>;
 }
 
 /**
- * Derives the documents' paths from issuer, mount prefix and endpoint path.
+ * Derives the documents' paths from the issuer, the mount prefix and the endpoint path.
  *
- * A request must have one of these paths: the public path (issuer path + mount prefix + endpoint path), the same
- * without the issuer path, or the endpoint path alone, because proxies and frameworks strip prefixes without the
- * handler's knowledge. Other suffixes would match paths that are not configured. An application with another document
- * at its own `/jwks` forwards only requests below its mount prefix. The metadata is also served at the path from RFC
- * 8414, in which the well-known part precedes the issuer's path, so no prefix can be stripped.
+ * A document is served at its public path (issuer path + mount prefix + endpoint path), at that path without the issuer
+ * path, and at the endpoint path alone, because proxies and frameworks strip prefixes without the handler's knowledge.
+ * Matching any other suffix would serve paths that are not configured. An application that has another document at its
+ * own `/jwks` should forward only requests below its mount prefix. The metadata is also served at the path that RFC
+ * 8414 defines, in which the well-known part precedes the issuer's path, so no prefix can be stripped.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
  * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 sections 3 and 5
  */
 export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discovery = true }: Place): Locations {
   const issuerUrl = checkIssuer(issuer);
-  // Issuer and prefix may end with a slash; two parts are joined by exactly one.
+  // The issuer and the prefix may end with a slash; the parts are always joined with exactly one.
   const base = issuerUrl.text.replace(/\/$/, "");
   const issuerPath = issuerUrl.path.replace(/\/$/, "");
   const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=[^/])\/$/, "")).replace(/^\/$/, "");
   const jwks = checkPath("endpoints.jwks", jwksPath);
   if (jwks === "/")
-    throw new ConfigError("ERR_PATH_INVALID", 'endpoints.jwks is "/"; set it to a separate path, such as "/jwks"');
+    throw new ConfigError(
+      "ERR_PATH_INVALID",
+      'endpoints.jwks must not be "/"; set it to a separate path, such as "/jwks"',
+    );
 
   const routes = new Map<string, DocumentName>();
   const discoveryPath = wellKnownPath("openid-configuration");
@@ -63,7 +66,7 @@ export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discover
     if (routes.get(path) === "discovery") {
       throw new ConfigError(
         "ERR_PATH_INVALID",
-        `endpoints.jwks sets the path of the JWK Set to "${path}", which belongs to the discovery document`,
+        `endpoints.jwks sets the path of the JWK Set to "${path}", which is the path of the discovery document`,
       );
     }
     routes.set(path, "jwks");
@@ -90,16 +93,17 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");
   if (/[?#]/.test(issuer)) throw invalid("has a query or fragment; remove it (OpenID Connect Discovery 1.0 section 3)");
   if (url.pathname !== "/") checkPath("the issuer's path", url.pathname.replace(/(?<=[^/])\/$/, ""));
-  // Relying parties compare issuers as strings, so only the URL parsers' spelling is accepted.
+  // Relying parties compare issuers as strings, so only the spelling that URL parsers produce is accepted.
   const canonical = url.pathname === "/" && !issuer.endsWith("/") ? url.origin : url.href;
   if (issuer !== canonical) throw invalid(`is not in canonical form; write "${canonical}"`);
   return { text: issuer, path: url.pathname };
 }
 
-// RFC 3986 section 3.3: pchar and the slash. No percent-encoding, because some proxies decode it and some do not.
+// RFC 3986 section 3.3: pchar and the slash. Percent-encoding is excluded, because some proxies decode it and some do
+// not.
 const plainPath = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/]*$/;
 
-/** Refuses everything except plain absolute paths. @throws ConfigError `ERR_PATH_INVALID` */
+/** Rejects everything except plain absolute paths. @throws ConfigError `ERR_PATH_INVALID` */
 function checkPath(name: string, path: string): string {
   const invalid = (rule: string): ConfigError =>
     new ConfigError("ERR_PATH_INVALID", `${name} ${JSON.stringify(path)} ${rule}`);

@@ -1,8 +1,8 @@
 import { type Reply, fieldsOf } from "./respond.ts";
 
-/** A handler for web-standard requests that is also a `fetch`. */
+/** A handler for web-standard requests that can also be used as a `fetch`. */
 export interface FetchHandler {
-  /** Handles a request as the global `fetch` would send it, for options such as `keySet.fetch`. */
+  /** Handles a request like the global `fetch`, for options such as `keySet.fetch`. */
   (this: void, url: string, init: RequestInit): Promise<Response>;
   /** Handles a request. */
   (this: void, request: Request): Response | Promise<Response>;
@@ -21,7 +21,7 @@ export function fetchHandler(handle: (request: Request) => Response | Promise<Re
 
 const factories = new WeakMap<Reply, () => Response>();
 
-/** Converts a reply to a web-standard `Response`. The headers are created once per reply, not once per request. */
+/** Converts a reply to a web-standard `Response`. Headers are created once per reply, not once per request. */
 export function toResponse(reply: Reply): Response {
   let make = factories.get(reply);
   if (make === undefined) {
@@ -36,7 +36,8 @@ function factoryFor(reply: Reply): () => Response {
     status: reply.status,
     headers: fieldsOf(reply).map(([name, value]): [string, string] => [name, value]),
   };
-  // In Deno, a clone saves a fifth of a request's cost. In Bun it saves nothing; in Node and workerd it creates streams.
+  // In Deno, cloning saves a fifth of the cost per request. In Bun it saves nothing; in Node and workerd it creates
+  // streams.
   if ("Deno" in globalThis) {
     const original = new Response(reply.body, init);
     return () => original.clone();

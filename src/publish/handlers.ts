@@ -17,18 +17,21 @@ import { createResponses, documents } from "./response-counts.ts";
 /** Request handlers for an issuer's documents. */
 export interface Handlers {
   /**
-   * Handles a web-standard request; returns 404 for other paths. Synchronous, unless keys are read on demand. Returns
-   * 503 if they cannot be read. Also accepts the arguments of the global `fetch`.
+   * Handles a web-standard request. Returns 404 for other paths. It is synchronous unless keys are read on demand, and
+   * returns 503 if they cannot be read. Also accepts the arguments of the global `fetch`.
    */
   readonly fetch: FetchHandler;
-  /** Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if it is passed; otherwise returns 404. */
+  /**
+   * Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if given; otherwise, responds
+   * with 404.
+   */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
-  /** Returns the counts of responses, for a scrape. See docs/metrics.md. */
+  /** Returns the response counts, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }
 
 /**
- * Creates a provider's handlers, which serve the documents and count the responses.
+ * Creates a provider's handlers, which serve its documents and count the responses.
  *
  * @param fresh called before the JWK Set is served; returns `undefined` if the set can be served immediately
  */
@@ -52,7 +55,7 @@ export function createHandlers(
 
   function replyTo(name: DocumentName, method: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const representation = representationOf(name);
-    // This applies whether or not there are keys yet.
+    // Checked first, so that the response is the same whether or not there are keys yet.
     if (!isRead(method)) return methodNotAllowed.get;
     return representation && respond(representation, method, ifNoneMatch);
   }
@@ -64,7 +67,7 @@ export function createHandlers(
     return reply;
   }
 
-  /** Returns the read that a request has to wait for; `undefined` for none. */
+  /** Returns the read that a request has to wait for, or `undefined` if it need not wait. */
   function waitFor(method: string, target: string): Promise<void> | undefined {
     return fresh !== undefined && isRead(method) && documentAt(target) === "jwks" ? fresh() : undefined;
   }

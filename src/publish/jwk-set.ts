@@ -9,22 +9,22 @@ export interface JwkSetEntry {
   readonly jwk: Jwk;
   /** Imported public key. */
   readonly publicKey: CryptoKey;
-  /** Time until which the key is published, in epoch milliseconds; `Infinity` for no limit. */
+  /** Time at which the key stops being published, in epoch milliseconds. `Infinity` means never. */
   readonly notAfter: number;
 }
 
-/** A document that is served for a set during a certain period. */
+/** A document that is served for a set until a certain time. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly Jwk[];
-  /** Time at which the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
+  /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last one. */
   readonly until: number;
 }
 
-/** A checked JWK Set as a value: frozen public keys, and the bytes that are served. @see RFC 7517 section 5 */
+/** An immutable, checked JWK Set: the public keys and the bytes to serve. @see RFC 7517 section 5 */
 export interface JwkSet {
-  /** Signing keys, the active key first, then encryption keys; each in keyset order. */
+  /** Signing keys, starting with the active one, then encryption keys. Both are in the order of their keyset. */
   readonly entries: readonly JwkSetEntry[];
-  /** Documents in chronological order: one, plus another one for each `notAfter`. */
+  /** Documents in chronological order. There is one, plus one more for each `notAfter`. */
   readonly documents: readonly JwkSetDocument[];
 }
 
@@ -47,7 +47,7 @@ export async function jwkSetOf(keys: readonly JwkSetEntry[]): Promise<JwkSet> {
 export const entriesFor = (use: Jwk["use"], entries: readonly JwkSetEntry[]): readonly JwkSetEntry[] =>
   entries.filter(({ jwk }) => jwk.use === use);
 
-/** Returns the document for the current time. If the clock is set back, that is the earlier document again. */
+/** Returns the document for the current time. If the clock is set back, returns the earlier document again. */
 export function documentAt<Timed extends { readonly until: number }>(
   documents: readonly Timed[],
   clock: Pick<Clock, "now">,
@@ -57,7 +57,7 @@ export function documentAt<Timed extends { readonly until: number }>(
   return documents.find(({ until }) => now < until);
 }
 
-/** Checks that each kid names only one key and that each key has only one kid and one use. */
+/** Checks that no kid names two keys, and that no key has two kids or two uses. */
 function checkUnique(entries: readonly JwkSetEntry[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, Jwk>();

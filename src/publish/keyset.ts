@@ -7,39 +7,41 @@ import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read-key.ts"
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
-/** A signing key in a keyset, with its private key or, in a process that only publishes, without. */
+/** A signing key in a keyset. It has no private key in a process that only publishes. */
 export interface SigningEntry {
-  /** Key id, published as `kid`; unique across both keysets. */
-  readonly kid: string;
-  /** Signer with the private key, an ECDSA key on P-256. */
+  /** Key ID, published as `kid`; unique across both keysets. */ readonly kid: string /** Signer with the private key, an ECDSA key on P-256. */;
   readonly signer?: Optional<Signer>;
-  /** Public key as a JWK, if there is no signer. Nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
+  /** Public key as a JWK, if there is no signer. Signing with it fails (`ERR_SIGNER_PUBLISH_ONLY`). */
   readonly publicKey?: Optional<JwkObject>;
 }
 
-/** Signing keys: the first one is active and signs; later ones are retiring and only verify. */
+/** Signing keys. The first one is active and signs; the others are retiring and only verify. */
 export type Keyset = readonly SigningEntry[];
 
 const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as const;
 const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
 
-/** Key management algorithms of encryption entries; the first of each family is its default. @see RFC 7518 section 4 */
+/**
+ * Key management algorithms that encryption entries can have. The first one in each family is the default. @see RFC
+ * 7518 section 4
+ */
 export const encryptionAlgs = [...rsaAlgs, ...ecAlgs] as const;
 export type EncryptionAlg = (typeof encryptionAlgs)[number];
 
-/** A public key to which relying parties encrypt. */
+/** A public key that relying parties encrypt to. */
 export interface EncryptionEntry {
-  /** Key id, published as `kid`; unique across both keysets. */
-  readonly kid: string;
-  /** RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. jwksd uses only the public part of a private key. */
+  /** Key ID, published as `kid`; unique across both keysets. */ readonly kid: string /** RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. If it is a private key, jwksd uses only its public part. */;
   readonly publicKey: KeyInput;
-  /** Key management algorithm. Default: the JWK's `alg`; without one, `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
+  /**
+   * Key management algorithm. Default: the JWK's `alg`. If it has no `alg`, `RSA-OAEP-256` for RSA and `ECDH-ES` for
+   * EC.
+   */
   readonly alg?: Optional<EncryptionAlg>;
   /** Time from which the key is no longer published. Default: never. */
   readonly notAfter?: Optional<Date>;
 }
 
-/** Encryption keys in the order of publication. */
+/** Encryption keys in the order in which they are published. */
 export type EncryptionKeyset = readonly EncryptionEntry[];
 
 /** Keysets as passed by the caller. */
@@ -49,7 +51,7 @@ export interface Keysets {
   readonly encryptionKeyset: EncryptionKeyset;
 }
 
-/** Checked signing keys: their data, and the first key's signer. */
+/** Checked signing keys, with the first key's signer. */
 export interface CheckedSigning {
   readonly entries: readonly [JwkSetEntry, ...JwkSetEntry[]];
   /** Signer of the active key; `undefined` in a process that only publishes. */
@@ -57,7 +59,7 @@ export interface CheckedSigning {
 }
 
 /**
- * Checks both keysets and creates the set that publishes them.
+ * Checks both keysets and creates the JWK Set for them.
  *
  * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
  */
@@ -69,7 +71,7 @@ export async function checkKeysets({
   return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
 }
 
-/** Returns keysets for keys that were published before. Nothing is signed with them. */
+/** Returns keysets for keys that were published before. They cannot sign. */
 export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
   const keysetFor = (use: Jwk["use"]) =>
     jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
@@ -99,10 +101,10 @@ export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetE
   return Promise.all(entriesOf(keyset).map(encryptionEntry));
 }
 
-/** Copies the entries, so the caller cannot change them later. */
+/** Copies the entries, so that the caller cannot change them later. */
 function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
   if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset must be an array of entries");
-  // A hole in the array becomes an entry, which is refused.
+  // A hole in the array becomes an entry, which is then rejected.
   return Array.from(keyset as readonly Entry[], (entry) => ({ ...entry }));
 }
 
@@ -162,11 +164,11 @@ function entryName(kid: unknown, keyset: string, index: number): string {
   return `kid ${JSON.stringify(kid)}`;
 }
 
-/** Imports a key. Web Crypto then checks that its point is on the curve. */
+/** Imports a key, which makes Web Crypto check that its point is on the curve. */
 async function importable(jwk: PublicJwk, alg: string, name: string): Promise<CryptoKey> {
   try {
     return await importJWK({ ...jwk }, alg);
   } catch {
-    throw keyError("ERR_KEY_FORMAT", name, `not a valid ${jwk.kty} public key`);
+    throw keyError("ERR_KEY_FORMAT", name, `is not a valid ${jwk.kty} public key`);
   }
 }

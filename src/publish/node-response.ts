@@ -1,18 +1,21 @@
 import type { Reply } from "./respond.ts";
 
-/** The part of `http.IncomingMessage`, or of a request in Express or Connect, that jwksd uses. */
+/** The part of `http.IncomingMessage` (or of an Express or Connect request) that jwksd uses. */
 export interface NodeRequest {
   /** Request method. Default: `GET`. */
   readonly method?: string | undefined;
   /** Request target. Default: `/`. */
   readonly url?: string | undefined;
-  /** URL as it was before a framework stripped its mount path. */
+  /** URL before a framework stripped its mount path. */
   readonly originalUrl?: string | undefined;
   /** Header fields by lower-case name. */
   readonly headers: { readonly "if-none-match"?: string | undefined };
 }
 
-/** Returns the values of all lines of a header. Node's `headers` joins or drops repeated lines. @param name in lower case */
+/**
+ * Returns the values of all of a header's lines. Node's `headers` would join or drop repeated lines. @param name in
+ * lower case
+ */
 export function headerLines(name: string, rawHeaders: readonly string[] = []): string[] {
   const values: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
@@ -25,9 +28,9 @@ export function headerLines(name: string, rawHeaders: readonly string[] = []): s
 /** The part of `http.ServerResponse` that jwksd uses. */
 export interface NodeResponse {
   readonly headersSent: boolean;
-  /** Sets one header. Used only if middleware replaced `writeHead`. */
+  /** Sets one header. Only used if middleware has replaced `writeHead`. */
   setHeader(name: string, value: string): unknown;
-  /** Writes status and headers, in the form name, value, name, value. */
+  /** Writes the status and the headers, which are listed as name, value, name, value. */
   writeHead(status: number, headers?: string[]): unknown;
   /** Ends the response, with or without a body. */
   end(): unknown;
@@ -35,12 +38,15 @@ export interface NodeResponse {
   end(body: Uint8Array): unknown;
 }
 
-/** Body length in bytes from which writing the body separately is cheaper than copying it. */
+/** Body length in bytes above which writing the body separately is cheaper than copying it. */
 const bufferFromLength = 8192;
 
 const buffers = new WeakMap<Reply, Buffer>();
 
-/** Writes a reply, unless the application has already responded. Node writes headers and a Latin-1 string together, but a Buffer separately. */
+/**
+ * Writes a reply, unless the application has already responded. Node writes a Latin-1 string together with the headers,
+ * but a Buffer separately.
+ */
 export function writeReply(response: NodeResponse, reply: Reply): void {
   if (response.headersSent) return;
   if (Object.hasOwn(response, "writeHead")) writeHeadInSteps(response, reply);
@@ -51,15 +57,15 @@ export function writeReply(response: NodeResponse, reply: Reply): void {
 }
 
 /**
- * Writes status and headers separately, for middleware such as old versions of compression and express-session that
- * replaces `writeHead` and does not accept a list of headers.
+ * Writes the status and the headers separately, for middleware that replaces `writeHead` and does not accept a list of
+ * headers, such as old versions of compression and express-session.
  */
 function writeHeadInSteps(response: NodeResponse, { status, headers }: Reply): void {
   for (let i = 0; i + 1 < headers.length; i += 2) response.setHeader(headers[i] as string, headers[i + 1] as string);
   response.writeHead(status);
 }
 
-/** Returns the body as bytes, which are created once per reply. */
+/** Returns the body as bytes. They are created only once per reply. */
 function bufferOf(reply: Reply, body: string): Buffer {
   let buffer = buffers.get(reply);
   if (buffer === undefined) {

@@ -8,7 +8,7 @@ import { type Handlers, createHandlers } from "./handlers.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
 import { type Representation, contentTypes, discoveryCacheControl, represent } from "./respond.ts";
 
-/** An issuer's documents, apart from the keys: their location, their content, and how they are sent. */
+/** An issuer's documents, apart from the keys: where they are, what they contain, and how they are sent. */
 export interface Site extends Place {
   readonly discovery: boolean;
   readonly metadata?: Metadata | undefined;
@@ -30,15 +30,15 @@ export interface Publisher extends Handlers {
 type ServedDocument = JwkSetDocument & Readonly<Record<CacheMode, Representation>>;
 
 export interface PublisherOptions {
-  /** Returns the cache mode; called for each request for the set. */
+  /** Returns the cache mode. Called on every request for the set. */
   readonly mode: () => CacheMode;
   readonly clock: Clock;
-  /** Called before the set is served; returns `undefined` if it can be served immediately. */
+  /** Called before the set is served. Returns `undefined` if the set can be served immediately. */
   readonly fresh?: (() => Promise<void> | undefined) | undefined;
 }
 
 /**
- * Creates a publisher, which returns 404 for the set until one is published.
+ * Creates a publisher. Until a set is published, requests for it get a 404.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_OPTION_INVALID`
  */

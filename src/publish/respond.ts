@@ -5,9 +5,9 @@ import type { Document } from "./document.ts";
 /** A complete response, created once per change. */
 export interface Reply {
   readonly status: number;
-  /** Headers as name, value, name, value: the form that Node writes fastest. */
+  /** Headers as name, value, name, value, which Node writes fastest. */
   readonly headers: readonly string[];
-  /** Body in ASCII; `null` for none. */
+  /** Body in ASCII; `null` if there is none. */
   readonly body: string | null;
 }
 
@@ -24,8 +24,8 @@ export const discoveryCacheControl = "public, max-age=3600";
 export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;
 
 /**
- * CORS headers. They expose `Age` and `Date`, because a web page from another origin could otherwise not tell that a
- * response is old.
+ * CORS headers. They expose `Age` and `Date`, because otherwise a web page from another origin could not tell how old a
+ * response is.
  */
 const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
 
@@ -52,14 +52,14 @@ export function respond(representation: Representation, method: string, ifNoneMa
   return withoutBodyOnHead(representation, method);
 }
 
-/** Returns the reply to GET; for HEAD, the same reply without its body. @see RFC 9110 section 9.3.2 */
+/** Returns the reply to GET, or the same reply without its body for HEAD. @see RFC 9110 section 9.3.2 */
 export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head: Reply }, method: string): Reply {
   return method === "HEAD" ? replies.head : replies.get;
 }
 
 /**
- * Returns an error as problem details, in ASCII. Tells caches not to store it, because by default they may store 404
- * and 405.
+ * Creates an error response with problem details, in ASCII. It tells caches not to store the response, because by
+ * default they may store 404 and 405.
  *
  * @param more additional header fields
  * @param members additional members of the body
@@ -88,12 +88,12 @@ function contentHeaders(type: string, text: string, more: readonly string[]): st
   return [...content, ...more, "X-Content-Type-Options", "nosniff"];
 }
 
-/** Returns a reply's header fields one by one. */
+/** Returns a reply's header fields as pairs of name and value. */
 export const fieldsOf = ({ headers }: Reply): (readonly [name: string, value: string])[] =>
   headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] as string] as const] : []));
 
 /**
- * Serializes a reply as raw HTTP, for a socket that is closed afterwards.
+ * Serializes a reply as raw HTTP, for a socket that will then be closed.
  *
  * @param reason the reason phrase, such as `Not Found`
  * @see RFC 9112 section 4; RFC 9110 section 6.6.1
@@ -105,6 +105,6 @@ export function rawHttp(reply: Reply, reason: string = "", method: string = "GET
 }
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
-  // The list is not frozen, because Node writes the headers of a frozen list 10 % more slowly.
+  // The list itself is not frozen, because Node writes headers from a frozen list 10 % more slowly.
   return Object.freeze({ status, headers, body });
 }

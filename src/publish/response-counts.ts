@@ -1,11 +1,11 @@
 import { type Metric, counter } from "../base/metrics.ts";
 import type { Reply } from "./respond.ts";
 
-/** Possible targets of a request: each of the documents, or a path without a document. */
+/** Possible targets of a request, which are the documents and any path without a document. */
 export const documents = ["jwks", "discovery", "none"] as const;
 const statuses = [200, 304, 404, 405, 503] as const;
 
-/** Creates a counter of responses. Counting a response costs a single addition to an array element. */
+/** Creates counters for responses. Counting a response only increments an array element. */
 export function createResponses() {
   const counts = new Float64Array(documents.length * statuses.length);
   return {
@@ -23,7 +23,7 @@ export function createResponses() {
         })),
       );
       return [
-        // Omits errors that have not occurred, and a 200 for a path without a document, which cannot occur.
+        // Omits errors that have not occurred, and 200 for a path without a document, which cannot occur.
         counter(
           ["jwksd_responses_total", "Responses by document and status code."],
           values.filter(({ labels, value }) => value > 0 || (labels.document !== "none" && labels.code < "400")),

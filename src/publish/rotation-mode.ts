@@ -5,9 +5,8 @@ import { JwksdError } from "../base/errors.ts";
 const maxReported = 100;
 
 /**
- * Creates a function that chooses the cache mode according to the predicate. If the predicate throws or does not return
- * a boolean, chooses rotation mode, because a short cache lifetime is the safe choice. Each distinct failure is
- * reported once.
+ * Creates a function that asks the predicate for the cache mode. If the predicate throws or does not return a boolean,
+ * the mode is rotation mode, because a short cache lifetime is always safe. Each distinct failure is reported once.
  */
 export function rotationMode(
   predicate: (() => boolean) | undefined,
@@ -22,7 +21,7 @@ export function rotationMode(
         report,
         new JwksdError(
           "ERR_PREDICATE",
-          `jwksRotationActive ${problem}, so the rotation mode's Cache-Control is sent; fix the predicate`,
+          `jwksRotationActive ${problem}, so jwksd sends the Cache-Control of rotation mode; fix the predicate`,
           {
             cause,
           },
@@ -39,7 +38,7 @@ export function rotationMode(
       return failed(`threw ${typeName(error)}`, error);
     }
     if (typeof active === "boolean") return active ? "rotation" : "long";
-    // An unhandled rejection of an async predicate would end the process.
+    // If an async predicate's rejection were not handled, it would end the process.
     (async () => active)().catch(() => {});
     return failed(`returned ${typeName(active)}, not a boolean`);
   };

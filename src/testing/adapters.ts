@@ -1,5 +1,5 @@
 /**
- * Contract tests for custom stores and signers, run with `node:test`.
+ * Contract tests for custom stores and signers, to be run with `node:test`.
  *
  * @module jwksd/testing/adapters
  */

@@ -8,10 +8,10 @@ import { isDate } from "../base/format.ts";
 import type { DueIssuer, ListedIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 import { checkCall } from "./suite-arguments.ts";
 
-/** An empty store to test against the contract. */
+/** An empty store to be tested against the contract. */
 export interface RegisterUnderTest {
   /**
-   * Opens another handle on an issuer's register, like another process. For a register without handles, returns the
+   * Opens another handle on an issuer's register, as another process would. For a register without handles, returns the
    * register itself.
    */
   readonly handle: (issuer: string) => Register | Promise<Register>;
@@ -19,7 +19,10 @@ export interface RegisterUnderTest {
   readonly end?: () => Promise<void>;
 }
 
-/** Faults between a process and a register, by name. Each function starts the fault and returns a function that ends it. */
+/**
+ * Faults between a process and a register, keyed by name. Each function starts a fault and returns a function that ends
+ * it.
+ */
 export type Faults<Under extends RegisterUnderTest> = Readonly<
   Record<string, (under: Under) => Promise<() => Promise<void>>>
 >;
@@ -27,7 +30,7 @@ export type Faults<Under extends RegisterUnderTest> = Readonly<
 type Handle = (issuer?: string) => Promise<Register>;
 
 /**
- * Defines the tests, with `node:test`, that every register must pass. `open` is called for each test.
+ * Defines the tests that every register must pass, using `node:test`. Calls `open` for each test.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @see Register
@@ -65,13 +68,14 @@ export function checkRegister<Under extends RegisterUnderTest>(
     checkList(check);
     checkCalls(check);
     for (const [fault, begin] of Object.entries(faults)) {
-      check(`a write during a fault has the outcome that it reports: ${fault}`, async (register, handle, under) => {
+      check(`reports the true outcome of a write during a fault: ${fault}`, async (register, handle, under) => {
         const version = await written(register, "before");
         const other = await handle();
         const end = await begin(under);
         const outcome = await register.write("during", version).catch((error: unknown) => error);
         await end();
-        // The conditional write settles an unknown outcome: after it, the write during the fault can no longer arrive.
+        // The conditional write settles an unknown outcome, because after it the write from during the fault can no
+        // longer arrive.
         await retryUntil(() => other.write("after", version));
         const text = await retryUntil(async () => (await other.read()).text);
         if (typeof outcome === "boolean") assert.equal(text, "during", `the write returned ${outcome}`);
@@ -93,7 +97,7 @@ async function written(register: Register, text: string): Promise<string> {
   return version as string;
 }
 
-/** Returns the result of a read, without the time. */
+/** Returns the result of a read without the time. */
 async function readState(register: Register, known?: string): Promise<object> {
   const { now: _, ...rest } = await register.read(known);
   return rest;
@@ -103,7 +107,7 @@ const presenceOf = async ({ presence }: Register): Promise<ReadonlyMap<string, s
   (await presence?.list(500))?.records ?? new Map();
 
 function checkText(check: Check): void {
-  check("an empty document is different from no document", async (register, handle) => {
+  check("distinguishes an empty document from no document", async (register, handle) => {
     assert.deepEqual(await readState(register), {});
     assert.deepEqual(await readState(register, "unknown"), {});
     assert.equal(await register.write("", "unknown"), false);
@@ -114,7 +118,7 @@ function checkText(check: Check): void {
     assert.deepEqual(await readState(await handle()), { version, text: "" });
   });
 
-  check("a read with the current version omits the document", async (register, handle) => {
+  check("omits the document from a read that gives the current version", async (register, handle) => {
     const version = await written(register, "one");
     for (const reader of [register, await handle()]) {
       assert.deepEqual(await readState(reader, version), { version });
@@ -124,17 +128,17 @@ function checkText(check: Check): void {
   });
 
   check(
-    "every write has a version that was never used before, even for the same document",
+    "gives every write a version that was never used before, even for the same document",
     async (register, handle) => {
       const versions = [await written(await handle("https://other.example"), "same")];
       for (let count = 0; count < 10; count += 1) versions.push(await written(register, "same"));
       assert.equal(new Set(versions).size, versions.length);
-      // A counter would repeat after a backup was restored.
+      // A counter would repeat versions after a backup is restored.
       assert.notEqual(versions[0], versions[1]);
     },
   );
 
-  check("a document is read as written", async (register, handle) => {
+  check("returns a document as it was written", async (register, handle) => {
     const odd = `'"\\\n\r\n\t %_$1 é e\u0301 \u2028 🔑`;
     const bytes = Math.min(2 ** 20, register.maxBytes ?? Infinity);
     const samples = [odd, "🔑".repeat(bytes / 4), "a".repeat(bytes), ` ${odd} `];
@@ -145,7 +149,7 @@ function checkText(check: Check): void {
     }
   });
 
-  check("issuers that differ by case, a space or a slash have their own registers", async (_, handle) => {
+  check("keeps separate registers for issuers that differ only in case, a space or a slash", async (_, handle) => {
     const issuers = ["https://a.example/x", "https://a.example/X", "https://a.example/x ", "https://a.example/x/"];
     for (const issuer of issuers) {
       const register = await handle(issuer);
@@ -156,10 +160,10 @@ function checkText(check: Check): void {
     for (const issuer of issuers) assert.equal((await (await handle(issuer)).read()).text, issuer);
   });
 
-  check("a register's clock advances and is not the caller's", async (register) => {
+  check("has a clock that advances and is not the caller's", async (register) => {
     const { now } = await register.read();
     if (now === undefined) return;
-    assert.ok(isDate(now), `now is a number of epoch milliseconds, and not ${inspect(now)}`);
+    assert.ok(isDate(now), `now must be a number of epoch milliseconds, not ${inspect(now)}`);
     await retryUntil(
       () => register.read(),
       (reading) => (reading.now ?? 0) > now,
@@ -174,18 +178,21 @@ function checkText(check: Check): void {
 }
 
 function checkRaces(check: Check): void {
-  check("of 100 writers over two handles, exactly one writes, and its document is stored", async (register, handle) => {
-    const handles = [register, await handle()] as const;
-    for (let round = 0; round < 5; round += 1) {
-      const { version } = await register.read();
-      const writes = Array.from({ length: 100 }, (_, index) =>
-        handles[index % 2 === 0 ? 0 : 1].write(`${round} ${index}`, version),
-      );
-      const outcomes = await Promise.all(writes);
-      assert.equal(outcomes.filter(Boolean).length, 1, `round ${round}`);
-      for (const reader of handles) assert.equal((await reader.read()).text, `${round} ${outcomes.indexOf(true)}`);
-    }
-  });
+  check(
+    "when 100 writers race on two handles, exactly one succeeds, and its document is stored",
+    async (register, handle) => {
+      const handles = [register, await handle()] as const;
+      for (let round = 0; round < 5; round += 1) {
+        const { version } = await register.read();
+        const writes = Array.from({ length: 100 }, (_, index) =>
+          handles[index % 2 === 0 ? 0 : 1].write(`${round} ${index}`, version),
+        );
+        const outcomes = await Promise.all(writes);
+        assert.equal(outcomes.filter(Boolean).length, 1, `round ${round}`);
+        for (const reader of handles) assert.equal((await reader.read()).text, `${round} ${outcomes.indexOf(true)}`);
+      }
+    },
+  );
 
   check("a repeated or late write changes nothing", async (register, handle) => {
     const first = await written(register, "1");
@@ -204,39 +211,36 @@ function checkRaces(check: Check): void {
 }
 
 function checkPresence(check: Check): void {
-  check(
-    "presence records are written, replaced and dropped, and are not part of the document",
-    async (register, handle) => {
-      const { presence } = register;
-      if (presence === undefined) return;
-      const other = (await handle()).presence as Presence;
-      const long = "🔑".repeat(2_048);
-      await presence.put("a", "1");
-      await presence.put("A", long);
-      await other.put("a ", "");
-      assert.deepEqual(await readState(register), {});
-      const version = await written(register, "text");
-      await other.put("a", "2");
-      const records = new Map([
-        ["a", "2"],
-        ["A", long],
-        ["a ", ""],
-      ]);
-      for (const handle of [presence, other]) {
-        assert.deepEqual(await handle.list(3), { records, count: 3 });
-      }
-      await presence.drop(["a", "unknown"]);
-      assert.deepEqual([...(await other.list(3)).records.keys()].toSorted(), ["A", "a "]);
-      assert.deepEqual(await readState(register, version), { version });
-    },
-  );
+  check("writes, replaces and drops presence records, which are not part of the document", async (register, handle) => {
+    const { presence } = register;
+    if (presence === undefined) return;
+    const other = (await handle()).presence as Presence;
+    const long = "🔑".repeat(2_048);
+    await presence.put("a", "1");
+    await presence.put("A", long);
+    await other.put("a ", "");
+    assert.deepEqual(await readState(register), {});
+    const version = await written(register, "text");
+    await other.put("a", "2");
+    const records = new Map([
+      ["a", "2"],
+      ["A", long],
+      ["a ", ""],
+    ]);
+    for (const handle of [presence, other]) {
+      assert.deepEqual(await handle.list(3), { records, count: 3 });
+    }
+    await presence.drop(["a", "unknown"]);
+    assert.deepEqual([...(await other.list(3)).records.keys()].toSorted(), ["A", "a "]);
+    assert.deepEqual(await readState(register, version), { version });
+  });
 
-  check("presence records are listed up to a limit in number and length, and counted", async (register) => {
+  check("lists presence records up to a limit in number and length, and counts them all", async (register) => {
     const { presence } = register;
     if (presence === undefined) return;
     const ids = Array.from({ length: 150 }, () => crypto.randomUUID());
     await Promise.all([...ids, "one more"].map((id) => presence.put(id, id)));
-    // A register may refuse a record this long.
+    // A register may reject a record this long.
     await presence.put("long", "a".repeat(60_000)).catch(() => {});
     const { records, count } = await presence.list(152);
     const kept = new Map([...records].filter(([id, record]) => id !== "long" || record.length > 0));
@@ -253,7 +257,7 @@ function checkPresence(check: Check): void {
 
 function checkDue(check: Check): void {
   check(
-    "issuers with a due step are listed page by page, and each write replaces the due time",
+    "lists issuers with a due step page by page, with the due time from the latest write",
     async (register, handle) => {
       if (register.due === undefined) return;
       const id = crypto.randomUUID();
@@ -287,7 +291,7 @@ function checkDue(check: Check): void {
 }
 
 function checkList(check: Check): void {
-  check("all issuers are listed page by page, each with its register", async (register, handle) => {
+  check("lists all issuers page by page, each with its register", async (register, handle) => {
     if (register.list === undefined) return;
     const id = crypto.randomUUID();
     for (let index = 0; index < 5; index += 1)
@@ -311,7 +315,7 @@ function checkList(check: Check): void {
   });
 }
 
-/** Calls every method with the same options. */
+/** Calls every method with these options. */
 const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),
@@ -328,20 +332,23 @@ const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
 ];
 
 function checkCalls(check: Check): void {
-  check("a signal ends every call with its reason, and an aborted signal prevents the call", async (register) => {
-    const reason = new Error("stopped");
-    const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
-      outcome.status === "rejected" && outcome.reason === reason;
-    const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
-    assert.ok(stopped.every(isReason), "before");
-    assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
-    const controller = new AbortController();
-    const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
-    controller.abort(reason);
-    for (const outcome of await outcomes) assert.ok(outcome.status === "fulfilled" || isReason(outcome));
-  });
+  check(
+    "ends every call when its signal aborts, with the signal's reason, and starts none if it was already aborted",
+    async (register) => {
+      const reason = new Error("stopped");
+      const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
+        outcome.status === "rejected" && outcome.reason === reason;
+      const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
+      assert.ok(stopped.every(isReason), "before");
+      assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
+      const controller = new AbortController();
+      const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
+      controller.abort(reason);
+      for (const outcome of await outcomes) assert.ok(outcome.status === "fulfilled" || isReason(outcome));
+    },
+  );
 
-  check("watch calls back after writes by any handle, until the signal aborts", async (register, handle) => {
+  check("calls a watcher back after writes by any handle, until the signal aborts", async (register, handle) => {
     if (register.watch === undefined) return;
     const [stopped, remaining] = [watching(register), watching(register)];
     for (const writer of [register, await handle(), register]) {
@@ -356,32 +363,35 @@ function checkCalls(check: Check): void {
     remaining.stop();
   });
 
-  check("a closed handle can be closed again, refuses every other call, and calls no listener", async (_, handle) => {
-    const [closed, other] = [await handle(), await handle()];
-    await written(closed, "text");
-    let isClosed = closed.close === undefined;
-    closed.watch?.(() => assert.ok(!isClosed), { signal: new AbortController().signal });
-    await closed.close?.();
-    if (isClosed) return;
-    isClosed = true;
-    await closed.close?.();
-    for (const outcome of await Promise.allSettled(calls(closed))) {
-      assert.ok(outcome.status === "rejected" && outcome.reason instanceof JwksdError);
-      const { name, code, retryable } = outcome.reason;
-      assert.deepEqual([name, code, retryable], ["StoreError", "ERR_STORE_UNAVAILABLE", true]);
-    }
-    closed.watch?.(() => assert.fail("called back"), { signal: new AbortController().signal });
-    if (closed === other || other.watch === undefined) return;
-    const watched = watching(other);
-    await watched.sees(await written(other, "more"));
-    watched.stop();
-  });
+  check(
+    "allows a closed handle to be closed again, but refuses every other call and calls no listener",
+    async (_, handle) => {
+      const [closed, other] = [await handle(), await handle()];
+      await written(closed, "text");
+      let isClosed = closed.close === undefined;
+      closed.watch?.(() => assert.ok(!isClosed), { signal: new AbortController().signal });
+      await closed.close?.();
+      if (isClosed) return;
+      isClosed = true;
+      await closed.close?.();
+      for (const outcome of await Promise.allSettled(calls(closed))) {
+        assert.ok(outcome.status === "rejected" && outcome.reason instanceof JwksdError);
+        const { name, code, retryable } = outcome.reason;
+        assert.deepEqual([name, code, retryable], ["StoreError", "ERR_STORE_UNAVAILABLE", true]);
+      }
+      closed.watch?.(() => assert.fail("called back"), { signal: new AbortController().signal });
+      if (closed === other || other.watch === undefined) return;
+      const watched = watching(other);
+      await watched.sees(await written(other, "more"));
+      watched.stop();
+    },
+  );
 }
 
-/** Time limit on a busy machine. */
+/** Time limit, which allows for a busy machine. */
 const longMs = 10_000;
 
-/** Repeats a call until it succeeds with an acceptable result. */
+/** Repeats a call until it returns an acceptable result. */
 async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
   const deadlineMs = performance.now() + longMs;
   for (;;) {
@@ -389,14 +399,14 @@ async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => bo
       if (performance.now() > deadlineMs) throw error;
     });
     if (result !== undefined && isEnough(result)) return result;
-    assert.ok(performance.now() < deadlineMs, "it did not happen in time");
+    assert.ok(performance.now() < deadlineMs, "the call did not return an acceptable result in time");
     await pause(20);
   }
 }
 
 interface Watching {
   readonly calls: number;
-  /** Resolves when a read after a callback has returned this version. */
+  /** Resolves once a read after a callback has returned this version. */
   sees(version: string): Promise<void>;
   stop(): void;
 }
@@ -418,7 +428,7 @@ function watching(register: Register): Watching {
     },
     async sees(version) {
       const late = new AbortController();
-      // Also keeps the process alive, because a watched register need not.
+      // Also keeps the process alive, because watching a register need not.
       const timer = setTimeout(() => late.abort(new Error("no callback came in time")), longMs);
       while (!versions.has(version)) await once(changes, "change", { signal: late.signal });
       clearTimeout(timer);

@@ -13,22 +13,25 @@ import { checkCall } from "./suite-arguments.ts";
 /** A signer to test against the contract. */
 export interface SignerUnderTest {
   readonly signer: Signer;
-  /** Strings that no error may contain: key material, PINs, credentials. */
+  /** Strings that no error may contain, such as key material, PINs and credentials. */
   readonly secrets: readonly string[];
-  /** Makes the backend hold back its signatures until the returned function is called. For signers that can be closed. */
+  /**
+   * Makes the backend hold back its signatures until the returned function is called. Only for signers that can be
+   * closed.
+   */
   readonly hold?: () => () => void;
-  /** For a simulated backend: the half of the next signatures that begins with a zero. */
+  /** For a simulated backend, which half of the following signatures is to begin with a zero byte. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
-  /** Removes everything. */
+  /** Closes and removes everything. */
   readonly close?: () => Promise<void>;
 }
 
 /** Options of `checkSigner`. */
 export interface CheckSignerOptions {
   /**
-   * Number of signatures to create with 64 in flight; before that, a fifth as many are created one at a time. With 100
-   * or more, up to 6,000 additional ones are created to find one whose r and one whose s begins with a zero byte, which
-   * is the case for one in 256. Default: 100.
+   * Number of signatures to create with 64 in flight. Before that, a fifth as many are created one at a time. If the
+   * number is 100 or more, up to 6,000 additional signatures are created to find one whose r and one whose s begins
+   * with a zero byte, which happens once in 256 signatures. Default: 100.
    */
   readonly signatures?: number;
 }
@@ -36,8 +39,8 @@ export interface CheckSignerOptions {
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
 /**
- * Maximum number of signatures to create in search of a leading zero, which one in 256 has. With this many, one run in
- * 10^10 does not find any.
+ * Maximum number of signatures to create in search of a leading zero, which one in 256 has. With this many, only one
+ * run in 10^10 does not find any.
  */
 const maxSignatures = 6_000;
 
@@ -51,7 +54,10 @@ export function inputOf(message: string): SignInput {
 
 const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
 
-/** Returns an attempt's error after checking it: a `JwksdError` with this code that contains neither a secret nor the digest of `input`. */
+/**
+ * Returns an attempt's error. Asserts that it is a `JwksdError` with this code and contains neither a secret nor the
+ * digest of `input`.
+ */
 export async function expectFailure(
   attempt: Promise<unknown>,
   code: JwksdErrorCode,
@@ -59,7 +65,7 @@ export async function expectFailure(
   input: SignInput,
 ): Promise<JwksdError> {
   const error = await attempt.then(
-    () => assert.fail(`the attempt succeeded; expected ${code}`),
+    () => assert.fail(`the attempt succeeded, but ${code} was expected`),
     (thrown: unknown) => thrown,
   );
   assert.ok(error instanceof JwksdError, `expected ${code}, not ${inspect(error)}`);
@@ -73,7 +79,7 @@ export async function expectFailure(
 }
 
 /**
- * Defines the tests, with `node:test`, that every signer must pass. `open` is called once.
+ * Defines the tests that every signer must pass, using `node:test`. Calls `open` once.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see Signer; RFC 7518 section 3.4
@@ -90,7 +96,7 @@ export function checkSigner(
     let publicKey: CryptoKey;
     let publicJwk: string;
     let signed = 0;
-    /** Halves for which a signature with a leading zero has been found. */
+    /** The halves for which a signature with a leading zero has been found. */
     const zeros = new Set<string>();
 
     before(async () => {
@@ -102,7 +108,7 @@ export function checkSigner(
     });
     after(() => opened.close?.());
 
-    /** Signs a new JWS and verifies it like a relying party if `isWanted` accepts the signature. */
+    /** Signs a new JWS. If `isWanted` accepts the signature, verifies it like a relying party. */
     async function sign(isWanted: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;
@@ -135,7 +141,7 @@ export function checkSigner(
       [64, signatures],
     ] as const;
     for (const [inFlight, count] of rounds) {
-      test(`${count} signatures with ${inFlight} in flight: each is 64 bytes that jose verifies`, async () => {
+      test(`creates ${count} signatures of 64 bytes that jose verifies, with ${inFlight} in flight`, async () => {
         const last = signed + count;
         const one = async (): Promise<void> => {
           while (signed < last) await sign();
@@ -145,7 +151,7 @@ export function checkSigner(
     }
 
     for (const half of signatures >= 100 ? (["r", "s"] as const) : []) {
-      test(`a leading zero of ${half} is kept`, async () => {
+      test(`keeps a leading zero of ${half}`, async () => {
         const { key } = opened;
         if (key !== undefined) key.zeroHalf = half;
         const concurrency = key === undefined ? 16 : 1;
@@ -158,7 +164,7 @@ export function checkSigner(
       });
     }
 
-    test("messages of any length are signed unchanged", async () => {
+    test("signs messages of any length unchanged", async () => {
       for (const length of [0, 1, 31, 32, 33, 64, 16_384]) {
         const message = new Uint8Array(length).fill(7);
         const before = message.slice();
@@ -170,7 +176,7 @@ export function checkSigner(
       }
     });
 
-    test("only the given part of a larger buffer is signed", async () => {
+    test("signs only the given part of a larger buffer", async () => {
       const whole = encoder.encode("before.header.claims.after");
       const message = whole.subarray(7, 20);
       const digest = new Uint8Array(64).fill(1);
@@ -180,8 +186,8 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend reads either the message or the digest, so it may sign if the other one is wrong, but must sign the
-    // right bytes.
+    // A backend reads either the message or the digest, so it may sign if the other one is invalid, but it must sign
+    // the right bytes.
     const valid = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],
@@ -196,7 +202,7 @@ export function checkSigner(
       ["an aborted signal", { ...valid, signal: AbortSignal.abort() }],
     ];
     for (const [what, input] of wrong) {
-      test(`invalid input (${what}): signs the message or throws an error without a secret`, async () => {
+      test(`given invalid input (${what}), signs the message or throws an error without a secret`, async () => {
         const result = await (async () => opened.signer.sign(input as SignInput))().catch((error: unknown) => ({
           error,
         }));
@@ -209,7 +215,7 @@ export function checkSigner(
         }
         const text = inspect(result.error, { depth: 9, showHidden: true });
         for (const secret of opened.secrets) assert.ok(!text.includes(secret), "a secret in an error");
-        // The signer keeps working.
+        // The signer must keep working.
         await sign();
       });
     }
@@ -219,7 +225,7 @@ export function checkSigner(
       for (const secret of opened.secrets) assert.ok(!text.includes(secret));
     });
 
-    test("its public key cannot be changed", async () => {
+    test("the caller cannot change its public key", async () => {
       assert.equal(JSON.stringify(opened.signer.publicKey), publicJwk);
       Reflect.set(opened.signer.publicKey, "x", "changed");
       Reflect.set(opened.signer.publicKey, "d", "added");
@@ -237,7 +243,7 @@ export function checkSigner(
       if (release !== undefined) assert.equal(isClosed, false);
       release?.();
       await Promise.all(signatures);
-      // A signer without resources has nothing to close.
+      // A signer that holds no resources has nothing to close.
       if (closed !== undefined) {
         await closed;
         const input = inputOf("header.claims");

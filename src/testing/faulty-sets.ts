@@ -13,8 +13,8 @@ const point = (y: number): string => base64url.encode(Uint8Array.of(y, ...new Ui
 const next = (character: string): string => String.fromCharCode(character.charCodeAt(0) + 1);
 
 /**
- * JWK Sets with one fault, by the code that `jwksd doctor` reports. If the fault is in a single key, the set also
- * contains the issuer's own key.
+ * JWK Sets with one fault each, keyed by the code that `jwksd doctor` reports. If the fault is in a single key, the set
+ * also contains the issuer's own key.
  */
 const sets = {
   JWKS_NOT_JSON: () => "<!doctype html>",

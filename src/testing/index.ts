@@ -1,5 +1,5 @@
 /**
- * An issuer for tests: it creates valid and invalid tokens and serves its documents without the network.
+ * An issuer for tests, which creates valid and invalid tokens and serves its documents without the network.
  *
  * @module jwksd/testing
  */

@@ -6,7 +6,7 @@ import { type HostileName, hostileNames } from "./faulty-sets.ts";
 import type { TestAlgorithm } from "./test-keys.ts";
 import { type Claims, type TokenChanges, tokenFaults } from "./token-faults.ts";
 
-/** The parts of the responses. */
+/** The content of the responses. */
 interface Provider {
   readonly issuer: string;
   readonly algorithms: readonly TestAlgorithm[];
@@ -20,8 +20,9 @@ const noStore = { "Cache-Control": "no-store" };
 const json = (value: unknown, headers: Record<string, string> = caching): Response => Response.json(value, { headers });
 
 /**
- * Returns the response to a request for the provider: its documents, tokens at `/token`, and below `/hostile/NAME` the documents of an issuer
- * with a fault. Pages from any origin can read the documents; only pages from this machine can read tokens.
+ * Returns the response to a request to the test issuer. It serves its documents, tokens at `/token`, and an issuer with
+ * a fault at each `/hostile/NAME`. Web pages from any origin can read the documents, but only pages from this machine
+ * can read tokens.
  *
  * @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 6749 section 4.4; Fetch Standard, CORS protocol
  */
@@ -78,8 +79,8 @@ const isHostile = (name: string): name is HostileName => (hostileNames as readon
 const notFound = (text: string): Response => new Response(`${text}\n`, { status: 404 });
 
 /**
- * Returns just the token for GET, and a token endpoint's response for POST. Parameters become claims, except for
- * `fault` and `alg`.
+ * Returns just the token for GET, or a token endpoint's response for POST. Parameters become claims, except for `fault`
+ * and `alg`.
  */
 async function tokenResponse(request: Request, query: URLSearchParams, token: Provider["token"]): Promise<Response> {
   const claims: Record<string, unknown> = {};
@@ -117,8 +118,8 @@ async function parametersOf(request: Request): Promise<Iterable<readonly [name: 
 }
 
 /**
- * Refuses a body that was parsed as a form but is something else. Otherwise, its text, including the client secret,
- * would become the name or the value of a claim.
+ * Rejects a body that was parsed as a form but is something else. Otherwise, its text, which may include a client
+ * secret, would become a claim's name or value.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -127,27 +128,24 @@ function checkParameter(name: string, value: unknown): void {
   const members = text.match(/[\p{L}\p{N}_.-]+(?=[\s\]]*=|["']\s*:)/gu) ?? [];
   if (claimName.test(name) && !members.some(isSecret)) return;
   throw invalidOption(
-    "a parameter is not a claim; send name=value pairs that are separated by &, or JSON with Content-Type: application/json",
+    "a parameter is not a claim; send name=value pairs separated by &, or JSON with Content-Type: application/json",
   );
 }
 
-/** Names of claims, which may be URIs. @see RFC 7519 section 4.2 */
+/** Matches claim names, which may be URIs. @see RFC 7519 section 4.2 */
 const claimName = /^[\p{L}\p{N}_@$][\p{L}\p{N}_@$.:/#~-]{0,127}$/u;
 
-/**
- * Reports whether a parameter is a credential, regardless of how its name is spelled. @see OAuth Parameters registry
- * (IANA)
- */
+/** Reports whether a parameter is a credential, however its name is spelled. @see OAuth Parameters registry (IANA) */
 function isSecret(name: string): boolean {
   const letters = name.toLowerCase().replaceAll(/[^a-z]/g, "");
   return /(secret|password|assertion|token|verifier|^code|devicecode|authorizedcode|authreqid)$/.test(letters);
 }
 
-/** Claims that are strings, even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
+/** Claims that remain strings even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
 const stringClaims = new Set(["iss", "sub", "client_id", "jti", "scope"]);
 /** Other parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
 const requestParameters = new Set("grant_type client_assertion_type resource redirect_uri username".split(" "));
 
-/** Returns the paths of tokens that have a fault. */
+/** Returns the paths at which tokens with a fault are served. */
 export const faultPaths = (): readonly (readonly [path: string, title: string])[] =>
   Object.entries(tokenFaults).map(([name, { title }]) => [`/token?fault=${name}`, title]);

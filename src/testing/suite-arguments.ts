@@ -1,7 +1,7 @@
 import { invalidOption } from "../base/errors.ts";
 
 /**
- * Checks the arguments of a suite. Otherwise, every test would fail if they are swapped or missing. @throws ConfigError
+ * Checks a suite's arguments, because if they were swapped or missing, every test would fail. @throws ConfigError
  * `ERR_OPTION_INVALID`
  */
 export function checkCall(suite: string, name: unknown, open: unknown): void {

@@ -10,27 +10,27 @@ import { textHash } from "../keys/crypto/text-hash.ts";
 import { generateTestKey } from "./test-keys.ts";
 import { tokenOf } from "./token-faults.ts";
 
-/** The request for which a DPoP proof is created. */
+/** The request that a DPoP proof is for. */
 export interface TestProof {
-  /** Access token that the request presents. */
+  /** Access token that is sent with the request. */
   readonly token: string;
-  /** URL of the request, without the query. */
+  /** The request's URL, without the query. */
   readonly url: string;
-  /** Method of the request. Default: `GET`. */
+  /** The request's method. Default: `GET`. */
   readonly method?: string;
   /** Nonce from the API's `DPoP-Nonce` header. Default: none. */
   readonly nonce?: string | undefined;
-  /** Claims to add or replace, for an invalid proof; `undefined` omits a claim. Default: none. */
+  /** Claims to add or replace, to make the proof invalid. A value of `undefined` omits a claim. Default: none. */
   readonly claims?: Readonly<Record<string, unknown>>;
 }
 
-/** An API client with a key and a certificate to which tokens can be bound. */
+/** An API client that has a key and a certificate, to which tokens can be bound. */
 export interface TestClient {
-  /** Key thumbprint for a token's `cnf: { jkt }`. @see RFC 9449 section 6.1 */
+  /** The key's thumbprint, for a token's `cnf: { jkt }`. @see RFC 9449 section 6.1 */
   readonly jkt: string;
-  /** Creates a proof; each request needs a new one. @see RFC 9449 section 4.2 */
+  /** Creates a proof. Each request needs a new one. @see RFC 9449 section 4.2 */
   proof(this: void, proof: TestProof): Promise<string>;
-  /** Certificate thumbprint for a token's `cnf: { "x5t#S256": … }`. @see RFC 8705 section 3.1 */
+  /** The certificate's thumbprint, for a token's `cnf: { "x5t#S256": … }`. @see RFC 8705 section 3.1 */
   readonly x5t: string;
   /** Self-signed certificate in PEM, valid from 2020 to 2049. */
   readonly certificate: string;
@@ -38,7 +38,10 @@ export interface TestClient {
   readonly privateKey: string;
 }
 
-/** Creates a client with a P-256 key and a certificate for it. @param seed the same seed returns the same key; default: a new key */
+/**
+ * Creates a client with a P-256 key and a certificate for it. @param seed the same seed always results in the same key;
+ * default: a new key
+ */
 export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> = systemClock): Promise<TestClient> {
   const key = await generateTestKey("ES256", seed && `client ${seed}`);
   const { kid: _kid, alg: _alg, use: _use, ...jwk } = key.jwk;
@@ -63,7 +66,7 @@ export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> 
 const pemOf = (der: Uint8Array): string =>
   `-----BEGIN CERTIFICATE-----\n${btoa(String.fromCharCode(...der)).replaceAll(/.{1,64}/g, "$&\n")}-----END CERTIFICATE-----\n`;
 
-/** Encodes a value of less than 64 KiB in DER. @see ITU-T X.690 section 8.1 */
+/** Encodes a value shorter than 64 KiB in DER. @see ITU-T X.690 section 8.1 */
 function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const head = length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];

@@ -19,47 +19,58 @@ import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFault
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
   /**
-   * Issuer identifier: the `iss` of its tokens and the URL that `fetch` serves. Default: `https://issuer.example` or,
-   * after `listen`, the URL of the server.
+   * Issuer identifier, which is the `iss` in its tokens and the URL that `fetch` serves. Default:
+   * `https://issuer.example` or, after `listen`, the server's URL.
    */
   readonly issuer?: Optional<string>;
-  /** `aud` of its tokens. Default: `https://api.example.com`. */
+  /** `aud` in its tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
-  /** Algorithms, each with its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. The first one signs by default. Default: `["ES256"]`. */
+  /**
+   * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. Tokens are signed with the first
+   * one unless they ask for another. Default: `["ES256"]`.
+   */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
-  /** Claims of each token, in addition to its usual claims. Default: none. */
+  /** Claims to add to every token, in addition to its usual claims. Default: none. */
   readonly claims?: Optional<Claims>;
-  /** Seed for the keys: the same seed creates the same keys in every process. Requires `node:crypto`. Default: new keys. */
+  /**
+   * Seed for the keys. The same seed results in the same keys in every process. Requires `node:crypto`. Default: new
+   * keys.
+   */
   readonly seed?: Optional<string>;
-  /** Source of the time. Default: `Date.now()`, so fake timers work. */
+  /** Source of time. Default: `Date.now()`, so that fake timers work. */
   readonly clock?: Optional<Pick<Clock, "now">>;
   /**
-   * Whether it starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in upper or lower
-   * case. Default: `false`.
+   * Whether the issuer starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in upper or
+   * lower case. Default: `false`.
    */
   readonly allowProduction?: Optional<boolean>;
 }
 
 /** An issuer for tests. */
 export interface TestIssuer {
-  /** `iss` of its tokens. */
+  /** `iss` in its tokens. */
   readonly issuer: string;
-  /** `aud` of its tokens. */
+  /** `aud` in its tokens. */
   readonly audience: string;
-  /** Fetches this issuer's URLs without the network; other URLs fail. Use it as the `keySet.fetch` option, or instead of the global `fetch`. */
+  /**
+   * Fetches this issuer's URLs without the network. Other URLs fail. Use it as the `keySet.fetch` option, or in place
+   * of the global `fetch`.
+   */
   fetch(this: void, input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Serves the issuer over HTTP on 127.0.0.1. Without the `issuer` option, that URL becomes the issuer's name. */
+  /**
+   * Serves the issuer over HTTP on 127.0.0.1. If the `issuer` option is not given, the server's URL becomes the issuer.
+   */
   listen(this: void, port?: number): Promise<Listening>;
   /**
-   * Creates an access token that is valid for five minutes, with `iss`, `aud`, `sub`, `client_id`, `iat`, `exp` and `jti`. `claims` adds claims
-   * or replaces these; `undefined` omits a claim.
+   * Creates an access token that is valid for five minutes and has `iss`, `aud`, `sub`, `client_id`, `iat`, `exp` and
+   * `jti`. `claims` adds to these claims or replaces them. A value of `undefined` omits a claim.
    *
-   * @throws ConfigError `ERR_OPTION_INVALID` for an unknown fault or algorithm
+   * @throws ConfigError `ERR_OPTION_INVALID` if a fault or algorithm is unknown
    */
   token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
-  /** Generates new keys, which sign from then on. The previous keys stay published until the next rotation. */
+  /** Generates new keys and signs with them from then on. The previous keys stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** Stops all responses until `goOnline`, except for tokens, which tests still need. */
+  /** Stops all responses, except for tokens, which tests still need, until `goOnline` is called. */
   goOffline(this: void): void;
   /** Resumes all responses. */
   goOnline(this: void): void;
@@ -90,7 +101,7 @@ const rules: Rules<TestIssuerOptions> = {
  * const token = await issuer.token({ scope: "orders:read" });
  * ```
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, including if `NODE_ENV` is `production`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, which is also thrown if `NODE_ENV` is `production`
  */
 export async function createTestIssuer(options: TestIssuerOptions = {}): Promise<TestIssuer> {
   const given = checkOptions(options, rules);
@@ -108,7 +119,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
     generationCount += 1;
     return Promise.all(algorithms.map((alg) => generateTestKey(alg, seed && `${alg} ${generationCount} ${seed}`)));
   };
-  /** Generations of keys: the ones that sign, then the earlier ones, latest first. */
+  /** Generations of keys, latest first. The first generation signs. */
   const generations = [await generateKeys()];
   const published = (): readonly TestKey[] => generations.slice(0, 2).flat();
   const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>
@@ -116,7 +127,8 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
 
   async function token(claims: Claims = {}, changes: TokenChanges = {}): Promise<string> {
     const { alg = preferred, header, ...faults } = changes;
-    if (!algorithms.includes(alg)) throw invalidOption(`this issuer has no ${alg} key; set the "algorithms" option`);
+    if (!algorithms.includes(alg))
+      throw invalidOption(`this issuer has no ${alg} key; add ${alg} to the "algorithms" option`);
     const keys = { active: await keyAt(0, alg), removed: () => keyAt(2, alg), stranger: () => generateTestKey(alg) };
     const now = Math.floor(clock.now() / 1000);
     const defaults = { iss: issuer, aud: audience, sub: "alice", client_id: "app", iat: now, exp: now + 300 };
@@ -186,7 +198,7 @@ function inProduction(): boolean {
   try {
     return /^\s*prod(uction)?(?![a-z])/i.test(globalThis.process?.env["NODE_ENV"] ?? "");
   } catch {
-    // Deno hides it without --allow-env.
+    // Deno denies access to it without --allow-env.
     return false;
   }
 }

@@ -9,7 +9,7 @@ import type { Bytes } from "../base/bytes.ts";
 /** Algorithm that a test issuer can sign with. */
 export type TestAlgorithm = "ES256" | "RS256" | "PS256" | "EdDSA";
 
-/** Web Crypto parameters by algorithm. @see RFC 7518 section 3.1; RFC 8037 section 3.1 */
+/** Web Crypto parameters for each algorithm. @see RFC 7518 section 3.1; RFC 8037 section 3.1 */
 const parameters = {
   ES256: { name: "ECDSA", hash: "SHA-256" },
   RS256: { name: "RSASSA-PKCS1-v1_5" },
@@ -22,7 +22,7 @@ export const testAlgorithms = Object.keys(parameters) as readonly TestAlgorithm[
 /** A key for tests. */
 export interface TestKey {
   readonly alg: TestAlgorithm;
-  /** Key ID: the key's thumbprint. */
+  /** Key ID, which is the key's thumbprint. */
   readonly kid: string;
   /** Published JWK. */
   readonly jwk: JWK & { readonly kid: string };
@@ -31,7 +31,7 @@ export interface TestKey {
   sign(this: void, input: Bytes): Promise<Uint8Array>;
 }
 
-/** Generates a key. @param seed the same seed always results in the same key; without a seed, each key is new */
+/** Generates a key. @param seed the same seed always results in the same key; default: a new key */
 export async function generateTestKey(alg: TestAlgorithm, seed?: string): Promise<TestKey> {
   const privateJwk = seed === undefined ? await newKey(alg) : await keyFromSeed(alg, seed);
   const { kty, crv, x, y, n, e } = privateJwk;
@@ -64,7 +64,7 @@ async function keyFromSeed(alg: TestAlgorithm, seed: string): Promise<JWK> {
   };
   if (alg === "ES256") {
     const ecdh = createECDH("prime256v1");
-    // The scalar is below the curve's order.
+    // The first byte keeps the scalar below the curve's order.
     const d = Uint8Array.of(1, ...(await bytes(31, alg)));
     ecdh.setPrivateKey(d);
     const point = new Uint8Array(ecdh.getPublicKey());
@@ -72,13 +72,13 @@ async function keyFromSeed(alg: TestAlgorithm, seed: string): Promise<JWK> {
     return { kty: "EC", crv: "P-256", x, y, d: base64url.encode(d) } as JWK;
   }
   if (alg === "EdDSA") {
-    // The PKCS#8 header before the seed. RFC 8410 section 7
+    // A PKCS#8 header, then the seed. RFC 8410 section 7
     const der = Uint8Array.of(...base64url.decode("MC4CAQAwBQYDK2VwBCIEIA"), ...(await bytes(32, alg)));
     return createPrivateKey({ key: Buffer.from(der), format: "der", type: "pkcs8" }).export({ format: "jwk" });
   }
   const primes: bigint[] = [];
   for (const info of ["RSA p", "RSA q"]) {
-    // Their product has 2048 bits.
+    // The top bits are set so that the product has 2048 bits.
     let prime = bigIntFrom(await bytes(128, info)) | (3n << 1022n) | 1n;
     while (prime % exponent === 1n || !checkPrimeSync(prime)) prime += 2n;
     primes.push(prime);
@@ -102,7 +102,7 @@ function base64urlUInt(value: bigint): string {
   return base64url.encode(Uint8Array.from(pairs, (pair) => Number.parseInt(pair, 16)));
 }
 
-/** Returns the modular inverse, by Euclid's algorithm. */
+/** Returns the modular inverse, computed with Euclid's algorithm. */
 function inverse(value: bigint, modulus: bigint): bigint {
   let [a, b, x, y] = [value % modulus, modulus, 1n, 0n];
   while (b !== 0n) [a, b, x, y] = [b, a % b, y, x - (a / b) * y];

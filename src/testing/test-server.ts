@@ -5,22 +5,22 @@ import { refusalOf } from "../base/local-request-check.ts";
 
 /** A server on this machine. */
 export interface Listening {
-  /** URL of the server, such as `http://127.0.0.1:9400`. */
+  /** The server's URL, such as `http://127.0.0.1:9400`. */
   readonly url: string;
   close(this: void): Promise<void>;
 }
 
-/** Returns the response to a request; `undefined` ends the connection without one. */
+/** Returns the response to a request. If it returns `undefined`, the connection is closed without a response. */
 export type Handle = (request: Request) => Promise<Response | undefined>;
 
 const maxBodyBytes = 1024 * 1024;
 const misdirected =
-  "The test issuer accepts only requests for localhost, its address, and the host in its name, because a page under another name could read its tokens.\n";
+  "The test issuer accepts only requests for localhost, its own address, and its issuer's host, because otherwise a web page under another name could read its tokens.\n";
 
 /**
  * Serves a handler over HTTP, on 127.0.0.1.
  *
- * @param ownHost host for which requests are accepted in addition to localhost
+ * @param ownHost host that requests can be for, in addition to localhost
  */
 export async function listen(port: number, ownHost: string, handle: Handle): Promise<Listening> {
   const { createServer } = await import("node:http");
@@ -56,13 +56,16 @@ export async function listen(port: number, ownHost: string, handle: Handle): Pro
   });
 }
 
-/** Converts a request to fetch's `Request`; returns `undefined` if `fetch` cannot express it: TRACE, a target without a path, a large body. */
+/**
+ * Converts a request to fetch's `Request`. Returns `undefined` if that is impossible, because of TRACE, a target
+ * without a path, or a large body.
+ */
 function requestOf(
   { method = "GET", headers, url: target = "/" }: IncomingMessage,
   body: Bytes | undefined,
   url: string,
 ): Request | undefined {
-  // RFC 9112 section 3.2.2: a target can be a whole URL.
+  // RFC 9112 section 3.2.2: a target can be an absolute URL.
   const path = target.replace(/^https?:\/\/[^/?]*/i, "");
   const hasBody = method !== "GET" && method !== "HEAD";
   try {

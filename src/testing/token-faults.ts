@@ -4,7 +4,7 @@ import type { Bytes } from "../base/bytes.ts";
 import type { JwksdErrorCode } from "../base/errors.ts";
 import type { TestAlgorithm, TestKey } from "./test-keys.ts";
 
-/** Claims of a token; a claim that is `undefined` is omitted. */
+/** A token's claims. A claim whose value is `undefined` is omitted. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 /** A token before it is signed. */
@@ -28,7 +28,7 @@ export interface FaultKeys {
 
 interface Fault {
   readonly title: string;
-  /** Error code for which `verify` and the guard refuse the token. */
+  /** Error code with which `verify` and the guard reject the token. */
   readonly code: JwksdErrorCode;
   change(draft: Draft, keys: FaultKeys, nowSeconds: number): Partial<Draft> | Promise<Partial<Draft>>;
 }
@@ -50,7 +50,7 @@ const whole = (title: string, finish: (token: string) => string): Fault => ({
 });
 const nothing = (): Uint8Array => new Uint8Array();
 
-/** All token faults, by the name that `token` accepts. */
+/** All token faults, keyed by the name that `token` accepts. */
 export const tokenFaults = {
   expired: claims("expired an hour ago", "ERR_TOKEN_EXPIRED", (now) => ({ iat: now - 3_900, exp: now - 3_600 })),
   notYetValid: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
@@ -119,11 +119,13 @@ export type TokenFault = keyof typeof tokenFaults;
 export interface TokenChanges extends Readonly<Partial<Record<TokenFault, boolean>>> {
   /** Algorithm of the key that signs. Default: the issuer's first algorithm. */
   readonly alg?: TestAlgorithm | undefined;
-  /** Header members to add or replace; `undefined` omits a member. Default: `alg`, `kid` and `typ: "at+jwt"`. */
+  /**
+   * Header members to add or replace. A value of `undefined` omits a member. Default: `alg`, `kid` and `typ: "at+jwt"`.
+   */
   readonly header?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Creates the token for a draft. @see RFC 7515 section 7.1 */
+/** Creates the token that a draft describes. @see RFC 7515 section 7.1 */
 export async function tokenOf({ header, claims, sign, finish = (token) => token }: Draft): Promise<string> {
   const input = [header, claims].map((part) => base64url.encode(JSON.stringify(part))).join(".");
   return finish(`${input}.${base64url.encode(await sign(new TextEncoder().encode(input)))}`);

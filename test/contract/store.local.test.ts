@@ -68,8 +68,8 @@ test("checkRegister detects a wrong time and a list that ignores its limit", asy
   const args = ["--test", "--test-reporter=tap", "--test-name-pattern", "clock|limit", file];
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "ignore"] });
   const failed = [...(await text(child.stdout)).matchAll(/^ +not ok \d+ - (.*)$/gm)].map(([, title]) => title);
-  const clock = "a register's clock advances and is not the caller's";
-  const limit = "presence records are listed up to a limit in number and length, and counted";
+  const clock = "has a clock that advances and is not the caller's";
+  const limit = "lists presence records up to a limit in number and length, and counts them all";
   assert.deepEqual(failed, [clock, clock, clock, clock, limit]);
 });
 

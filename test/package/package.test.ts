@@ -227,7 +227,7 @@ const adapters: readonly (readonly [adapters: string, failing: readonly string[]
     checkSigner("ours", async () => ({ signer: tinySigner("der"), secrets: [] }));`,
     [
       "a repeated or late write changes nothing",
-      "100 signatures with 64 in flight: each is 64 bytes that jose verifies",
+      "creates 100 signatures of 64 bytes that jose verifies, with 64 in flight",
     ],
   ],
 ];

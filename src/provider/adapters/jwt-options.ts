@@ -3,7 +3,7 @@ import type { Jwk } from "../../keys/jwk/public-members.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
 import type { Provider } from "../types.ts";
 
-/** Requirements of better-auth for a signature, apart from the claims. */
+/** better-auth's requirements for a signature, apart from the claims. */
 export interface SigningRequest {
   readonly signingKeyId?: string | undefined;
   readonly signingAlgorithm?: string | undefined;
@@ -21,7 +21,7 @@ export interface StoredKey {
   readonly createdAt: Date;
 }
 
-/** Options for better-auth's `jwt()`. */
+/** Options for better-auth's `jwt()` plugin. */
 export interface JwtSettings {
   readonly jwks: { readonly remoteUrl: string; readonly keyPairConfig: { readonly alg: "ES256" } };
   readonly jwt: {
@@ -36,8 +36,7 @@ export interface JwtSettings {
 }
 
 /**
- * Returns options for better-auth's `jwt()` plugin. With them, this provider signs all of the plugin's tokens, and the
- * metadata points to this provider's JWK Set. Add the plugin's other options to them.
+ * Returns options for better-auth's `jwt()` plugin. They make this provider sign all of the plugin's tokens, and make the metadata point to this provider's JWK Set. Add the plugin's other options to them.
  *
  * `sign` calls `provider.sign` with better-auth's claims, which include `iss`, `iat` and `exp`. It throws ConfigError `ERR_OPTION_INVALID`
  * if a resource requires an algorithm other than ES256 or its own key.
@@ -55,12 +54,12 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
       issuer: provider.issuer,
       async sign(claims, { typ, ...header } = {}, { signingKeyId, signingAlgorithm = "ES256" } = {}) {
         if (signingKeyId !== undefined)
-          throw unsupported("signingKeyId", "all tokens are signed with the active key, so keys can rotate");
+          throw unsupported("signingKeyId", "all tokens are signed with the active key, so that keys can rotate");
         if (signingAlgorithm !== "ES256") throw unsupported("signingAlgorithm", "jwksd signs with ES256");
         return provider.sign(claims, { typ, header });
       },
     },
-    // better-auth's verifyJWT knows only stored keys, so it would otherwise not verify any token.
+    // better-auth's verifyJWT knows only stored keys, so without this adapter it could not verify any token.
     adapter: {
       getJwks: async () => (await provider.jwkSet()).keys.filter(({ use }) => use === "sig").map(storedKey),
     },

@@ -1,6 +1,6 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 
-/** The part of an oidc-provider configuration that is read here. */
+/** The part of an oidc-provider configuration that jwksd reads. */
 export interface Configuration {
   readonly adapter?: unknown;
   readonly jwks?: unknown;
@@ -15,7 +15,7 @@ export interface Configuration {
 }
 
 /**
- * oidc-provider's default lifetimes, in seconds. In oidc-provider, they are functions, which return these values if the
+ * oidc-provider's default lifetimes, in seconds. In oidc-provider they are functions, which return these values if the
  * resource server does not set a lifetime.
  */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
@@ -44,13 +44,13 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
     throw invalid(
       '"jwks" is set, but the manager provides the keys; import your keys (docs/migrate.md) and remove "jwks"',
     );
-  // Sessions and codes in an instance's memory would be lost with it, at each rotation.
+  // Sessions and codes in an instance's memory would be lost with the instance on every rotation.
   if (configuration.adapter === undefined)
-    throw invalid('"adapter" is missing, so sessions and codes would be lost whenever the keys change; add one');
+    throw invalid('"adapter" is missing, so sessions and codes would be lost whenever the keys change; add an adapter');
   for (const [name, marginSeconds] of signedTokens(configuration)) {
     const { [name]: ttl = defaultTtl[name] } = configuration.ttl ?? {};
     const most = maxTokenLifetimeSeconds - marginSeconds;
-    // The result of a function is checked when a token is signed.
+    // If it is a function, its result is checked when a token is signed.
     if (typeof ttl !== "number" || ttl <= most) continue;
     const which = configuration.ttl?.[name] === undefined ? "the default of ttl" : "ttl";
     throw invalid(
@@ -62,14 +62,11 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
 
 type SignedToken = readonly [name: keyof typeof defaultTtl, marginSeconds: number];
 
-/**
- * Returns the kinds of tokens that are signed, so that their lifetimes become the `exp` of a JWT. Opaque tokens are not
- * signed.
- */
+/** Returns the kinds of tokens that are signed JWTs, whose lifetimes become an `exp`. Opaque tokens are not signed. */
 function signedTokens({ features = {} }: Configuration): SignedToken[] {
   const { resourceIndicators, jwtUserinfo } = features;
   const tokens: SignedToken[] = [["IdToken", 0]];
-  // For each resource server, this function decides whether an access token is a JWT.
+  // This function decides for each resource server whether its access tokens are JWTs.
   if (resourceIndicators?.enabled !== false && resourceIndicators?.getResourceServerInfo !== undefined)
     tokens.push(["AccessToken", 0], ["ClientCredentials", 0]);
   // A signed userinfo response expires with its access token, which may come from a replica whose clock is ahead.

@@ -4,7 +4,7 @@ import type { PublicJwk } from "../../keys/jwk/public-members.ts";
 import type { SigningKey } from "../../sign/token/token-signer.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 
-/** The part of a key manager that oidc-provider's keys need. Removed and revoked keys have no public key. */
+/** The part of a key manager that is needed for oidc-provider's keys. Removed and revoked keys have no public key. */
 export interface OidcKeys extends ManagedKeys {
   readonly records: readonly {
     readonly kid: string;
@@ -21,7 +21,7 @@ export interface OidcKeys extends ManagedKeys {
 type KeyClass = new () => object;
 type Sign = (data: Uint8Array) => Promise<Uint8Array>;
 
-/** Returns a key that verifies and, if `sign` is passed, signs. */
+/** Returns a key that verifies and, if `sign` is given, signs. */
 function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): object {
   const keyObject = () => createPublicKey({ key: { ...publicJwk }, format: "jwk" });
   return Object.assign(new Key(), { kid, alg: "ES256", keyObject, ...(sign !== undefined && { sign }) });
@@ -31,7 +31,7 @@ function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): o
  * Returns the signing keys for an oidc-provider instance, which signs with the first one.
  *
  * @param active the first key
- * @param renewed returns a current handle for that key, because a handle can only be used for a limited time
+ * @param renewed returns a current handle for that key, because a handle works only for a limited time
  */
 export function signingKeys(
   Key: KeyClass,
@@ -47,7 +47,7 @@ export function signingKeys(
   return [keyOf(Key, active.kid, active.publicJwk, sign), ...others];
 }
 
-/** Returns the encryption keys as private keys, because oidc-provider decrypts request objects itself. */
+/** Returns the private encryption keys, because oidc-provider decrypts request objects itself. */
 export async function encryptionKeys(keys: OidcKeys): Promise<object[]> {
   const live = keys.records.filter(({ use, state }) => use === "enc" && state !== "removed" && state !== "revoked");
   return Promise.all(

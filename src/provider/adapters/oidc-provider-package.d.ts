@@ -1,4 +1,4 @@
-// oidc-provider has no types; this is the part that is used here and in tests.
+// oidc-provider has no types, so this declares the part that jwksd and its tests use.
 declare module "oidc-provider" {
   import type { KeyObject } from "node:crypto";
   import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";

@@ -27,23 +27,26 @@ interface OidcInstance {
   callback(): (request: never, response: never) => unknown;
 }
 
-/** An OpenID provider whose keys rotate. */
+/** An `oidc-provider` instance whose keys rotate. */
 export interface OidcWithKeys<Instance> {
-  /** Handles requests from `node:http`, Express, Fastify and Koa. Their URL may lack the issuer's path. */
+  /**
+   * Handles requests from `node:http`, Express, Fastify and Koa. Their URLs do not need to include the issuer's path.
+   */
   handler(this: void, request: NodeRequest, response: NodeResponse): void;
-  /** oidc-provider instance that handles new requests. Read it again in each request. */
+  /** oidc-provider instance that handles new requests. Read this property again on every request. */
   readonly provider: Instance;
-  /** Provider that publishes the JWK Set, signs and verifies. */
+  /** The provider that publishes the JWK Set, signs and verifies. */
   readonly keys: Provider;
 }
 
 /**
- * Creates an OpenID provider from the `oidc-provider` package with managed keys. Because an oidc-provider instance
- * cannot change its keys, each change creates a new instance for new requests, and the old one completes its requests
- * in flight. jwksd serves `jwks_uri`.
+ * Creates an OpenID provider with managed keys, using the `oidc-provider` package. An oidc-provider instance cannot
+ * change its keys, so every change creates a new instance for new requests, while the old one completes its requests in
+ * flight. jwksd serves `jwks_uri`.
  *
- * @param configuration oidc-provider's configuration, with an `adapter` and without `jwks`
- * @param create creates an instance for the keys' issuer, with all its listeners and middleware, from the configuration that it receives
+ * @param configuration oidc-provider's configuration; must have an `adapter` and no `jwks`
+ * @param create creates an instance for the keys' issuer from the configuration that it receives, with all listeners
+ * and middleware
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the errors of `createProvider`
  */
 export async function withJwksd<Given extends object, Instance extends OidcInstance>(
@@ -56,13 +59,13 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
   const Key = await externalSigningKey();
   const options = { keys: manager, discovery: false, endpoints: { jwks: given.routes?.jwks } };
-  // Keys on demand have been read above, and the handler reads them again before a request gets here.
+  // On-demand keys were read above, and the handler rereads them before a request gets here.
   const keys = await provide({ ...setupOf([options]), onDemand: undefined });
 
   async function newInstance() {
     const states = statesOf(manager);
     let handle = await keys.signingKey();
-    /** Returns the latest handle for this key, until another key becomes active. */
+    /** Returns the latest handle for this key until another key becomes active. */
     const renewed = async () => {
       const next = await keys.signingKey();
       if (next.kid === handle.kid) handle = next;
@@ -78,7 +81,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   }
 
   /**
-   * Replaces oidc-provider's own JWK Set, which would serve unpublished keys under other spellings of the path, such as
+   * Replaces oidc-provider's own JWK Set, which would serve unpublished keys at other spellings of the path, such as
    * `/JWKS`.
    */
   const replaceOwnSet = (ctx: Context, next: () => Promise<void>): Promise<void> =>
@@ -89,7 +92,9 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
       publish(ctx.req, ctx.res);
     });
 
-  /** Serves the JWK Set. Accepts its path without the issuer's, because a framework may have stripped that. */
+  /**
+   * Serves the JWK Set. Accepts the path even without the issuer's path, because a framework may have stripped that.
+   */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);
 
@@ -138,7 +143,7 @@ async function externalSigningKey() {
   }
 }
 
-/** Returns a string that changes whenever the keys change in a way that requires a new instance. */
+/** Returns a string that changes whenever a change of the keys requires a new instance. */
 const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
 function checkSameIssuer(issuer: string, expected: string): void {
@@ -153,7 +158,7 @@ const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as
 
 /**
  * Sets `url` and `originalUrl` like a framework that strips the mount path, because oidc-provider routes by the URL
- * without the mount path and derives its own URLs from both. oidc-provider does not know the metadata paths that end
+ * without the mount path and derives its own URLs from both. oidc-provider does not support metadata paths that end
  * with the issuer's path (RFC 8414 section 3.1).
  */
 function withoutMountPath(request: NodeRequest, mountPath: string): NodeRequest {

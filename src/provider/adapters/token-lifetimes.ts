@@ -1,7 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 
-/** The part of better-auth's options that is read here. */
+/** The part of better-auth's options that jwksd reads. */
 export interface AuthConfig {
   readonly plugins?: readonly { readonly id: string; readonly options?: object | undefined }[] | undefined;
 }
@@ -20,9 +20,9 @@ interface OAuthProviderPlugin {
 }
 
 /**
- * Checks that better-auth's token lifetimes do not exceed the maximum of the key policy. Call it once, at startup, with
- * `auth.options`. Lifetimes that are set elsewhere, such as a resource's in the database, are checked when a token is
- * signed.
+ * Checks that better-auth's token lifetimes do not exceed the key policy's maximum. Call it once, at startup, with
+ * `auth.options`. Lifetimes that are set elsewhere, such as a resource's lifetime in the database, are checked when a
+ * token is signed.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -43,11 +43,11 @@ export function checkTokenLifetimes(
 
 type Lifetimes = readonly (readonly [name: string, seconds: number])[];
 
-/** Returns a plugin's token lifetimes, by the plugin's id and with better-auth's defaults. */
+/** For each plugin, by ID, a function that returns its token lifetimes, including better-auth's defaults. */
 const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
   jwt: ({ jwt }: JwtPlugin) => [["jwt.expirationTime", secondsOf(jwt?.expirationTime ?? "15m")]],
   "oauth-provider": (options: OAuthProviderPlugin) => {
-    // Its ID tokens are then signed with the client's secret, and its access tokens are opaque.
+    // In this case, ID tokens are signed with the client's secret and access tokens are opaque.
     if (options.disableJwtPlugin === true) return [];
     const { idTokenExpiresIn = 36_000, accessTokenExpiresIn = 3600, m2mAccessTokenExpiresIn = 3600 } = options;
     const { resources = [] } = options;
@@ -64,8 +64,8 @@ const [day, month, year] = [86_400, 2_592_000, 31_557_600];
 const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: day, w: 7 * day, mo: month, y: year };
 
 /**
- * Parses a duration such as `15m`, `2 hours` or `1 Month`; returns seconds. Ignores a number or a `Date`, which is a
- * point in time and not a lifetime.
+ * Parses a duration such as `15m`, `2 hours` or `1 Month` and returns seconds. Ignores numbers and `Date`s, which are
+ * points in time and not lifetimes.
  */
 function secondsOf(expirationTime: unknown): number {
   if (typeof expirationTime !== "string") return 0;

@@ -23,30 +23,30 @@ export interface SignClientOptions {
   /** Path of a `jwksd serve --sign-socket` socket. Required unless `address` is given. */
   readonly socket?: Optional<string>;
   /**
-   * HOST:PORT of a sign socket of `jwksd serve`. The server's certificate must name the host. Required unless `socket`
-   * is given.
+   * HOST:PORT of a `jwksd serve` sign socket. The server's certificate must be valid for the host. Required unless
+   * `socket` is given.
    */
   readonly address?: Optional<string>;
   /** This client's certificate, as PEM. Required if `address` is given. */
   readonly cert?: Optional<string>;
   /** The certificate's private key, as PEM. Required if `address` is given. */
   readonly key?: Optional<string>;
-  /** Certificate of the authority that issued the server's certificate, as PEM. Required if `address` is given. */
+  /** Certificate of the CA that issued the server's certificate, as PEM. Required if `address` is given. */
   readonly ca?: Optional<string>;
   /** Time limit for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: Optional<number>;
-  /** Maximum number of connections; further calls wait for one. Default: 16. */
+  /** Maximum number of connections. If all are in use, further calls wait for one. Default: 16. */
   readonly maxConnections?: Optional<number>;
 }
 
-/** Signs tokens like a provider, through the sign socket of another process, which has the keys. */
+/** Signs tokens like a provider, but through the sign socket of another process, which has the keys. */
 export interface SignClient {
   /**
    * Signs claims with the active key, like `provider.sign`.
    *
-   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` if the socket's policy forbids the claims
-   * @throws SignerError the errors of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process listens,
-   * `ERR_SIGNER_UNAUTHORIZED` if this user has no permission to connect
+   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` if the socket's policy does not allow the claims
+   * @throws SignerError the errors of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process is
+   * listening, `ERR_SIGNER_UNAUTHORIZED` if this user is not allowed to connect
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /** Closes idle connections. */
@@ -64,8 +64,7 @@ const rules: Rules<SignClientOptions> = {
 };
 
 /**
- * Creates a client for a sign socket, for processes that must not have keys. The client is not a `Signer`, because a
- * sign socket signs claims, never a digest.
+ * Creates a client for a sign socket, for use in processes that must not have keys. The client is not a `Signer`, because a sign socket signs claims and never a digest.
  *
  * @example
  * ```ts
@@ -87,7 +86,8 @@ export function createSignClient(options: SignClientOptions): SignClient {
       try {
         return await exchange.reply;
       } catch (error) {
-        // The server had closed this idle connection. Signing a token twice does no harm.
+        // The server had already closed this idle connection. Retrying is safe, because signing a token twice does no
+        // harm.
         const { code = "" } = error as NodeJS.ErrnoException;
         if (!exchange.request.reusedSocket || !["ECONNRESET", "EPIPE"].includes(code)) throw error;
       }
@@ -96,7 +96,7 @@ export function createSignClient(options: SignClientOptions): SignClient {
 
   return {
     async sign(claims, options) {
-      // A Map, an Error or a Promise becomes an empty object in JSON, and the socket would sign that.
+      // A Map, an Error or a Promise becomes an empty object in JSON, which the socket would sign.
       const { signal } = checkedOptions(claims, options);
       const { signal: _, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
@@ -112,9 +112,9 @@ export function createSignClient(options: SignClientOptions): SignClient {
   };
 }
 
-/** The server that receives the requests. */
+/** The server that requests are sent to. */
 interface SignServer {
-  /** Name in messages. */
+  /** The server's name in messages. */
   readonly name: string;
   readonly agent: Agent;
   readonly request: typeof http.request;
@@ -123,7 +123,7 @@ interface SignServer {
 
 function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
-    throw invalidOption('exactly one of the options "socket" and "address" must be given');
+    throw invalidOption('give either the "socket" or the "address" option, not both');
   }
   if (address === undefined) {
     const target = { socketPath: socket };
@@ -152,7 +152,7 @@ function bodyOf(request: object): string {
 const tooLarge = (socket: string): SignerError =>
   new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: the response is too large`);
 
-/** Maximum length of a response. No token is longer, because a request has at most 64 KiB. */
+/** Maximum length of a response. No token can be longer, because a request has at most 64 KiB. */
 const maxReplyLength = 262_144;
 
 interface Reply {
@@ -182,14 +182,16 @@ function send({ name, agent, request: start, target }: SignServer, body: string,
 function unreachable(socket: string, cause: unknown): SignerError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === "EACCES") {
-    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user has no permission to connect`, { cause });
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user is not allowed to connect`, { cause });
   }
   if (/^ERR_(?:SSL|TLS)_|CERT/.test(code ?? "")) {
-    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: the certificates are not accepted (${code})`, {
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: a certificate was not accepted (${code})`, {
       cause,
     });
   }
-  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: no process responds (${code}); retry later`, { cause });
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: no process is responding (${code}); retry later`, {
+    cause,
+  });
 }
 
 /** Returns the error in the server's response. */

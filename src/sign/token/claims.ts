@@ -18,7 +18,7 @@ const seconds: Rule = {
 };
 
 /**
- * Rules for claims that are given. Other types are refused, because only some verifiers accept them.
+ * Rules for the given claims. Other types are rejected, because only some verifiers accept them.
  *
  * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
  */
@@ -32,7 +32,7 @@ const claimRules: readonly (readonly [name: string, rule: Rule])[] = Object.entr
   auth_time: seconds,
 });
 
-/** Checks the names and types of claims, and the issuer. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Checks the claims' names and types, and the issuer. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkClaims(claims: Readonly<Record<string, unknown>>, issuer: string): void {
   checkClaimNames(claims);
   const { iss } = claims;
@@ -40,7 +40,7 @@ export function checkClaims(claims: Readonly<Record<string, unknown>>, issuer: s
   for (const [name, rule] of claimRules) if (claims[name] !== undefined) checkClaim(name, claims[name], rule);
 }
 
-/** Refuses an `aud` that no verifier could match. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Rejects an `aud` that no verifier could match. @throws TokenError `ERR_CLAIMS_INVALID` */
 export const checkAudience = (aud: unknown): void => checkClaim("aud", aud, audience);
 
 function checkClaim(name: string, value: unknown, { must, holds }: Rule): void {

@@ -17,7 +17,7 @@ import { checkPlain } from "./sign-options.ts";
 import { encode } from "./sign.ts";
 import type { SignInputOptions } from "./signing-input.ts";
 
-/** Source of the key with which a client signs, such as a provider. */
+/** The source of a client's signing key, such as a provider. */
 export interface ClientSigner {
   signingKey(
     this: void,
@@ -31,11 +31,11 @@ export interface ClientSigner {
 /** Options of `createClientAssertion`. */
 export interface ClientAssertionOptions {
   /**
-   * Client id, which becomes `iss`, and `sub` in an assertion or `client_id` in a request object. With a client ID
-   * metadata document, it is the document's URL.
+   * Client ID. It becomes `iss`, and also `sub` in an assertion or `client_id` in a request object. For a client with a
+   * client ID metadata document, it is the document's URL.
    */
   readonly clientId: string;
-  /** Issuer identifier of the authorization server, not the URL of an endpoint. */
+  /** The authorization server's issuer identifier, not the URL of one of its endpoints. */
   readonly audience: string;
   /** Time from now to `exp`, at most 300 seconds. Default: 60. */
   readonly lifetimeSeconds?: Optional<number>;
@@ -62,8 +62,7 @@ const rules: Rules<ClientAssertionOptions> = {
 const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now === "function";
 
 /**
- * Creates an assertion with which a client authenticates (`private_key_jwt`). Create a new one for each request,
- * because an authorization server accepts each assertion only once. A client must have its own keys, not a provider's.
+ * Creates an assertion with which a client authenticates (`private_key_jwt`). Create a new assertion for each request, because an authorization server accepts each one only once. A client must have its own keys, not a provider's.
  *
  * @example
  * ```ts
@@ -83,7 +82,8 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
  * Creates a request object (JAR), which contains the signed parameters of one authorization request.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws TokenError `ERR_CLAIMS_INVALID` if a parameter is set by this function or not allowed in a request object
+ * @throws TokenError `ERR_CLAIMS_INVALID` if this function sets a parameter itself, or a request object must not
+ * contain it
  * @throws SignerError see `Provider.signingKey`
  * @see RFC 9101 sections 4 and 10.8; FAPI 2.0 Message Signing section 5.3.1
  */

@@ -7,8 +7,8 @@ const registeredClaims = new Set("iss sub aud exp nbf iat jti".split(" "));
 const reservedHeaders = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" ").map(folded));
 
 /**
- * Refuses claims that only some verifiers treat as registered claims, such as `AUD`. Go's encoding/json ignores case
- * and uses the last of two matching members, so it would use a value that was not checked here.
+ * Rejects claims that only some verifiers treat as registered claims, such as `AUD`. Go's encoding/json ignores case
+ * and uses the last of two matching members, so it could use a value that was not checked here.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 section 10.1.1
@@ -23,7 +23,7 @@ export function checkClaimNames(claims: object): void {
   }
 }
 
-/** Refuses reserved header parameters, in any case. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Rejects reserved header parameters, in upper or lower case. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkHeaderNames(header: object): void {
   const reserved = Object.keys(header).find((name) => reservedHeaders.has(folded(name)));
   if (reserved === undefined) return;
@@ -32,7 +32,7 @@ export function checkHeaderNames(header: object): void {
 }
 
 /**
- * Refuses JSON with a duplicate member, because parsers differ in which of the two they use.
+ * Rejects JSON with a duplicate member, because some parsers use the first one and some the last one.
  *
  * @param text valid JSON
  * @throws TokenError `ERR_CLAIMS_INVALID`

@@ -14,16 +14,17 @@ export interface SignOptions {
 }
 
 /**
- * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given; with `typ` `at+jwt`, it also sets a
- * random `jti`. `iss` can only be the issuer, `iat` at most a minute ahead, `exp` at most `maxTokenLifetimeSeconds`
- * ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are strings, `auth_time` is a number.
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given; if `typ` is `at+jwt`, it also sets a
+ * random `jti`. `iss` must be the issuer, `iat` must be at most a minute in the future, `exp` at most
+ * `maxTokenLifetimeSeconds` in the future, and `nbf` must be before `exp`. `sub` and `jti` are strings, `aud` is a
+ * string or an array of strings, and `auth_time` is a number.
  */
 export type Claims = Readonly<Record<string, unknown>>;
 
-/** Rules that accept any value. Values are checked below, because an invalid one must cause a TokenError. */
+/** Rules that accept any value. The values are checked below, because an invalid value must cause a TokenError. */
 const rules: Rules<SignOptions> = { lifetimeSeconds: anything, typ: anything, header: anything, signal: anything };
 
-/** Replacements for other libraries' options, by name. */
+/** Advice for each option that other libraries have, keyed by option name. */
 const replacements: Readonly<Record<string, string>> = {
   expiresIn: 'use "lifetimeSeconds", in whole seconds',
   audience: 'set the "aud" claim',
@@ -41,7 +42,7 @@ const replacements: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns a token's options with their defaults. Checks that claims and header are plain objects.
+ * Fills in the defaults of a token's options. Checks that the claims and the header are plain objects.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`
@@ -58,7 +59,7 @@ export function checkedOptions(claims: Claims, options: SignOptions | undefined)
   return { typ, header, lifetimeSeconds, signal };
 }
 
-/** Refuses a value that would become another object in JSON. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Rejects a value that would become a different object in JSON. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkPlain(name: string, value: unknown): void {
   // A Map, an Error or a Promise becomes an empty object in JSON.
   if (!isPlainObject(value)) throw invalidClaims(`${name} must be a plain object`);

@@ -8,13 +8,13 @@ import { checkHeaderNames } from "./reserved-names.ts";
 import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
 import { timesOf } from "./token-times.ts";
 
-/** The signing key. Kid and signer are in one object, so a rotation cannot mix them up. */
+/** The signing key. The kid and the signer are kept in one object, so that a rotation cannot mix them up. */
 export interface ActiveKey {
   readonly kid: string;
-  /** Maximum token lifetime in seconds; `Infinity` for no limit. */
+  /** Maximum token lifetime, in seconds. `Infinity` means no limit. */
   readonly maxLifetimeSeconds: number;
   readonly sign: BoundedSign;
-  /** Encoded headers without additional parameters, by typ. `signToken` fills the map. */
+  /** Encoded headers without additional parameters, keyed by typ. `signToken` fills the map. */
   readonly headers: Map<string, string>;
 }
 
@@ -24,9 +24,12 @@ export interface SignedPayload {
   readonly signature: string;
 }
 
-/** Maximum number of cached headers. It is needed because a caller may use an external value as `typ`. */
+/** Maximum number of cached headers. The limit is needed because a caller may use an external value as `typ`. */
 const maxHeaders = 16;
-/** Reports whether a `typ` is for access tokens, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9 */
+/**
+ * Reports whether a `typ` denotes an access token, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC
+ * 7515 section 4.1.9
+ */
 const isAccessToken = (typ: string): boolean => /^(application\/)?at\+jwt$/i.test(typ);
 /** Length of a signature (64 bytes) in base64url. */
 const signatureLength = 86;
@@ -60,7 +63,7 @@ export async function signToken(
 }
 
 /**
- * Signs a payload unchanged, with a header of `alg`, `kid` and the `typ` JWT. The caller must check the claims.
+ * Signs a payload unchanged, under a header with `alg`, `kid` and the `typ` JWT. The caller must check the claims.
  *
  * @param payload the payload in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` if the token would be too long
@@ -71,14 +74,14 @@ export async function signPayload(active: ActiveKey, payload: string): Promise<S
   return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
 
-/** Signs header and payload, which are in base64url. */
+/** Signs a header and a payload, which are already in base64url. */
 export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
     throw invalidClaims(`the token would be longer than the ${maxTokenBytes} bytes that verify accepts`);
   return active.sign(encoder.encode(signingInput), signal);
 }
 
-/** Returns the encoded header, which is created once per key and typ. */
+/** Returns the encoded header. It is created only once per key and typ. */
 function encodedHeader({ kid, headers }: ActiveKey, typ: string, more: object): string {
   const isCacheable = Object.keys(more).length === 0;
   const known = isCacheable ? headers.get(typ) : undefined;

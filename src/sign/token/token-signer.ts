@@ -17,16 +17,16 @@ export interface SigningKey {
   /** Public key, as published. */
   readonly publicJwk: Jwk;
   /**
-   * Signs the signing input of a JWT: header and payload in base64url, joined by a dot. The header must name this key
-   * and `ES256`, and `provider.sign` must allow the claims; neither may contain a duplicate member. Returns 64 bytes:
-   * r, then s. The signer's limits apply and the signature is counted, as with `provider.sign`. A handle for a managed
-   * key can be used for at most `maxStaleSeconds`, and not after its key is revoked, so get a new handle for each
-   * request.
+   * Signs the signing input of a JWT, which is the header and the payload in base64url, joined by a dot. The header
+   * must name this key and `ES256`, and the claims must be ones that `provider.sign` allows. Neither may contain a
+   * duplicate member. Returns 64 bytes: r, then s. The signer's limits apply and the signature is counted, as with
+   * `provider.sign`. A handle for a managed key works for at most `maxStaleSeconds`, and stops working when its key is
+   * revoked, so get a new handle for each request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
-   * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, now or when the signature is complete; and the errors
-   * of `provider.sign`
+   * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, either now or when the
+   * signature is complete; and the errors of `provider.sign`
    * @see RFC 7515 section 5.1
    */
   sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
@@ -34,15 +34,21 @@ export interface SigningKey {
 
 /** Signs an issuer's tokens with the active key of the current keyset. */
 export interface TokenSigner {
-  /** Sets the current keyset and forgets the statistics of all other keys. @throws ConfigError see `boundSigner` */
+  /**
+   * Sets the current keyset, and discards the statistics of all keys that are not in it. @throws ConfigError see
+   * `boundSigner`
+   */
   take(signing: CheckedSigning): void;
   /** Signs claims. @see `Provider` */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
-  /** Checks that this process can sign now. @throws SignerError `ERR_SIGNER_STALE` */
+  /** Checks that this process may currently sign. @throws SignerError `ERR_SIGNER_STALE` */
   checkMaySign(this: void): void;
-  /** Signs a payload unchanged, with the `typ` JWT. The caller must check the claims. @throws TokenError, SignerError like `sign` */
+  /**
+   * Signs a payload unchanged, with the `typ` JWT. The caller must check the claims. @throws TokenError, SignerError
+   * see `sign`
+   */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
-  /** Returns the active key. @see `Provider` @param subject the issuer or client whose claims are signed */
+  /** Returns the active key. @see `Provider` @param subject issuer or client whose claims the key signs */
   signingKey(this: void, subject: string): SigningKey;
   metrics(this: void): readonly Metric[];
 }
@@ -50,12 +56,12 @@ export interface TokenSigner {
 export interface TokenSignerOptions {
   readonly issuer: string;
   readonly clock: Clock;
-  /** Returns the current maximum token lifetime, in seconds. It is a function, because a policy may change. */
+  /** Returns the current maximum token lifetime, in seconds. It is a function because the policy can change. */
   readonly maxTokenLifetimeSeconds: () => number;
   /** See `ProviderOptions`. */
   readonly permit?: ((kid: string) => () => void) | undefined;
   readonly signerLimits?: SignerLimits | undefined;
-  /** Called when a signature fails, except if its caller aborted it. */
+  /** Called when a signature fails, unless its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
@@ -71,7 +77,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
   const known = new WeakMap<Signer, ActiveKey>();
   let active = first && activeOf(first);
 
-  /** Returns the active key of a keyset. Each signer is bounded only once. */
+  /** Returns the active key of a keyset. Limits are put around each signer only once. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
     if (signer === undefined) return { jwk, key: undefined };
     const { kid } = jwk;
@@ -128,9 +134,9 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 }
 
 /**
- * Signs with a key that was captured before any await, so kid, signer and the token's times belong together. A new
- * keyset in the meantime does not matter, but a manager's key must still be allowed to sign afterwards, because the
- * signer may have taken too long.
+ * Signs with a key that was captured before any await, so the kid, the signer and the token's times belong together. A
+ * new keyset does not affect a signature in progress. But a manager's key must still be allowed to sign afterward,
+ * because the signer may have taken too long.
  */
 async function signWith<T>({ key }: Active, check: (() => void) | undefined, sign: (key: ActiveKey) => Promise<T>) {
   check?.();

@@ -1,18 +1,21 @@
 import { invalidClaims } from "../../base/errors.ts";
 
-/** How far `iat` may be in the future, in seconds. Verifiers refuse more. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+/**
+ * Maximum time by which `iat` may be in the future, in seconds. Verifiers reject tokens whose `iat` is further ahead.
+ * @see FAPI 2.0 Security Profile section 5.3.2.1
+ */
 const maxAheadSeconds = 60;
 
-/** Limits on a token's times. */
+/** The limits that apply to a token's times. */
 interface Bounds {
-  /** Lifetime in seconds; `undefined` if the claims have `exp`. */
+  /** Lifetime, in seconds; `undefined` if the claims have `exp`. */
   readonly lifetimeSeconds: number | undefined;
-  /** Maximum lifetime in seconds; `Infinity` for no limit. */
+  /** Maximum lifetime, in seconds. `Infinity` means no limit. */
   readonly maxLifetimeSeconds: number;
   readonly nowMs: number;
 }
 
-/** Times from a token's claims, which have already been checked to be numbers. */
+/** The times in a token's claims, which are already known to be numbers. */
 interface GivenTimes {
   readonly exp?: number;
   readonly nbf?: number;
@@ -20,8 +23,8 @@ interface GivenTimes {
 }
 
 /**
- * Returns a token's times. Times in the claims must be within the bounds; the others are taken from the clock. If `exp`
- * is at most `maxLifetimeSeconds` in the future, the token's key stays published until then.
+ * Returns a token's times. Times in the claims must be within the limits; missing times are derived from the clock. As
+ * long as `exp` is at most `maxLifetimeSeconds` in the future, the token's key stays published until then.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 sections 4.1.4 to 4.1.6
@@ -38,10 +41,10 @@ export function timesOf(
   if (exp <= now) throw invalidClaims(`claim "exp" is ${now - exp} seconds ago, so no verifier would accept the token`);
   if (exp - now > maxLifetimeSeconds)
     throw invalidClaims(
-      `claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}; "exp" is in seconds since 1970`,
+      `claim "exp" is ${exp - now} seconds in the future${tooLong(maxLifetimeSeconds)}; "exp" is in seconds since 1970`,
     );
   if (iat - now > maxAheadSeconds)
-    throw invalidClaims(`claim "iat" is ${iat - now} seconds ahead, but must be at most ${maxAheadSeconds}`);
+    throw invalidClaims(`claim "iat" is ${iat - now} seconds in the future, but must be at most ${maxAheadSeconds}`);
   for (const [name, value] of Object.entries({ iat, nbf })) {
     if (value !== undefined && value >= exp) throw invalidClaims(`claim "${name}" must be before "exp"`);
   }
