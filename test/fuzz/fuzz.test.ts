@@ -40,6 +40,13 @@ describe("seeds and earlier findings break no promise of", () => {
     });
 });
 
+test("docs/releases.md lists the targets", async () => {
+  const page = await readFile(join(here, "../../docs/releases.md"), "utf8");
+  const [, table = ""] = page.split("\n## Fuzzing\n");
+  const names = Array.from(table.matchAll(/^\| `(\w+)` \|/gm), ([, name = ""]) => name);
+  assert.deepEqual(names, Object.keys(targets).toSorted());
+});
+
 const command = fuzzer();
 const isAvailable = typeof command !== "string" || process.env["CI"] !== undefined;
 

@@ -5,38 +5,11 @@ import { readFile, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
-import { parse } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
-import { complaints } from "../support/workflows.ts";
-
-interface Step {
-  readonly name?: string;
-  readonly id?: string;
-  readonly uses?: string;
-  readonly run?: string;
-  readonly if?: string;
-}
-
-interface Job {
-  readonly permissions: Readonly<Record<string, string>>;
-  readonly steps: readonly Step[];
-}
-
-interface Workflow {
-  readonly on: { readonly schedule?: readonly { readonly cron: string }[] };
-  readonly permissions: object;
-  readonly jobs: Readonly<Record<string, Job>>;
-}
+import { complaints, workflow } from "../support/workflows.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const read = (path: string): Promise<string> => readFile(join(root, path), "utf8");
-/** Returns a workflow and the steps of all its jobs. */
-async function workflow(name: string) {
-  const text = await read(name);
-  const { on, permissions, jobs } = parse(text) as Workflow;
-  return { text, on, permissions, jobs, steps: Object.values(jobs).flatMap((job) => job.steps) };
-}
-
 const folder = ".github/workflows";
 const release = `${folder}/release.yml`;
 const peers = `${folder}/peers.yml`;

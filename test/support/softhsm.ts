@@ -1,14 +1,5 @@
 import { execFileSync } from "node:child_process";
-import {
-  copyFileSync,
-  existsSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -125,10 +116,10 @@ function compiledShim(): string {
 
 /** Sets up the shim in front of a token. */
 export function createShim({ folder, modulePath }: Pick<SoftHsm, "folder" | "modulePath">): Shim {
-  // The shim finds its other files in its own folder.
+  // The shim finds its other files in its own folder. A link to the module would lead out of the root of QEMU.
   const shim = join(folder, "shim.so");
   copyFileSync(compiledShim(), shim);
-  symlinkSync(modulePath, join(folder, "shim.module"));
+  copyFileSync(modulePath, join(folder, "shim.module"));
   const control = join(folder, "shim.control");
   const log = join(folder, "shim.log");
   return {

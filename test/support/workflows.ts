@@ -1,4 +1,27 @@
+import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
+import { resolve } from "node:path";
+import { parse } from "yaml";
+
+interface Step {
+  readonly name?: string;
+  readonly id?: string;
+  readonly uses?: string;
+  readonly run?: string;
+  readonly if?: string;
+  readonly with?: Readonly<Record<string, string>>;
+}
+
+interface Job {
+  readonly permissions: Readonly<Record<string, string>>;
+  readonly steps: readonly Step[];
+}
+
+interface Workflow {
+  readonly on: { readonly schedule?: readonly { readonly cron: string }[] };
+  readonly permissions: object;
+  readonly jobs: Readonly<Record<string, Job>>;
+}
 
 // It imports its schema like a bundler.
 registerHooks({
@@ -14,4 +37,11 @@ export async function complaints(name: string, content: string): Promise<string[
   const { context, value } = parseWorkflow({ name, content }, new NoOperationTraceWriter());
   if (value !== undefined) await convertWorkflowTemplate(context, value);
   return context.errors.getErrors().map(({ message }) => message);
+}
+
+/** Returns a workflow and the steps of all its jobs. @param path from the root of the project */
+export async function workflow(path: string) {
+  const text = await readFile(resolve(import.meta.dirname, "../..", path), "utf8");
+  const { on, permissions, jobs } = parse(text) as Workflow;
+  return { text, on, permissions, jobs, steps: Object.values(jobs).flatMap((job) => job.steps) };
 }
