@@ -15,7 +15,7 @@ const skip =
 
 /** The programs that a job would install, or run as another user. */
 const standIns = { sudo: 'exec "$@"', "apt-get": "" };
-/** Where npm would ask for a published version, if it could. */
+/** Registry settings with which npm finds no published version, after one attempt. */
 const noRegistry = { npm_config_registry: "http://127.0.0.1:9/", npm_config_fetch_retries: "0" };
 
 // Each job has its own folder, as it has its own machine: the build has a copy of the sources, later jobs only the artifacts.
