@@ -1,5 +1,7 @@
 import { type ClientDocumentsOptions, type ClientVerifierOptions, createClientDocuments } from "../../src/index.ts";
+import { ecKey } from "../support/keys.ts";
 import { type Script, reply, scriptedOrigin, simulatedClock } from "../support/simulated.ts";
+import { compact, signature } from "../token/compact.ts";
 import { issuer, verifier } from "./client.ts";
 
 export const documentUrl = "https://client.example/client.json";
@@ -18,6 +20,14 @@ export const confidentialDocument = {
   token_endpoint_auth_method: "private_key_jwt",
   jwks_uri: "https://client.example/jwks",
 };
+
+let jtis = 0;
+
+/** Returns a client assertion of a client at this time, signed with the key of a kid. */
+export function assertionAt(nowMs: number, kid: string, claims: object = {}, clientId = documentUrl): string {
+  const all = { iss: clientId, sub: clientId, aud: issuer, exp: nowMs / 1000 + 60, jti: `d${(jtis += 1)}`, ...claims };
+  return compact({ alg: "ES256", kid }, all, signature("ES256", ecKey(kid)));
+}
 
 /** Responds with a document as JSON. */
 export const documentReply = (document: unknown, headers: Readonly<Record<string, string>> = {}): Script =>

@@ -21,7 +21,14 @@ import {
 } from "../support/simulated.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
 import { issuer, verifier } from "./client.ts";
-import { confidentialDocument, documentReply, documentUrl, documented, publicDocument } from "./documented.ts";
+import {
+  assertionAt,
+  confidentialDocument,
+  documentReply,
+  documentUrl,
+  documented,
+  publicDocument,
+} from "./documented.ts";
 
 const { jwks_uri: jwksUri } = confidentialDocument;
 
@@ -46,14 +53,6 @@ const ownKeys: Script = (request, clock) => {
   const document = { ...confidentialDocument, client_id: request.url, jwks_uri: `${request.url}/jwks` };
   return (request.url.endsWith("jwks") ? served(["a"]) : documentReply(document))(request, clock);
 };
-
-let jtis = 0;
-
-/** Returns a client assertion of a client at this time, signed with the key of a kid. */
-function assertionAt(nowMs: number, kid: string, claims: object = {}, clientId = documentUrl): string {
-  const all = { iss: clientId, sub: clientId, aud: issuer, exp: nowMs / 1000 + 60, jti: `d${(jtis += 1)}`, ...claims };
-  return compact({ alg: "ES256", kid }, all, signature("ES256", ecKey(kid)));
-}
 
 /** Returns the state of a process that has used a document, after this time and as another process reads it. */
 async function savedState(headers: Readonly<Record<string, string>> = {}, elapsedMs = 0) {

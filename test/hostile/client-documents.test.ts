@@ -5,15 +5,15 @@ import type { ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
 import { type TestContext, describe, test } from "node:test";
-import { type ClientDocumentsOptions, createClientDocuments } from "../../src/index.ts";
+import { type ClientDocumentsOptions, createClientDocuments, createClientVerifier } from "../../src/index.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { issuer } from "../client/client.ts";
-import { documentReply, documented, publicDocument } from "../client/documented.ts";
+import { assertionAt, confidentialDocument, documentReply, documented, publicDocument } from "../client/documented.ts";
 import { heapUsed } from "../support/heap.ts";
 import { listening } from "../support/listening.ts";
 import { eventually } from "../support/service.ts";
-import { type Script, settled, simulatedClock } from "../support/simulated.ts";
+import { type Script, entry, settled, simulatedClock } from "../support/simulated.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { verdict } from "../token/compact.ts";
 
@@ -54,11 +54,32 @@ async function attacked(
   });
   const documents = createClientDocuments({ issuer, fetch, allow: () => true, publicClients: true, ...options });
   const url = (host: string, path = "client.json"): string => `https://${host}:${port}/${path}`;
-  return { url, port, connections, sent: () => bytes, ...documents };
+  return { url, port, connections, sent: () => bytes, fetch, ...documents };
 }
 
-const own = (response: ServerResponse, url: string): void =>
-  void response.end(JSON.stringify({ ...publicDocument, client_id: url }));
+/** Responds with the keys of a client, or with its document. */
+const own = (response: ServerResponse, url: string): void => {
+  const body = url.endsWith("jwks") ? { keys: [entry("a")] } : { ...publicDocument, client_id: url };
+  response.end(JSON.stringify(body));
+};
+
+const requested = async (): Promise<Response> => assert.fail("requested");
+
+type Options = Required<Pick<ClientDocumentsOptions, "fetch" | "clock">>;
+
+/** What a server fetches for a client from a URL that an attacker chose. Each call of the result uses it. */
+const targets: Readonly<Record<string, (url: string, options: Options) => () => Promise<unknown>>> = {
+  "client.json"(url, options) {
+    const { resolve } = createClientDocuments({ issuer, allow: () => true, publicClients: true, ...options });
+    return () => resolve(url);
+  },
+  jwks(url, options) {
+    const pinned = [JSON.stringify({ ...confidentialDocument, jwks_uri: url })];
+    const documents = createClientDocuments({ issuer, allow: () => true, pinned, ...options });
+    const { clientAssertion } = createClientVerifier({ issuer, documents, clock: options.clock });
+    return () => clientAssertion(assertionAt(options.clock?.now() ?? 0, "a"));
+  },
+};
 
 describe("no request reaches an address that is not public (02 8.6, 03 9.6: MUST NOT)", () => {
   const addresses = [
@@ -85,60 +106,60 @@ describe("no request reaches an address that is not public (02 8.6, 03 9.6: MUST
     "fe80::1",
     "ff02::1",
   ];
-  for (const address of addresses) {
-    test(address, async () => {
-      const family = address.includes(":") ? 6 : 4;
-      for (const others of [[], [{ address: "93.184.215.14", family: 4 }]]) {
-        const fetch = createGuardedFetch({ resolve: async () => [...others, { address, family }] });
-        const { resolve } = createClientDocuments({ issuer, fetch, allow: () => true });
-        assert.equal(await verdict(resolve("https://client.example/client.json")), "ERR_ADDRESS_FORBIDDEN", "by name");
+  for (const [path, use] of Object.entries(targets)) {
+    describe(path, () => {
+      const clock = simulatedClock();
+
+      for (const address of addresses) {
+        test(address, async () => {
+          const family = address.includes(":") ? 6 : 4;
+          for (const others of [[], [{ address: "93.184.215.14", family: 4 }]]) {
+            const fetch = createGuardedFetch({ resolve: async () => [...others, { address, family }] });
+            const result = await verdict(use(`https://client.example/${path}`, { fetch, clock })());
+            assert.equal(result, "ERR_ADDRESS_FORBIDDEN", "by name");
+          }
+          const { href } = new URL(`https://${family === 6 ? `[${address}]` : address}/${path}`);
+          const result = await verdict((async () => use(href, { fetch: createGuardedFetch(), clock })())());
+          assert.match(result, /^ERR_(?:ADDRESS_FORBIDDEN|CLIENT_ID|CLIENT_DOCUMENT)$/, "by address");
+        });
       }
-      const host = family === 6 ? `[${address}]` : address;
-      const { href } = new URL(`https://${host}/client.json`);
-      const fetch = createGuardedFetch();
-      const { resolve } = createClientDocuments({ issuer, fetch, allow: () => true });
-      assert.match(await verdict(resolve(href)), /^ERR_(?:ADDRESS_FORBIDDEN|CLIENT_ID)$/, "by address");
+
+      test("another spelling of an address is not canonical", async () => {
+        for (const host of [
+          "127.1",
+          "0x7f000001",
+          "2130706433",
+          "0177.0.0.1",
+          "127.0.0.1.",
+          "[::ffff:127.0.0.1]",
+          "①②⑦.0.0.1",
+        ]) {
+          const result = await verdict((async () => use(`https://${host}/${path}`, { fetch: requested, clock })())());
+          assert.match(result, /^ERR_CLIENT_(?:ID|DOCUMENT)$/, host);
+        }
+      });
+
+      test("is not used once its host resolves to a private address, and nothing connects to that address", async (t) => {
+        const clock = simulatedClock();
+        let address = loopback.address;
+        const { fetch, url, connections } = await attacked(t, own, { resolve: async () => [{ address, family: 4 }] });
+        const result = use(url("client.example", path), { fetch, clock });
+        assert.equal(await verdict(result()), "accepted");
+        address = "127.0.0.2";
+        clock.setBy(300_000);
+        assert.equal(await verdict(result()), "ERR_ADDRESS_FORBIDDEN");
+        assert.equal(connections.total, 1);
+      });
+
+      test("a redirect is not followed", async (t) => {
+        const { fetch, url, connections } = await attacked(t, (response) =>
+          response.writeHead(302, { Location: "https://127.0.0.1/latest/meta-data" }).end(),
+        );
+        assert.equal(await verdict(use(url("client.example", path), { fetch, clock })()), "ERR_FETCH_REDIRECT");
+        assert.equal(connections.total, 1);
+      });
     });
   }
-
-  test("other spellings of an address are not canonical", async () => {
-    const { resolve } = documented(documentReply(publicDocument));
-    for (const host of [
-      "127.1",
-      "0x7f000001",
-      "2130706433",
-      "0177.0.0.1",
-      "127.0.0.1.",
-      "[::ffff:127.0.0.1]",
-      "①②⑦.0.0.1",
-    ])
-      assert.equal(await verdict(resolve(`https://${host}/client.json`)), "ERR_CLIENT_ID", host);
-  });
-
-  test("stops using a document once its host resolves to a private address, and never connects to that address", async (t) => {
-    const clock = simulatedClock();
-    let address = loopback.address;
-    const { resolve, url, connections } = await attacked(
-      t,
-      own,
-      { resolve: async () => [{ address, family: 4 }] },
-      { clock },
-    );
-    const known = url("client.example");
-    assert.equal(await verdict(resolve(known)), "accepted");
-    address = "127.0.0.2";
-    clock.setBy(300_000);
-    assert.equal(await verdict(resolve(known)), "ERR_ADDRESS_FORBIDDEN");
-    assert.equal(connections.total, 1);
-  });
-
-  test("a redirect is not followed", async (t) => {
-    const { resolve, url, connections } = await attacked(t, (response) =>
-      response.writeHead(302, { Location: "https://127.0.0.1/latest/meta-data" }).end(),
-    );
-    assert.equal(await verdict(resolve(url("client.example"))), "ERR_FETCH_REDIRECT");
-    assert.equal(connections.total, 1);
-  });
 
   test("a proxy from the environment is not used", async (t) => {
     let proxied = 0;
