@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { type SetIfAbsent, createClientVerifier } from "jwksd";
 
-const db = new DatabaseSync("replay.db");
+const db = new DatabaseSync("replay.db", { timeout: 5_000 }); // waits for another process
 db.exec("create table if not exists replay (key text primary key, expires_at integer not null)");
 const insert = db.prepare(`
   insert into replay (key, expires_at) values (?1, ?2)

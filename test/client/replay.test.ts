@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
 import fc from "fast-check";
 import { type Client, type SetIfAbsent, type TokenError, memoryReplayStore } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
+import { runSample, sample } from "../support/samples.ts";
+import { temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
-import { client, clientId, jwks, kinds, tokenOf, verifier } from "./client.ts";
+import { client, clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
+import { confidentialDocument, documentUrl } from "./documented.ts";
 
 const second = 1_000;
 
@@ -138,6 +143,56 @@ function sharedStore(): { readonly replay: SetIfAbsent; readonly uses: Map<strin
     },
   };
 }
+
+/** Starts two processes that verify assertions of a client with a metadata document; returns a function that sends one to both at once. */
+async function processes(t: TestContext, isShared: boolean) {
+  const folder = await temporaryFolder(t);
+  const store = await sample(t, "examples/docs/replay.mts", {
+    '"replay.db"': JSON.stringify(join(folder, "replay.db")),
+  });
+  const program = join(dirname(store), "process.mts");
+  const pinned = JSON.stringify({ ...confidentialDocument, jwks_uri: undefined, jwks });
+  await writeFile(
+    program,
+    `import { createClientDocuments, createClientVerifier } from "jwksd";
+    const { replay } = ${isShared ? 'await import("./replay.mts")' : "{}"};
+    const documents = createClientDocuments({ issuer: "${issuer}", fetch, pinned: [${JSON.stringify(pinned)}] });
+    const clients = createClientVerifier({ issuer: "${issuer}", documents, replay });
+    process.on("message", (tokens) => {
+      const checks = tokens.map((token) => clients.clientAssertion(token).then(() => "accepted", ({ code }) => code));
+      Promise.all(checks).then((verdicts) => process.send(verdicts));
+    });
+    process.send("ready");`,
+  );
+  const both = [runSample(t, program), runSample(t, program)] as const;
+  for (const { next } of both) assert.equal(await next(), "ready");
+  return async (tokens: readonly string[]): Promise<readonly [string, string][]> => {
+    for (const { process } of both) process.send([...tokens]);
+    const [one, other] = (await Promise.all(both.map(({ next }) => next()))) as [string[], string[]];
+    return tokens.map((_, index) => [one[index] ?? "", other[index] ?? ""]);
+  };
+}
+
+/** Returns assertions of the client. */
+const assertions = (): string[] => {
+  const claims = { iss: documentUrl, sub: documentUrl, exp: Date.now() / second + 60 };
+  return Array.from({ length: 100 }, () => tokenOf("clientAssertion", claims));
+};
+
+describe("two processes", () => {
+  test("with a shared store accept an assertion once, even at the same moment", async (t) => {
+    const send = await processes(t, true);
+    for (const verdicts of await send(assertions()))
+      assert.deepEqual(verdicts.toSorted(), ["ERR_TOKEN_REPLAYED", "accepted"]);
+  });
+
+  test("without a shared store accept an assertion once each", async (t) => {
+    const send = await processes(t, false);
+    const sent = assertions();
+    for (const verdicts of await send(sent)) assert.deepEqual(verdicts, ["accepted", "accepted"]);
+    for (const verdicts of await send(sent)) assert.deepEqual(verdicts, ["ERR_TOKEN_REPLAYED", "ERR_TOKEN_REPLAYED"]);
+  });
+});
 
 describe("a shared store", () => {
   test("accepts exactly one of several concurrent uses across all replicas", async () => {

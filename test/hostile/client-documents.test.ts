@@ -139,7 +139,7 @@ describe("no request reaches an address that is not public (02 8.6, 03 9.6: MUST
         }
       });
 
-      test("is not used once its host resolves to a private address, and nothing connects to that address", async (t) => {
+      test("stops using it once its host resolves to a private address, and never connects to that address", async (t) => {
         const clock = simulatedClock();
         let address = loopback.address;
         const { fetch, url, connections } = await attacked(t, own, { resolve: async () => [{ address, family: 4 }] });
