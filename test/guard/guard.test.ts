@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { stat, writeFile } from "node:fs/promises";
+import { rename, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
 import { audience } from "../bearer/guards.ts";
@@ -523,14 +524,58 @@ describe("the configuration", () => {
     assert.equal(setup.requests.length, fetched);
   });
 
-  test("is reloaded if the file changes right after it was read at startup", async (t) => {
-    const routes = [{ path: "/*", public: true }];
-    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
-    let reads = 0;
-    const guard = await startGuardHere(t, { hosts: { "a.example": { routes } } }, undefined, async (file) => {
-      if ((reads += 1) === 1) await writeFile(file, JSON.stringify({ ...base, hosts: { "b.example": { routes } } }));
+  test("is reloaded again if its file is replaced while it is read, at startup or on a reload", async (t) => {
+    const withHost = (name: string): string =>
+      JSON.stringify({
+        for: "nginx",
+        listen: "127.0.0.1:0",
+        admin: "127.0.0.1:0",
+        hosts: { [name]: { routes: [{ path: "/*", public: true }] } },
+      });
+    const later = ["b.example", "c.example"];
+    const guard = await startGuardHere(t, JSON.parse(withHost("a.example")) as object, undefined, async (file) => {
+      const [next] = later.splice(0, 1);
+      if (next === undefined) return;
+      await writeFile(`${file}.new`, withHost(next));
+      await rename(`${file}.new`, file);
     });
-    await eventually("the new host", async () => (await result(guard, { target: "/", host: "b.example" })) === "200");
+    await eventually("the last host", async () => (await result(guard, { target: "/", host: "c.example" })) === "200");
+    assert.match(await result(guard, { target: "/", host: "b.example" }), /^403 /);
+  });
+
+  test("is reloaded by a SIGHUP to the process, whole or not at all", async (t) => {
+    const [file, port] = [join(await temporaryFolder(t), "guard.json"), await freePort()];
+    const write = (...paths: readonly string[]): Promise<void> => {
+      const routes = paths.map((path) => ({ path, public: true }));
+      return writeFile(file, JSON.stringify({ for: "nginx", hosts: { "*": { routes } } }));
+    };
+    await write("/a");
+    const flags = ["--config", file, "--listen", `127.0.0.1:${port}`, "--admin", "off", "--json-logs"];
+    const { child, exited } = spawnCli(t, ["guard", ...flags]);
+    const log: string[] = [];
+    createInterface({ input: child.stdout }).on("line", (line) => log.push((JSON.parse(line) as { msg: string }).msg));
+    const passes = async (path: string): Promise<boolean> => {
+      const headers = Object.fromEntries(described("GET", "a.example", path));
+      return (await fetch(`http://127.0.0.1:${port}/check`, { headers })).ok;
+    };
+    /** Sends a SIGHUP and waits for the result in the log. */
+    const hangUp = async (expected: string): Promise<void> => {
+      const from = log.length;
+      child.kill("SIGHUP");
+      await eventually(expected, () => log.slice(from).some((line) => line.startsWith(expected)));
+    };
+    await eventually("it listens", () => log.includes("started"));
+    // The file is unchanged, so only the signal can cause this.
+    await hangUp("configuration reloaded");
+    assert.deepEqual([await passes("/a"), await passes("/b")], [true, false]);
+    await write("/b");
+    await hangUp("configuration reloaded");
+    assert.deepEqual([await passes("/a"), await passes("/b")], [false, true]);
+    await write("/c", "/b//");
+    await hangUp('new configuration refused; the old one remains in use: host "*": route 2');
+    assert.deepEqual([await passes("/b"), await passes("/c")], [true, false]);
+    child.kill("SIGTERM");
+    assert.deepEqual(await exited, { code: 0, signal: null });
   });
 
   test("that adds DPoP is warned about as at startup", async (t) => {
