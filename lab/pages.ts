@@ -74,8 +74,8 @@ function mainPage(date: string, behaviors: readonly Behavior[]): string {
   return `# Verifier behavior
 
 If you rotate or remove a key, put a cache in front of the set, or have an outage, the effect on your users depends on the programs that
-verify your tokens. On ${date}, we tested these verifiers with ${histories(null).length} scenarios ("histories"), each a sequence of changes
-at a provider, on an accelerated clock.
+verify your tokens. On ${date}, we tested these verifiers with ${histories(null).length} scenarios ("histories"), each a sequence of changes at a provider, on
+an accelerated clock.
 
 ${table(head, rows)}
 
@@ -99,14 +99,14 @@ observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are in one
 Each verifier runs in its own process, set up as its documentation shows. It receives tokens from an issuer on loopback, over TLS. The
 verifier's clock stands still while it verifies a token, and is then set to the arrival time of the next token. In Node, a preloaded module
 controls \`Date\`, \`performance\`, \`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock
-through libc, so we compiled its standard library with a settable \`time.Now\`; the verifier is unchanged. Timeouts are real, so waiting for
-a server that does not respond takes real time.
+through libc, so we compiled its standard library with a settable \`time.Now\`; the verifier is unchanged. Timeouts are real, so waiting for a
+server that does not respond takes real time.
 
-We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in
-a one-day outage, jose sent 1,838 requests in one run and 1,839 in the other. This was probably due to chance in the connection, because
-five more runs each had 1,838. We ran the four histories in which an issuer ends a day later than the rest. In these, jwksd's guard sent up
-to nine requests more or fewer to an issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree
-respond in turn, but a load balancer may choose either.
+We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in a one-day outage, jose sent 1,838
+requests in one run and 1,839 in the other. This was probably due to chance in the connection, because five more runs each had 1,838. We ran
+the four histories in which an issuer ends a day later than the rest. In these, jwksd's guard sent up to nine requests more or fewer to an
+issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree respond in turn, but a load balancer
+may choose either.
 
 The verifiers from Debian are the versions in Debian 12, which are older than their authors' latest releases.
 

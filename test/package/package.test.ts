@@ -311,7 +311,7 @@ describe("the sizes on the pages are correct", () => {
 
   test("for a relying party's bundle", async () => {
     const [, ours, joses] =
-      /takes\s(\d+) kB, minified and gzipped\. With\s[^.]+, it\stakes\s(\d+) kB/.exec(await keySetPage) ?? [];
+      /takes\s(\d+) kB,\sminified and gzipped; with\s[^.]+, it\stakes\s(\d+) kB/.exec(await keySetPage) ?? [];
     const sizes = [
       { stated: ours, measured: await bundleSize("createRemoteKeySet", "jwksd/relying-party") },
       { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },
