@@ -47,13 +47,16 @@ const rules: Rules<IssuersOptions> = {
 };
 const listRules: Rules<ListOptions> = { after: object, limit: wholeNumber(1, 10_000) };
 
-/** Maximum number of unusable names to remember. It is limited because anyone can invent names. */
+/** Maximum number of unusable names to remember. There is a limit because anyone can invent names. */
 const maxUnusable = 10_000;
-/** Maximum number of lookups, running or waiting. Requests and calls by the application each have this limit. */
+/**
+ * Maximum number of lookups in flight or waiting. The limit applies separately to requests and to the application's
+ * calls.
+ */
 const maxLookups = 100;
 /**
- * Maximum number of concurrent lookups for requests. The rest of the connection pool, which may have only five
- * connections, is left to the application.
+ * Maximum number of concurrent lookups for requests. A connection pool may have only five connections; the others are
+ * left to the application.
  */
 const requestsInParallel = 3;
 const lookupMs = 10_000;
@@ -61,11 +64,11 @@ const pageLength = 100;
 const inParallel = 10;
 /** Maximum memory for all issuers, in bytes, estimated from the length of their documents. */
 const maxBytes = 100_000_000;
-/** Memory of an issuer with two keys, as measured. */
+/** Measured memory use of an issuer with two keys, in bytes. */
 const ownBytes = 40_000;
 const bytesPerCharacter = 8;
 
-/** Options of a manager that may generate an issuer's first key. */
+/** Options for a manager that may generate an issuer's first key. */
 type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "initialPolicy">;
 
 /** Origin of a name. The application knows its tenants, whereas a request may contain any name. */
@@ -96,7 +99,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
-  // Checked here, so invalid options fail now and not at the first request.
+  // Checked here, so that invalid options fail now and not on the first request.
   rotationPolicy(initialPolicy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
@@ -112,7 +115,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     request: new Map(),
   };
   const closing = new AbortController();
-  /** Calls of the database in flight, for which `close` waits. */
+  /** Database calls in flight. `close` waits for them. */
   const inFlight = new Set<Promise<unknown>>();
   const [loads, failures] = [createTally(), createTally()];
   let lastRun: (DueStepsReport & { readonly at: number }) | undefined;
@@ -151,7 +154,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     return work;
   }
 
-  /** Takes the due steps with a temporary manager. @param then uses the manager afterwards */
+  /** Takes the due steps with a temporary manager. @param then called with the manager afterwards */
   async function runDueStepsOnce(
     issuer: string,
     more?: FirstKey,
@@ -172,14 +175,14 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   }
 
   function recordUnusable(issuer: string, fault: Unusable): void {
-    // Meanwhile, another lookup has loaded it.
+    // Another lookup has loaded the issuer in the meantime.
     if (kept.peek(issuer) !== undefined) return;
     unusable.delete(issuer);
     unusable.set(issuer, fault);
     if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
   }
 
-  /** Loads an issuer if it has keys. Finds out with a plain read, because an invented name must not cost a write. */
+  /** Loads an issuer if it has keys. Uses a plain read to find out, because an invented name must not cost a write. */
   async function load(issuer: string): Promise<ManagedIssuer | undefined> {
     const at = instantNow(clock);
     try {
@@ -193,7 +196,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         return undefined;
       }
       const keys = await managerOf(issuer, register);
-      // Reads its records now. A failed write does not matter if the keys may be used.
+      // Reads the issuer's records now. A failed write does not matter as long as the keys may be used.
       await keys.runDueSteps().catch((error: unknown) => {
         if (!keys.isReady) throw error;
       });
@@ -229,7 +232,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const { at, error } = unusable.get(issuer) ?? {};
     if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
       if (error === undefined) return undefined;
-      // The application reads again, because a request that anyone can send must not keep it from signing.
+      // Only the application reads again: a request, which anyone can send, must not keep it from signing.
       if (caller === "request") throw error;
     }
     if (!names.holds(issuer)) return undefined;
@@ -237,7 +240,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const lookup = lookups.application.get(issuer) ?? own.get(issuer);
     if (lookup !== undefined) return lookup;
     if (own.size >= maxLookups)
-      throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} lookups of issuers are in flight; try again`);
+      throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} issuer lookups are in flight; try again`);
     if (!outlivesRequests) return load(issuer);
     const loading = (caller === "request" ? loadInTurn(issuer) : tracked(load(issuer))).finally(() =>
       own.delete(issuer),
@@ -328,7 +331,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     },
 
     async runAllDueSteps() {
-      // The register of any issuer lists all of them.
+      // Any issuer's register lists all issuers.
       const register = await inTime(() => registerOf(template));
       const due = register.due?.bind(register);
       if (due === undefined)
@@ -396,12 +399,18 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 const byLabel = (label: string, counts: Readonly<Record<string, number>>): MetricValue[] =>
   Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
 
-/** Generates a first key for an ended issuer, once its name can be used again. @throws StateError `ERR_ISSUER_ENDED` */
+/**
+ * Generates a first key for an issuer that has ended, once its name can be used again. @throws StateError
+ * `ERR_ISSUER_ENDED`
+ */
 const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.records) && keys.rotate();
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
-/** Reports whether a proxy may have used a different host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section 8.3.1 */
+/**
+ * Reports whether a proxy may have used another host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section
+ * 8.3.1
+ */
 function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders?: readonly string[]): boolean {
   const hosts = headerLines("host", rawHeaders);
   return hosts.length > 1 || (authority !== undefined && hosts.some((host) => host !== authority.toString()));

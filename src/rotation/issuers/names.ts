@@ -7,8 +7,9 @@ export interface Names {
   /** Reports whether a name is one of these issuers, with or without keys. */
   holds(issuer: string): boolean;
   /**
-   * Returns the issuer whose document is requested; `undefined` if something else is. A path must match byte for byte: an escape, a dot segment
-   * or another case is another path. The port of a host is ignored, because a proxy may have changed it.
+   * Returns the issuer whose document is requested; `undefined` if something else is requested. A path must match byte
+   * for byte: a path with an escape, a dot segment or another case is a different path. A host's port is ignored,
+   * because a proxy may have changed it.
    *
    * @param target the request target, or the whole URL
    * @param host the Host header; a whole URL takes precedence (RFC 9112 section 3.2.2)
@@ -16,10 +17,10 @@ export interface Names {
   issuerOf(target: string, host?: string): string | undefined;
 }
 
-/** The text before and after the variable part. */
+/** The strings before and after the variable part. */
 type Around = readonly [before: string, after: string];
 
-/** Variable part of an example name. */
+/** Variable part used in an example name. */
 const sample = "x";
 
 const label = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
@@ -47,8 +48,8 @@ export function createNames(template: string): Names {
   const isInHost = authority.includes("*");
   const host = authority.replace(/:\d+$/, "").split("*") as unknown as Around;
   const rule = isInHost ? (host.join("") === "" ? wholeHost : label) : segment;
-  /** The text around the variable part, for each path that contains the issuer. */
   const samplePath = path.replace("*", sample);
+  /** The strings around the variable part, for each document path that contains the issuer. */
   const places = [...routes.keys()].flatMap((route): Around[] => {
     const at = route.indexOf(samplePath);
     if (isInHost || at === -1) return [];
@@ -67,7 +68,7 @@ export function createNames(template: string): Names {
     }
     if (!routes.has(requested)) return undefined;
     const [, given = hostHeader ?? ""] = /^[a-z][a-z\d+.-]*:\/\/([^/?]*)/i.exec(target) ?? [];
-    // Only ASCII: toLowerCase() turns the Kelvin sign into a k.
+    // Only ASCII letters, because toLowerCase() turns the Kelvin sign into a k.
     const asciiLower = given.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
     return partOf(asciiLower.replace(/:\d*$/, ""), host, rule);
   }
@@ -84,8 +85,8 @@ export function createNames(template: string): Names {
 }
 
 /**
- * Reports whether a name is a canonical issuer URL. Some hosts have another canonical form; for example, 1.2.3 is an IP
- * address.
+ * Reports whether a name is an issuer URL in canonical form. Some hosts have a different canonical form; for example,
+ * 1.2.3 is an IP address.
  */
 function isIssuer(issuer: string): boolean {
   try {

@@ -15,13 +15,13 @@ interface Entry<Value> {
   readonly value: Value;
   readonly bytes: number;
   /**
-   * The count of all uses at the entry's last use. Counting is used because moving the entry to the end of the map
-   * would cost more than the rest of a request.
+   * Total number of uses at the time of the entry's last use. Uses are counted because moving an entry to the end of
+   * the map would cost more than the rest of a request.
    */
   used: number;
 }
 
-/** @param maxBytes the limit for all entries together; the latest one is kept, however large it is */
+/** @param maxBytes limit for all entries together; the most recent entry is kept, however large it is */
 export function createRecent<Value>(maxEntries: number, maxBytes: number): Recent<Value> {
   const entries = new Map<string, Entry<Value>>();
   let [uses, total] = [0, 0];

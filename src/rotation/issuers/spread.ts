@@ -5,9 +5,9 @@ import { issuerKey } from "../store/issuer-key.ts";
 const share = 0.1;
 
 /**
- * Returns the policy of one of many issuers. Its period is up to a tenth shorter, always by the same fraction, so
- * issuers that were created on the same day do not all rotate in the same minute. The period is never shorter than the
- * other settings allow.
+ * Returns the policy for one of many issuers. Its period is up to a tenth shorter, so that issuers created on the same
+ * day do not all rotate in the same minute. The fraction is always the same for an issuer. The period is never shorter
+ * than the other settings allow.
  *
  * @throws ConfigError see `rotationPolicy`
  */

@@ -14,46 +14,53 @@ import type { ListedIssuer, Register } from "../store/register.ts";
 /** Options of `createIssuers`. */
 export interface IssuersOptions {
   /**
-   * Issuer identifier with one `*`. In the path, such as `https://login.example.com/*`, it stands for 1 to 128 letters, digits, `-`, `.`, `_` and
-   * `~`, not starting with a dot. In the host, such as `https://*.example.com`, it stands for one label; alone there, for a whole host.
+   * Issuer identifier with one `*`. In the path, as in `https://login.example.com/*`, it stands for 1 to 128 letters,
+   * digits, `-`, `.`, `_` and `~`, not starting with a dot. In the host, as in `https://*.example.com`, it stands for
+   * one label. If the host is only `*`, it stands for a whole host.
    */
   readonly issuer: string;
   /**
-   * Returns the register of an issuer that is being loaded. For `runAllDueSteps`, it receives the `issuer` option with
-   * its `*` and may return any register of the database. Registers share a pool or a client, which the application
+   * Returns the register for an issuer that is being loaded. For `runAllDueSteps`, it receives the `issuer` option with
+   * its `*` and may return any register in the database. Registers share a pool or a client, which the application
    * closes; jwksd does not close registers.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;
-  /** Wrapping keys of all issuers. See `createKeyManager`. */
+  /** Wrapping keys for all issuers. See `createKeyManager`. */
   readonly wrappingKeys: string | readonly string[];
-  /** Rotation policy of new issuers. Each period is up to a tenth shorter. Default: the defaults of {@link RotationPolicyOptions}. */
+  /**
+   * Rotation policy for new issuers. Each issuer's period is up to a tenth shorter. Default: the defaults of {@link
+   * RotationPolicyOptions}.
+   */
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
   /** Age of a read, in seconds, at which the store is read again. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
-  /** Number of issuers that stay in memory; the least recently used are dropped first. They take at most about 100 MB. Default: 1,000. */
+  /**
+   * Number of issuers that stay in memory. The least recently used ones are dropped first. All together take at most
+   * about 100 MB. Default: 1,000.
+   */
   readonly maxIssuers?: Optional<number>;
   /**
    * Keeps the platform from aborting a read when the request that started it ends. See `createKeyManager`. Default:
    * none.
    */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
-  /** Receives changes of keys, and failures, of issuers in memory. Default: none. */
+  /** Receives key changes and failures for the issuers in memory. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent, issuer: string) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
 
-/** One of many issuers. It continues to work after it was dropped from memory and does not need to be closed. */
+/** One of many issuers. It continues to work after it has been dropped from memory, and does not need to be closed. */
 export interface ManagedIssuer {
   readonly keys: KeyManager;
   readonly provider: Provider;
 }
 
-/** A request with everything that names its host. */
+/** A request, including everything that names its host. */
 export interface HostRequest extends NodeRequest {
-  /** All header fields: name, value, name, value. They show a second `Host` field, which `headers` leaves out. */
+  /** All header fields, as name, value, name, value. They include a second `Host` field, which `headers` leaves out. */
   readonly rawHeaders?: readonly string[] | undefined;
   readonly headers: NodeRequest["headers"] & {
     readonly host?: string | undefined;
@@ -82,55 +89,65 @@ export interface Issuers {
   /** Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors of the `store` option */
   get(this: void, issuer: string): Promise<ManagedIssuer | undefined>;
   /**
-   * Generates the first key of an issuer that has no keys, for example when a tenant signs up. Do not call it with a name from a request.
+   * Generates the first key for an issuer that has no keys, for example when a tenant signs up. Never call it with a
+   * name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`; and see `createKeyManager`
-   * @throws StateError `ERR_ISSUER_ENDED`: it has ended, and `allowedAt` is the time from which its name can be used again
+   * @throws StateError `ERR_ISSUER_ENDED`if the issuer has ended; `allowedAt` is the time from which its name can be
+   * used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
   /**
-   * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database: after a restored backup, only
-   * `jwksd end --from` or another call ends it again.
+   * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database. If a backup
+   * is restored, the issuer must be ended again, with `jwksd end --from` or another call.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY`: it has no keys; and see `KeyManager.end`
+   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and see
+   * `KeyManager.end`
    */
   end(this: void, issuer: string, options?: EndOptions): Promise<void>;
-  /** Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY`: it has no keys; and see `get` and `Provider.sign` */
+  /**
+   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and see `get` and
+   * `Provider.sign`
+   */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Responds to a request with the document of the issuer that its URL names; otherwise with 404, or with 503 if the
-   * keys cannot be read. Also accepts the arguments of the global `fetch`.
+   * Responds to a request with the document of the issuer that its URL names. If the URL names none, responds with 404;
+   * if the keys cannot be read, with 503. Also accepts the same arguments as the global `fetch`.
    */
   readonly fetch: FetchHandler;
   /**
-   * Responds to a request of `node:http`, Express or Connect with the document of the issuer that its path or Host
-   * header names. Otherwise calls `next`, or responds with 404 if there is no `next`. A request with two hosts gets
-   * 400.
+   * Responds to a request from `node:http`, Express or Connect with the document of the issuer that its path or Host
+   * header names. If they name none, calls `next`, or responds with 404 if there is no `next`. A request with two hosts
+   * gets 400.
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
-  /** Takes the due steps of an issuer, without loading it into memory. @throws StoreError; see `KeyManager.runDueSteps` */
+  /**
+   * Takes an issuer's due steps without loading the issuer into memory. @throws StoreError; see
+   * `KeyManager.runDueSteps`
+   */
   runDueSteps(this: void, issuer: string): Promise<void>;
   /**
-   * Takes the due steps of all issuers, ten issuers at a time, the most overdue first. If one issuer fails, the others
+   * Takes the due steps of all issuers: ten issuers at a time, the most overdue first. If one issuer fails, the others
    * are still processed. Call it once an hour.
    *
-   * @throws ConfigError `ERR_OPTION_INVALID`: the store cannot list them
+   * @throws ConfigError `ERR_OPTION_INVALID` if the store cannot list issuers
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
   runAllDueSteps(this: void): Promise<DueStepsReport>;
   /**
-   * Lists issuers in the order of their rows' keys, with the state of each. Reads each of them, ten at a time, and
-   * changes nothing. A page with fewer issuers than `limit` is the last one.
+   * Lists issuers and their states, ordered by their rows' keys. Reads every listed issuer, ten at a time, and changes
+   * nothing. A page with fewer issuers than `limit` is the last page.
    *
-   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`: an option is invalid, or the store cannot list them
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`, or `ERR_OPTION_INVALID` if an option is invalid or the store cannot list
+   * issuers
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
   list(this: void, options?: ListOptions): Promise<readonly IssuerStatus[]>;
-  /** Returns the metrics of all issuers together, for a scrape. See docs/metrics.md. */
+  /** Returns metrics about all issuers together, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
   /**
-   * Waits for database calls in flight. Closes the managers of all issuers in memory. Afterwards, nothing
-   * signs, requests get 503, and other calls throw `ERR_CLOSED`. Call it before you close the database.
+   * Waits for database calls in flight and closes the managers of all issuers in memory. Afterwards, nothing signs,
+   * requests get 503, and other calls throw `ERR_CLOSED`. Call it before you close the database.
    */
   close(this: void): Promise<void>;
 }

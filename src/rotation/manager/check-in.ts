@@ -23,9 +23,9 @@ const margin = 0.01;
 export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStaleSeconds * 1000 * (1 - margin);
 
 /**
- * Checks in with the store and decides whether this process may sign. A process is ready and signs only if its last read followed a check-in
- * that was sent less than `maxStaleSeconds` ago, by its monotonic or its wall clock, whichever has advanced further. Every waiting period of a
- * rotation includes that time.
+ * Checks in with the store and decides whether this process may sign. A process is ready and signs only if its last
+ * read followed a check-in that was sent less than `maxStaleSeconds` ago. The time is measured by its monotonic or its
+ * wall clock, whichever has advanced further. Every waiting period in a rotation includes it.
  */
 export interface CheckIn {
   /** Time at which the last check-in was sent. */
@@ -33,28 +33,28 @@ export interface CheckIn {
   /** Time until the next check-in is due, in milliseconds. */
   readonly dueInMs: number;
   /**
-   * Writes the presence record of this process and then reads: both prove that the store is the primary and has not been replaced. Resolves to
-   * the time at which the check-in was sent, and the read.
+   * Writes this process's presence record and then reads the store. Both prove that the store is the primary and has
+   * not been replaced. Resolves to the time at which the check-in was sent, and the result of the read.
    */
   run(): Promise<{ readonly sent: Instant; readonly found: Seen }>;
-  /** Writes the presence record if it has changed. */
+  /** Writes this process's presence record if it has changed. */
   updatePresence(): Promise<void>;
-  /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
+  /** Lists the processes that may serve or sign now, according to their presence records. @throws StoreError */
   processes(this: void): Promise<Processes>;
   /** Reason why this process does not sign and is not ready; `undefined` while it may. */
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;
-  /** Reports whether this process is stale or fresh, if that has changed. */
+  /** Reports that this process has become stale or fresh, if it has. */
   reportChange(): void;
   /**
-   * Returns a function that throws if, according to the reads so far, this process must not sign with a key. Call it
-   * before signing and again before returning the signature.
+   * Returns a function that throws if this process must not sign with a key, according to what it has read so far. Call
+   * it before signing, and again before returning the signature.
    */
   permit(kid: string): () => void;
 }
 
-/** A reason why a process does not sign. */
+/** Reason why a process does not sign. */
 type Reason = "closed" | "age" | "clock";
 
 export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckIn {
@@ -86,7 +86,10 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     written = JSON.stringify(next);
   }
 
-  /** Reports running processes whose store has lost its keys. Deletes the presence records of processes that have ended. */
+  /**
+   * Reports if processes are running although their store has no keys. Deletes the presence records of processes that
+   * no longer run.
+   */
   async function sweep(found: StoreDocument): Promise<void> {
     const list = await access.presence();
     const { processes } = livePresence(list, access.now, found);
@@ -100,8 +103,8 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   }
 
   /**
-   * Returns how much longer this document may be published, in milliseconds. Its own policy applies, because a later
-   * policy may allow more.
+   * Returns how much longer a document may be published, in milliseconds. The document's own policy applies, because a
+   * later policy may allow more.
    */
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
@@ -109,7 +112,8 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   function reasonNotToSign(published: Published | undefined): Reason | undefined {
     if (signal.aborted) return "closed";
     if (leftMs(published) <= 0) return "age";
-    // Tokens get their times from this machine's clock, and waiting periods rely on the skew.
+    // Tokens get their times from this machine's clock, and waiting periods assume that it is off by no more than the
+    // skew.
     const isOff = signs && access.last !== undefined && clocksDiffer(access.last, clock, inUse.document?.policy);
     return isOff ? "clock" : undefined;
   }
@@ -178,7 +182,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
           throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; get the key again for each request`);
         const cause = signs ? inUse.keys.unavailable.get(kid) : undefined;
         if (cause === undefined) return;
-        const message = `kid ${JSON.stringify(kid)} cannot be opened by this process`;
+        const message = `this process cannot open kid ${JSON.stringify(kid)}`;
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", message, { cause });
       };
     },

@@ -13,11 +13,11 @@ import type { StoreDocument } from "../custody/document.ts";
 import type { At, BegunWait } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "../rules/records.ts";
 
-/** A read of a store, with the times of its request and response by this machine's clocks. */
+/** The result of reading a store, with the times of the request and the response by this machine's clocks. */
 export interface Seen {
   readonly document: StoreDocument;
   readonly version: string | undefined;
-  /** Time by the store's clock, or by this machine's if the store has no clock, in epoch milliseconds. */
+  /** Time by the store's clock or, if the store has no clock, by this machine's, in epoch milliseconds. */
   readonly now: number;
   /** Whether the store has its own clock. */
   readonly hasClock: boolean;
@@ -29,21 +29,24 @@ export interface Seen {
 export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now + longestSince(answered, clock);
 
 /**
- * Returns how far the store's clock is ahead of this machine's, in milliseconds. Correct even if this machine's clock
- * was set after the read.
+ * Returns how far the store's clock is ahead of this machine's, in milliseconds. The result is correct even if this
+ * machine's clock was set after the read.
  */
 export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
   return hasClock ? now - asSetNow(answered, clock) : 0;
 }
 
-/** Returns what this machine's clock would have shown at an instant if it had always been set as it is now, in epoch milliseconds. */
+/**
+ * Returns the time that this machine's clock would have shown at an instant if it had been set then as it is now, in
+ * epoch milliseconds.
+ */
 const asSetNow = (instant: Instant, clock: Clock): number => epochMs(instant.wall) + setSince(instant, clock);
 
 /**
  * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. Compares with the
  * times of the request and the response, because the store read its clock at some moment between them.
  *
- * @param policy the policy with the skew. Default: the document's
+ * @param policy policy whose skew applies. Default: the document's policy
  */
 export function clocksDiffer(seen: Seen, clock: Clock, { clockSkewSeconds } = seen.document.policy): boolean {
   const { now, hasClock, asked, answered } = seen;
@@ -51,7 +54,7 @@ export function clocksDiffer(seen: Seen, clock: Clock, { clockSkewSeconds } = se
   return hasClock && (asSetNow(asked, clock) < now - skewMs || asSetNow(answered, clock) > now + skewMs);
 }
 
-/** Describes the difference between the clocks, for a message. */
+/** Describes the difference between the two clocks, for a message. */
 export function clocksText(seen: Seen, clock: Clock): string {
   const aheadMs = clockAheadMs(seen, clock);
   const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
@@ -65,15 +68,15 @@ export function atOf(seen: Seen, clock: Clock): At {
 }
 
 /**
- * Measures waiting periods by this process's monotonic clock, for a store without a clock. Setting the machine's clock
- * must not shorten a waiting period.
+ * Measures waiting periods with this process's monotonic clock, for a store that has no clock. Setting the machine's
+ * clock must not shorten a waiting period.
  */
 export interface WaitClock {
-  /** Records the waiting periods that a read has found. */
+  /** Records the waiting periods in what was read. */
   record(seen: Seen): void;
   /**
-   * Returns the rest of a waiting period in milliseconds. The period is over when both clocks agree that it is, or when
-   * its whole length has passed by the monotonic clock.
+   * Returns how much of a waiting period is left, in milliseconds. The period is over when both clocks agree that it
+   * is, or when its whole length has passed by the monotonic clock.
    */
   leftMs(record: LiveRecord, wait: BegunWait, now: number): number;
 }

@@ -8,7 +8,7 @@ import { type Health, createHealth } from "./health.ts";
 import { type StoreAccess, createStoreAccess } from "./store-access.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
-/** Values shared by the objects that work on a store's keys, for a manager or a command. */
+/** Values shared by the objects that work on a store's keys, in a manager or a command. */
 export interface Context {
   readonly custody: Custody;
   readonly access: StoreAccess;
@@ -31,9 +31,9 @@ export interface ManagerContext extends Context {
 /** The identity of a process in its presence record. */
 export type ProcessName = Pick<PresenceRecord, "id" | "name" | "version">;
 
-/** A place to which the documents are written and which is served without the process that writes them. */
+/** A place to which the documents are written. It is served even if the process that writes them does not run. */
 export interface Target extends KeySubscriber {
-  /** Name of the target, the same for every process that writes it. */
+  /** Name of the target. It is the same in every process that writes the target. */
   readonly name: string;
 }
 
@@ -41,9 +41,9 @@ export interface ContextOptions extends Pick<
   Given<KeyManagerOptions>,
   "clock" | "onEvent" | "initialPolicy" | "replicaName" | "signs"
 > {
-  /** A target to publish. A manager with a target does not sign. */
+  /** Target to publish to. A manager with a target does not sign. */
   readonly target?: Target | undefined;
-  /** Version of jwksd, shown in the list of a store's processes. */
+  /** jwksd's version, for the list of a store's processes. */
   readonly version?: string | undefined;
 }
 

@@ -20,12 +20,12 @@ export interface HealthOptions {
   readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
 }
 
-/** A manager's state apart from its health, for the metrics. */
+/** A manager's state that is not part of its health, for the metrics. */
 export interface ManagerState {
   /** The document in use. */
   readonly document: StoreDocument;
   readonly isReady: boolean;
-  /** Time until this process becomes stale if it does not reach its store, in milliseconds. */
+  /** Time until this process becomes stale unless it reaches its store, in milliseconds. */
   readonly staleInMs: number;
 }
 
@@ -34,7 +34,7 @@ export interface Health extends StoreObserver {
   readonly current: ManagerHealth;
   /** Records an event and passes it to the listener. */
   report(this: void, event: ManagerEvent): void;
-  /** Returns the metrics of a manager. See docs/metrics.md. */
+  /** Returns a manager's metrics. See docs/metrics.md. */
   metrics(state: ManagerState): Metric[];
 }
 
@@ -94,7 +94,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
         ),
         gauge(definitions.ready, plain(isReady)),
         gauge(
-          ["jwksd_seconds_until_stale", "Time until this process becomes stale if it does not reach its store."],
+          ["jwksd_seconds_until_stale", "Time until this process becomes stale unless it reaches its store."],
           plain(Math.floor(staleInMs / 1000)),
         ),
         gauge(
@@ -114,7 +114,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
   };
 }
 
-/** Returns those members of the health that an event changes. */
+/** Returns the members of the health that an event changes. */
 function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
   switch (event.type) {
     case "failed":
@@ -146,7 +146,7 @@ function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Pa
   }
 }
 
-/** Metrics that a service without a manager also has. */
+/** Metrics that a service has even without a manager. */
 export const definitions = {
   keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private key."],
   ready: ["jwksd_ready", "Whether this process is ready (1) or should not receive requests (0), as in /readyz."],

@@ -31,7 +31,7 @@ import {
 import type { Changed, Decide } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
 
-/** Time limit for an HSM or key service to generate, open or destroy a key, in milliseconds. */
+/** Maximum time for an HSM or key service to generate, open or destroy a key, in milliseconds. */
 const externalMs = 60_000;
 
 export type KeyringOptions = Pick<
@@ -39,7 +39,7 @@ export type KeyringOptions = Pick<
   "createSigner" | "openSigner" | "destroySigner" | "requireStore"
 >;
 
-/** Thrown if a change would activate a key that cannot sign. Nothing was changed. */
+/** Thrown if a change would activate a key that cannot sign. The change is not made. */
 export class CannotSign extends Error {
   readonly kid: string;
 
@@ -56,7 +56,7 @@ export interface Destroyed {
   readonly error?: unknown;
 }
 
-/** A store's keys. Used wherever keys are changed or sign: by a manager, by a command, or for a single token. */
+/** A store's keys. Used wherever keys are changed or sign: in a manager, in a command, or for a single token. */
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;
@@ -66,23 +66,26 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
    * Changes the store by compare-and-set. First checks that a new key can be opened, and that a key that becomes active
    * can sign.
    *
-   * @param newKey the key that was generated for this change. It is destroyed if it is certain that no record names it
+   * @param newKey key that was generated for this change; it is destroyed if it is certain that no record names it
    * @param found see `StoreAccess.change`
    * @throws see `StoreAccess.change`; CannotSign
    */
   change(decide: Decide, newKey?: NewKey, found?: Seen): Promise<Changed>;
-  /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
+  /**
+   * Generates a key that is not in the store yet. A signing key is generated in the HSM or key service, if one is
+   * configured.
+   */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
   /**
-   * Destroys the external keys that a change has removed or revoked, one at a time. Without `destroySigner`, destroys
-   * nothing.
+   * Destroys the external keys that a change has removed or revoked, one at a time. If there is no `destroySigner`,
+   * destroys nothing.
    */
   destroyEnded(change: Change): AsyncGenerator<Destroyed>;
   close(): Promise<void>;
 }
 
 /**
- * Refuses a plain `Signer`, because it has no URI with which another process could open the key. @throws ConfigError
+ * Rejects a plain `Signer`, because it has no URI with which another process could open the key. @throws ConfigError
  * `ERR_OPTION_INVALID`
  */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
@@ -107,7 +110,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
   /** Signers that are being closed. Only `close` waits for them. */
   const closing = new Set<Promise<void>>();
 
-  /** Makes a call with a time limit, because a module, a driver or a network may hang. */
+  /** Makes a call with a time limit, because an HSM module, a driver or the network may hang. */
   function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const expired = (): Error =>
       new SignerError("ERR_SIGNER_TIMEOUT", `the HSM or key service did not respond within ${externalMs / 1000} s`);
@@ -129,8 +132,8 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
   }
 
   /**
-   * Refuses a new key that cannot be opened, cannot sign, or would be refused by a provider. This is checked before the
-   * commit, because a recorded kid can never be reused.
+   * Rejects a new key that cannot be opened, cannot sign, or would be rejected by a provider. This is checked before
+   * the commit, because a recorded kid can never be reused.
    */
   async function checkNewKeys(added: readonly LiveRecord[]): Promise<void> {
     if (added.length === 0) return;
@@ -194,7 +197,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
         await discardUnlessNamed(newKey, change.records, true);
         return change;
       } catch (error) {
-        // The store may have written the change although its call failed.
+        // The store may have written the change although the call failed.
         await discardUnlessNamed(newKey, [], !(isDecided && error instanceof StoreError));
         throw error;
       }

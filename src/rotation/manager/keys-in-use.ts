@@ -19,20 +19,20 @@ import type { Keyring } from "./keyring.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { PublicRecord } from "./types.ts";
 
-/** How long removed keys may stay published while other keys are being opened. */
+/** How long removed keys may stay published while other keys are being opened, in milliseconds. */
 const soonMs = 1_000;
-/** Time limit for a subscriber to accept the keys. */
+/** Maximum time for a subscriber to accept the keys, in milliseconds. */
 const updateMs = 10_000;
 /**
- * Time limit for a target. It is longer, because a target may be reached over a network, and the purge command may have
- * to clear a cache.
+ * Maximum time for a target to accept the keys, in milliseconds. It is longer, because the target may be across a
+ * network, and the purge command may have to clear a cache.
  */
 const targetMs = 120_000;
 
 /** A document that all subscribers have accepted. */
 export interface Published {
   readonly document: StoreDocument;
-  /** Time at which the check-in before this read was sent. */
+  /** Time at which the check-in before the read was sent. */
   readonly confirmed: Instant;
 }
 
@@ -43,29 +43,30 @@ export interface KeysInUse {
   readonly records: readonly KeyRecord[];
   readonly keys: OpenKeys;
   readonly published: Published | undefined;
-  /** Error of the active signing key, if this process signs and cannot open it. */
+  /** Error from opening the active signing key, if this process signs and cannot open that key. */
   readonly unavailable: unknown;
-  /** Whether all subscribers have accepted the latest keys; for a target, whether the store has recorded that, too. */
+  /** Whether all subscribers have accepted the latest keys and, for a target, the store has recorded that. */
   readonly isPublished: boolean;
   /**
    * Whether the short Cache-Control is sent. It is sent from just before a rotation's first document is published until
-   * just after its last one is, and while the store is unavailable or the active key cannot be opened.
+   * just after its last document is published. It is also sent while the store is unavailable or the active key cannot
+   * be opened.
    */
   readonly isShort: boolean;
   /**
-   * Adds a subscriber and passes it the current keys, if there are any. @throws StateError `ERR_UPDATE`, and
-   * JwksdErrors of its `update`
+   * Adds a subscriber and passes it the current keys, if there are any. @throws StateError `ERR_UPDATE`, and any
+   * JwksdError from its `update`
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
-  /** Sends the short Cache-Control, because the document may be old. */
+  /** Switches to the short Cache-Control, because the document may be out of date. */
   shorten(): Promise<void>;
   /**
    * Adopts a document that was read or committed: opens its keys, updates the subscribers, and reports the changes.
    *
-   * @param confirmed the time at which the check-in before this read was sent
+   * @param confirmed time at which the check-in before the read was sent
    */
   adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
-  /** @throws error of the first subscriber that has not accepted the keys, or of the active key */
+  /** @throws the error of the first subscriber that has not accepted the keys, or of the active key */
   check(): void;
 }
 
@@ -75,9 +76,12 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
   let published: Published | undefined;
   let isShort = false;
-  /** Whether an attempt was made to open every key of the document. workerd may end a round before that. */
+  /** Whether this process has tried to open every key in the document. workerd may end a round before that. */
   let isOpen = true;
-  /** Summary of the keys that each subscriber has accepted; empty if unknown. A target is behind until its first update. */
+  /**
+   * Summary of the keys that each subscriber has accepted; empty if that is unknown. A target counts as behind until
+   * its first update.
+   */
   const accepted = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
   /** Errors of the subscribers that are behind. */
   let failures: readonly unknown[] = [];
@@ -89,7 +93,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     return signs && active !== undefined ? keys.unavailable.get(active.kid) : undefined;
   }
 
-  /** Returns the part of an update that matters to a subscriber: the live keys, without tombstones. */
+  /** Returns the part of an update that matters to a subscriber: the live keys without the tombstones. */
   function summaryOf(isRotating: boolean): string {
     const live = liveRecords(records()).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]);
     return JSON.stringify([live, isRotating, document?.policy.maxTokenLifetimeSeconds]);
@@ -110,13 +114,13 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     }
   }
 
-  /** Updates all subscribers that lack the keys, at the same time. */
+  /** Updates all subscribers that do not have the keys yet, in parallel. */
   async function updateAll(isRotating: boolean): Promise<void> {
     isShort ||= isRotating;
     const summary = summaryOf(isRotating);
     const behind = [...accepted].flatMap(([subscriber, known]) => (known === summary ? [] : [subscriber]));
-    // An update that is reported as failed may still have been accepted. Until an update succeeds, it is unknown which
-    // keys a subscriber has.
+    // A subscriber may have accepted an update that it reports as failed. Until an update succeeds, it is unknown which
+    // keys the subscriber has.
     for (const subscriber of behind) accepted.set(subscriber, "");
     const outcomes = await Promise.allSettled(behind.map((subscriber) => update(subscriber, isRotating)));
     failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
@@ -133,7 +137,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     keyring.closeUnused(next.records);
   }
 
-  /** Waits for work, at most a second. Resolves to whether it has ended. */
+  /** Waits for work to end, for a second at most. Resolves to whether it has ended. */
   async function isSoon(work: Promise<unknown>): Promise<boolean> {
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
     const cancel = clock.setTimer(() => resolve(false), soonMs);
@@ -157,8 +161,8 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   }
 
   /**
-   * Reports the commits of all processes since the last call. Commits that other processes made before this one started
-   * are not reported.
+   * Reports the commits that all processes have made since the last call. Does not report commits that other processes
+   * made before this process started.
    */
   function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {
     const last = before?.events.at(-1)?.number ?? 0;
@@ -206,7 +210,8 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       const isNew = before?.commits.at(-1) !== next.commits.at(-1) || before === undefined;
       const opening =
         isNew || !isOpen || keys.unavailable.size > 0 ? keyring.open(next.records) : Promise.resolve(keys);
-      // An HSM that hangs must not keep a revoked key in the set, nor a process from using what others have changed.
+      // An HSM that hangs must neither keep a revoked key in the set nor keep this process from using other processes'
+      // changes.
       isOpen = false;
       if (!(await isSoon(opening))) await publish(next, keyring.opened(next.records), confirmed);
       const opened = await opening;
@@ -214,7 +219,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       await publish(next, opened, confirmed);
       if (!isNew) return;
       reportChanges(before, next);
-      // Reported now, so an operator has time to fix the key before it must sign.
+      // Reported now, so that an operator has time to fix the key before it must sign.
       for (const [kid, error] of opened.unavailable) reportUnavailable(kid, error);
     },
 

@@ -7,28 +7,28 @@ import type { ManagerContext } from "./context.ts";
 import type { Rounds } from "./rounds.ts";
 import { unanswered } from "./store-access.ts";
 
-/** Shortest time between two rounds for callers that wait, in milliseconds. */
+/** Minimum time between two rounds for callers that wait, in milliseconds. */
 const askMs = 1_000;
 
-/** Runs one round at a time, when it is due; after a failure, at growing intervals. */
+/** Runs rounds when they are due, one at a time. After a failure, runs them at growing intervals. */
 export interface Loop {
   /** Runs an action once no other action is running. */
   run<T>(action: () => Promise<T>): Promise<T>;
-  /** Runs a round as part of the current action. Rejects if the round does. */
+  /** Runs a round as part of the current action. Rejects if the round fails. */
   now(): Promise<void>;
-  /** Runs a round as soon as nothing else is running, even if none is due. Rejects if the round does. */
+  /** Runs a round as soon as nothing else is running, even if none is due. Rejects if the round fails. */
   round(this: void): Promise<void>;
   /** Runs a round soon, for a caller that does not wait. */
   wake(this: void): void;
   /** Runs a round for a caller that waits: at most once a second, for all callers together. */
   ask(this: void): Promise<void>;
-  /** Cancels the timer. Resolves when nothing is running. */
+  /** Cancels the timer. Resolves once nothing is running. */
   stop(): Promise<void>;
   /**
-   * On demand, returns `undefined` if the keys may be used now. If the last read is older than `refreshMs`, the store
-   * is read again in the background; if it is twice as old, the response waits for the new read, for a second at most.
-   * After a failure, nothing is read for `refreshMs`, or for a second if the store has responded and there are no keys
-   * to use.
+   * With `onDemand`, returns `undefined` if the keys may be used now. If the last read is older than `refreshMs`, the
+   * store is read again in the background. If it is twice as old, the response waits for the new read, for a second at
+   * most. After a failure, nothing is read for `refreshMs`, or only for a second if the store has responded but
+   * has no usable keys.
    *
    * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
    */
@@ -60,7 +60,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
         failures += 1;
         const retryInMs = retryDelayMs(failures);
         sleep(retryInMs);
-        // Before the first round has read keys, `createKeyManager` throws the error.
+        // Until the first round has read keys, `createKeyManager` throws the error.
         if (rounds.hasStarted) await rounds.onFailure(error, retryInMs);
       }
       throw error;
@@ -75,7 +75,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
     });
   }
 
-  /** Runs a round after the one in flight. However often this is called, only one round is queued. */
+  /** Runs a round after the round in flight. However often this is called, only one round is queued. */
   function wake(): void {
     if (isWoken) return;
     isWoken = true;
@@ -100,7 +100,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
   };
 }
 
-/** Time that a request waits for the store while what was read before may still be used. */
+/** How long a request waits for the store while the previous read may still be used, in milliseconds. */
 const patienceMs = 1_000;
 
 export interface DemandOptions {
@@ -114,7 +114,7 @@ const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the stor
 
 /**
  * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests.
- * Only the data that was read is kept from one request to the next: no timer, no queue and, in workerd, no promise.
+ * From one request to the next, it keeps only the data that was read: no timer, no queue and, in workerd, no promise.
  */
 export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;
@@ -132,7 +132,7 @@ export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: C
   const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
 
   /**
-   * Returns how long the store is not read after an error. The pause is short if the store responded but there are no
+   * Returns how long the store is left alone after an error. The pause is short if the store responded but there are no
    * keys to use.
    */
   const pauseMs = (error: unknown): number => (isUsable() || unanswered.has(codeOf(error)) ? refreshMs : patienceMs);

@@ -42,19 +42,19 @@ import type {
 } from "./types.ts";
 
 /**
- * Manages the keys of one issuer in a store: generates the first key if the store is empty and takes every planned step when it is due. Several
- * managers with one store, in any processes, agree by compare-and-set.
+ * Manages one issuer's keys in a store: generates the first key if the store is empty and takes every planned step when
+ * it is due. Several managers can share a store, in any processes; they agree by compare-and-set.
  *
  * Between two steps, a manager only checks in with the store and reads it. While the store is unavailable, the manager
- * serves and signs with the keys that it has and takes no steps.
+ * takes no steps. It still serves and signs with the keys that it has.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
- * `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`,
+ * `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
- * @throws SignerError if the active key is external and cannot be opened; `ERR_SIGNER_STALE`: the store is empty, and its clock and this
- * machine's differ
+ * @throws SignerError if the active key is external and cannot be opened; `ERR_SIGNER_STALE` if the store is empty and
+ * its clock and this machine's clock differ
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
   const given = checkManagerOptions(options);
@@ -77,8 +77,8 @@ export async function managerWith(
 }
 
 /**
- * Returns the register without presence records and callbacks. On demand, there is no long-lived process to list or to
- * call back.
+ * Returns the register without presence records and callbacks. With `onDemand`, there is no long-lived process to list
+ * or to call back.
  */
 const withoutProcess = (store: Register): Register => ({
   name: store.name,
@@ -87,34 +87,37 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** Options of a manager. The issuer is not among them, because the custody has it. */
+/** Options of a manager. The issuer is not one of them, because the custody has it. */
 export interface ManageOptions extends ContextOptions, KeyringOptions {
-  /** Runs rounds only when keys are needed. */
+  /** If set, rounds run only when keys are needed. */
   readonly demand?: DemandOptions | undefined;
 }
 
-/** A manager with the members that the service needs. */
+/** A manager with additional members that the service needs. */
 export interface ServiceManager extends KeyManager {
   /**
    * Carries out a command.
    *
-   * @param newKey the generated key of the command
+   * @param newKey generated key for the command
    * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
    */
   execute(command: Command, newKey?: NewKey): Promise<Change>;
-  /** Generates a key for `execute`, in the place where this manager generates its keys. The key is not in the store yet. */
+  /** Generates a key for `execute`, in the same place as this manager's own keys. The key is not in the store yet. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** Identity of this process, as in its presence record. */
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
-  /** Whether all subscribers have accepted the latest keys that this process knows; for a target, whether the store has recorded that, too. */
+  /**
+   * Whether all subscribers have accepted the latest keys that this process knows about and, for a target, the store
+   * has recorded that.
+   */
   readonly isPublished: boolean;
   /** How far the store's clock is ahead of this machine's, in milliseconds. */
   readonly clockAheadMs: number;
-  /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
+  /** Lists the processes that may serve or sign now, according to their presence records. @throws StoreError */
   processes(): Promise<Processes>;
-  /** Records the URL at which the keys are served, if no issuer was chosen for them. @throws StoreError */
+  /** If no issuer was chosen for the keys, records the URL at which they are served. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
 }
 
@@ -123,7 +126,7 @@ const rollBackRules: Rules<RollBackOptions> = { kid: nonEmptyString, withdraw: b
 const endRules: Rules<EndOptions> = { now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
-/** Manages the keys behind a custody. @throws see {@link createKeyManager} */
+/** Manages the keys in a custody. @throws see {@link createKeyManager} */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const closing = new AbortController();
   const context = createContext(custody, options, closing.signal);
@@ -186,7 +189,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     await keyring.close();
   }
 
-  // Watches before the first read, so no commit after that read is missed.
+  // Watches before the first read, so that no commit after that read is missed.
   custody.register.watch?.(loop.wake, { signal });
   if (demand === undefined) {
     await runDueSteps().catch(async (error: unknown) => {
@@ -224,7 +227,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return keysetsOf(inUse.records, inUse.keys);
     },
     get isRotating() {
-      // A process that was paused has not sent the short Cache-Control yet.
+      // If the process was paused, it has not switched to the short Cache-Control yet.
       return inUse.isShort || checkIn.error !== undefined;
     },
     permit(kid) {
@@ -234,7 +237,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
           check();
         } catch (error) {
           checkIn.reportChange();
-          // The cause may have been fixed. However many tokens are requested, the store is read at most once a second.
+          // The cause may have been fixed in the meantime. However many tokens are requested, the store is read at most
+          // once a second.
           ask().catch(() => {});
           throw error;
         }
@@ -261,7 +265,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     async rotate(options = {}) {
       const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
       await runDueSteps().catch(() => {});
-      // With `now`, an announced key is the next one.
+      // With `now`, an announced key is used as the next key.
       const isAnnounced = now && announcedKey(inUse.records, use) !== undefined;
       const key = isAnnounced ? undefined : await makeKey(use, alg);
       return execute({ type: "rotate", use, now, key }, key);
@@ -305,7 +309,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   };
 }
 
-/** Reports whether the policy of the options contradicts the store's. */
+/** Reports whether the policy in the options contradicts the store's. */
 function differs(given: RotationPolicyOptions, stored: RotationPolicy): boolean {
   return policyNames.some((name) => (given[name] ?? stored[name]) !== stored[name]);
 }

@@ -44,14 +44,14 @@ const rules: Rules<KeyManagerOptions> = {
 };
 
 /**
- * Refuses invalid options before a first key is generated for the issuer that they name.
+ * Rejects invalid options before a first key is generated for the issuer that they name.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */
 export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManagerOptions> {
   const given = checkOptions(options, rules);
   if ((given.createSigner ?? given.destroySigner) !== undefined && given.openSigner === undefined) {
-    throw invalidOption("createSigner and destroySigner need openSigner, which opens a key by its URI again");
+    throw invalidOption("createSigner and destroySigner also need openSigner, which opens an existing key; add it");
   }
   locate(given);
   return given.requireStore === undefined && given.onDemand !== true ? { onEvent: warnOfFirstKey, ...given } : given;
@@ -66,13 +66,13 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
 
 /**
  * Warns about a first key if the application has no listener and does not set `requireStore`. A lost store looks like a
- * first start, and without the warning its first symptom would be failed logins.
+ * first start, and without this warning, the first symptom would be failed logins.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);
   if (event.type !== "changed" || !isFirstKey(event)) return;
   warn(
-    'the key store had no keys, so a first key was generated. At the first start, this is expected: set requireStore: true from now on. Otherwise, tokens signed with the old keys now fail: stop this process and see "A lost store" in docs/emergencies.md. requireStore: false turns this warning off',
+    'the key store had no keys, so a first key was generated. At the first start, this is expected: set requireStore: true from now on. Otherwise, tokens signed with the old keys fail now: stop this process and see "A lost store" in docs/emergencies.md. To turn off this warning, set requireStore: false',
   );
 }
 

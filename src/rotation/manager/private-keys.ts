@@ -36,11 +36,11 @@ import {
 
 /** The open private keys, by kid. */
 export interface OpenKeys {
-  /** Signers of active and announced keys. Retiring keys are not among them, because they sign no new requests. */
+  /** Signers for active and announced keys. Retiring keys are not included, because they sign no new requests. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
-  /** Errors of keys that could not be opened. */
+  /** Errors from keys that could not be opened. */
   readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
@@ -55,7 +55,7 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
-/** Returns an error of the same class whose message contains the key's name. */
+/** Returns an error of the same class, with the key's name in its message. */
 function withKeyName(error: unknown, name: string): unknown {
   if (!(error instanceof JwksdError)) return error;
   const message = `${name}: ${error.message}`;
@@ -65,7 +65,7 @@ function withKeyName(error: unknown, name: string): unknown {
   return error instanceof ConfigError ? new ConfigError(error.code, message, options) : error;
 }
 
-/** Time limit for closing a signer, which waits for signatures in progress. Those may hang. */
+/** Maximum time for closing a signer, in milliseconds. Closing waits for signatures in progress, which may hang. */
 const closeMs = 10_000;
 
 /** Closes a signer that is no longer used. A failure is ignored. */
@@ -109,8 +109,8 @@ interface OpenerOptions {
 /** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. If a key cannot be opened, the others are still opened and published.
-   * Otherwise, one broken key would keep a key in the set that another process has removed or revoked.
+   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
+   * broken key does not keep a key in the set that another process has removed or revoked.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are open now. */
@@ -152,7 +152,10 @@ export function createKeyOpener(
 
   async function openUri(uri: string): Promise<ExternalSigner> {
     if (openExternal === undefined) {
-      throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: external keys need the openSigner option`);
+      throw new SignerError(
+        "ERR_SIGNER_UNAVAILABLE",
+        `${uri}: this is an external key; set the openSigner option to use it`,
+      );
     }
     return openExternal(uri);
   }
@@ -228,7 +231,7 @@ export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys):
   };
 }
 
-/** Algorithms of the keys that jwksd generates. */
+/** Algorithms for which jwksd generates keys. */
 export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
 
 /** Generates a key in this process and wraps its private key. Its kid is its RFC 7638 thumbprint. */
@@ -240,9 +243,9 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
 }
 
 /**
- * Wraps an existing private JWK. Its default kid is its RFC 7638 thumbprint.
+ * Wraps an existing private JWK. The default kid is the key's RFC 7638 thumbprint.
  *
- * @throws KeyMaterialError for every key that a provider would refuse, because a recorded kid can never be reused
+ * @throws KeyMaterialError for every key that a provider would reject, because a recorded kid can never be reused
  */
 export async function wrapKey(
   use: KeyUse,
@@ -258,7 +261,7 @@ export async function wrapKey(
   return { kid, use, alg, thumbprint, publicJwk, privateHalf: { jwe: await wrapping.wrap(kid, privateJwk) } };
 }
 
-/** Describes a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
+/** Describes a key in an HSM or key service. The default kid is the key's RFC 7638 thumbprint. */
 export async function externalKey(signer: ExternalSigner, givenKid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey, uri);

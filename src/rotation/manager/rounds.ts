@@ -15,9 +15,9 @@ import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { type Changed, unanswered } from "./store-access.ts";
 
-/** Interval at which a store that cannot report changes is read, in milliseconds. */
+/** Interval between reads of a store that cannot report changes, in milliseconds. */
 const pollMs = 1_000;
-/** Time after which a key that could not sign is probed again, or a wrong clock is checked again, in milliseconds. */
+/** Time until a key that could not sign is probed again, or a wrong clock is checked again, in milliseconds. */
 const againMs = 60_000;
 
 /** Result of a successful round. */
@@ -34,7 +34,7 @@ export interface Rounds {
   readonly hasStarted: boolean;
   /** Runs a round. @throws StoreError, SignerError, and errors of subscribers */
   run(): Promise<RoundResult>;
-  /** Reports the failure of a round. Sends the short Cache-Control if the document may be old. */
+  /** Reports that a round has failed. Switches to the short Cache-Control if the document may be out of date. */
   onFailure(error: unknown, retryInMs: number): Promise<void>;
   /** Returns the policy and the time that apply to a command after this read. */
   at(seen: Seen): At;
@@ -49,11 +49,11 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   async function run(): Promise<RoundResult> {
     const { sent, found } = await checkInIfDue();
     if (target !== undefined) await recordTarget(({ document, now }) => namedTarget(document, target.name, now));
-    // The document that a target is recorded in is later.
+    // With a target, the store has a later document, in which the target is recorded.
     await takeDueSteps(sent, target === undefined ? found : undefined);
     await checkIn.updatePresence();
     checkIn.reportChange();
-    // After these errors, a failed update is repeated, and keys that could not be opened are opened again.
+    // Throws if an update has failed or a key could not be opened, so that the next round tries again.
     inUse.check();
     const { revision = 0 } = inUse.document ?? {};
     if (target !== undefined)
@@ -62,8 +62,8 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Checks in if a check-in is due. Returns when this round's check-in was sent, because on demand a concurrent round
-   * may have sent a later one.
+   * Checks in if a check-in is due. Returns when this round's check-in was sent, because with `onDemand`, a concurrent
+   * round may have sent a later one.
    */
   async function checkInIfDue(): Promise<{ readonly sent: Instant | undefined; readonly found?: Seen }> {
     const { sent, dueInMs } = checkIn;
@@ -71,7 +71,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     try {
       return await checkIn.run();
     } catch (error) {
-      // Even without a check-in, the process adopts changes by other processes.
+      // Even if the check-in fails, this process adopts other processes' changes.
       if (inUse.document !== undefined)
         await access.read().then(
           ({ document }) => adopt(document, sent),
@@ -85,7 +85,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     await access.change((seen) => ({ targets: targetsAfter(seen) }));
   }
 
-  /** Takes the due steps and adopts the result, repeatedly, until a read finds nothing left to do. */
+  /** Takes the due steps and adopts the result. Repeats this until a read finds nothing left to do. */
   async function takeDueSteps(sent: Instant | undefined, found: Seen | undefined): Promise<void> {
     for (let last = found; ; last = undefined) {
       const change = await commitDueSteps(sent, last);
@@ -115,7 +115,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
           report({ type: "activation-blocked", kid: error.kid, error: asJwksdError(error.cause) });
           continue;
         }
-        // Even without write access, the process adopts changes by other processes.
+        // Even without write access, this process adopts other processes' changes.
         if (found !== undefined && found.records.length > 0) await adopt(found, sent);
         throw error;
       }
@@ -146,7 +146,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
    */
   async function announceExternalKey({ records, seen }: Changed): Promise<Changed | undefined> {
     if (plan(records, seen)?.due.includes("sig") !== true) return undefined;
-    // For the first key, there is no record that could name the process that generates it.
+    // While there are no keys, no record can name the process that generates the first one.
     if (records.length > 0) {
       const left = await keyring.change(({ document, now }) => ({
         records: reserveNextKey(process.id, document.records, document.policy, now),
@@ -166,9 +166,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Plans the due steps. If the clocks of this machine and the store differ, one of them is wrong, and no step is taken.
+   * Plans the due steps. If the clocks of this machine and the store differ, one of them is wrong, and no step is
+   * taken.
    *
-   * @throws SignerError `ERR_SIGNER_STALE`: the clocks differ, and there are no keys yet
+   * @throws SignerError `ERR_SIGNER_STALE` if the clocks differ and there are no keys yet
    */
   function plan(records: readonly KeyRecord[], seen: Seen): Advance | undefined {
     if (clocksDiffer(seen, clock)) {
@@ -205,7 +206,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Reports whether this process must still generate the next key. An earlier failure is over only once a key has been
+   * Reports whether this process must still generate the next key. An earlier failure is not over until a key has been
    * generated.
    */
   function isMakingNext(): boolean {

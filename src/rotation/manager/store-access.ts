@@ -23,22 +23,22 @@ import type { Filling } from "./types.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
-/** Time limit of a call to the store, in milliseconds. */
+/** Time limit for a call to the store, in milliseconds. */
 const storeMs = 10_000;
 /**
- * How long a process that is shutting down waits for the removal of its presence record. If the removal fails, the
- * process stays listed until it would be stale.
+ * How long a process that is shutting down waits for its presence record to be removed, in milliseconds. If the record
+ * is not removed, the process stays listed until it would be stale.
  */
 const forgetMs = 2_000;
 
-/** Fill level of a register from which on operators are warned, as a fraction. */
+/** Fraction of a register's capacity from which operators are warned. */
 const warnedShare = 0.7;
 /** Number of bytes reserved for revocations. */
 const reservedBytes = 4_096;
 
 /**
- * Decides what to change after a read. If the change has no members, nothing is written. Called again if another commit
- * came first.
+ * Decides what to change, given what was read. If the change has no members, nothing is written. Called again if
+ * another commit came first.
  */
 export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 
@@ -47,7 +47,7 @@ export interface Changed {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
   readonly before: readonly KeyRecord[];
-  /** The read from which the change was decided. */
+  /** The read on which the decision was based. */
   readonly seen: Seen;
   /** The document with the change, even in a preview. */
   readonly document: StoreDocument;
@@ -60,7 +60,7 @@ export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE",
 
 /** Observes the calls to a store. */
 export interface StoreObserver {
-  /** Receives each call that has ended, with its error if it failed. */
+  /** Receives each call that has ended and, if it failed, its error. */
   onCall(operation: StoreOperation, error?: JwksdError): void;
   /** Receives each revision that was read or committed. */
   onRevision(revision: number): void;
@@ -85,8 +85,8 @@ export interface StoreAccessOptions {
 }
 
 /**
- * Reads and writes the store for one process. Refuses an older state and a different history than the one that it has
- * read.
+ * Reads and writes the store for one process. Refuses a store whose state is older than what this process has read, or
+ * whose history differs from it.
  */
 export interface StoreAccess {
   /** The read with the latest revision. */
@@ -97,14 +97,16 @@ export interface StoreAccess {
    * Reads the document.
    *
    * @param options.confirmed whether the response must come from a primary that has not been replaced
-   * @throws StoreError `ERR_STORE_UNAVAILABLE` (even after 10 s without a response), `ERR_RECORDS_INVALID`; see `Custody.open`
+   * @throws StoreError `ERR_STORE_UNAVAILABLE` (including after 10 s without a response), `ERR_RECORDS_INVALID`; see
+   * `Custody.open`
    */
   read(options?: { readonly confirmed?: boolean }): Promise<Seen>;
   /**
-   * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
+   * Reads the document, lets `decide` change it, and commits the change. If another commit came first, starts again.
    *
-   * @param found a read that was just made; the first attempt uses it
-   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may have been written, or may be written later; a read shows it
+   * @param found result of a read that was just made, for the first attempt
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; a read shows
+   * whether it was
    * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
    */
   change(decide: Decide, found?: Seen): Promise<Changed>;
@@ -112,9 +114,9 @@ export interface StoreAccess {
   preview(decide: Decide): Promise<Changed>;
   /** Reports whether an event of a document was committed by this process. */
   isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
-  /** Writes the presence record of this process into the store, if its register has presence records. */
+  /** Writes this process's presence record to the store, if its register has presence records. */
   present(id: string, record: string): Promise<void>;
-  /** Removes the presence records of processes that have ended. */
+  /** Removes the presence records of processes that no longer run. */
   forget(ids: readonly string[]): Promise<void>;
   /** Lists the presence records of all processes. */
   presence(): Promise<PresenceList>;
@@ -126,12 +128,12 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
   /**
-   * The latest commits with events that this process has attempted. A commit was written only if a document contains
-   * its id.
+   * The latest commits with events that this process has tried to make. A commit was written only if a document
+   * contains its id.
    */
   let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 
-  /** Calls the store. Ends after at most 10 s, even if the store ignores the signal. */
+  /** Calls the store. Returns within 10 s, even if the store ignores the signal. */
   async function call<T>(
     operation: StoreOperation,
     work: (signal: AbortSignal) => Promise<T>,
@@ -152,7 +154,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   async function read({ confirmed = false } = {}): Promise<Seen> {
-    // Taken before the request, because another read of this process may end before this one.
+    // Stored before the request, because another read by this process may end before this one.
     const before = last;
     const asked = instantNow(clock);
     const found = await call("read", (signal) => readRegister(register, before?.version, { signal, confirmed }));
@@ -176,7 +178,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   /**
-   * Makes one attempt to write. Resolves to `undefined` if it is unknown whether the document was written.
+   * Tries once to write. Resolves to `undefined` if it is unknown whether the document was written.
    *
    * @throws StoreError if it was certainly not written
    */
@@ -208,11 +210,11 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
     const isWritten = await tryWrite(call);
     if (isWritten !== undefined) return isWritten;
-    // Repeating the write with the same condition settles the matter, even if the first write arrives later.
+    // Repeating the write with the same condition shows whether it was written, even if the first write arrives later.
     const isSettled = await tryWrite(call).catch(() => undefined);
     signal.throwIfAborted();
     if (isSettled !== undefined) return isSettled;
-    throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not confirmed whether a commit was written");
+    throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not confirmed whether the commit was written");
   }
 
   return {
@@ -238,7 +240,8 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
         const room = maxBytes - reservedBytes;
-        // The private keys move to another owner together with the document, so a commit that leaves the records keeps the owner.
+        // The private keys move to another owner together with the document, so a commit that does not change the
+        // records keeps the owner.
         const owner = decision.records === undefined ? seen.document.owner : custody.owner;
         const document = nextDocument(seen.document, { owner, ...decision }, commit, room);
         const lastNumber = seen.document.events.at(-1)?.number ?? 0;
@@ -246,7 +249,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);
         const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
         if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
-          // A failover may lose the commit before it is read, so its version is not known yet.
+          // A failover may lose the commit before it is read back, so its version is not known yet.
           last = { ...seen, document, version: undefined };
           observer?.onRevision(document.revision);
           return changed(seen, decision, document);
@@ -266,7 +269,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
 
     async forget(ids) {
       const { presence } = register;
-      // The manager's signal is not used here, because it has aborted when the process ends.
+      // The manager's signal is not used here, because by then, it has been aborted.
       const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(ids, { signal });
       await withDeadline(drop, { clock, timeoutMs: forgetMs, expired: () => new Error("no answer") });
     },
@@ -292,8 +295,8 @@ function isNothing({ events = [], ...changed }: DocumentChange, document: StoreD
 }
 
 /**
- * Refuses a store that was restored from an older backup or has lost commits in a failover, because it may have lost,
- * for example, the revocation of a key.
+ * Refuses a store that was restored from an older backup or has lost commits in a failover, because it may have lost a
+ * key's revocation, for example.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
@@ -305,7 +308,7 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
       `the store is at revision ${found.revision} but was at ${seen.revision}, so it is empty or an older backup`,
     );
   }
-  // After that many commits, the last known commit is no longer listed.
+  // After more commits than the document lists, the last known commit is no longer in the list.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
       `the store has lost revision ${seen.revision}, so it is an older backup, and other processes have written to it since`,

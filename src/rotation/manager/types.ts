@@ -10,20 +10,20 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 
-/** A record without its private key, which may therefore be logged. */
+/** A record without its private key, so that it can be logged. */
 export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
 
 /** Size of a stored document and of its register. */
 export interface Filling {
   /** Size of the document in bytes of UTF-8. */
   readonly bytes: number;
-  /** Largest size that the register can hold. */
+  /** Maximum size that the register can hold. */
   readonly maxBytes: number;
 }
 
 /** An event in the life of a manager's keys. */
 export type ManagerEvent =
-  /** The keys have changed by commits of this manager or of another process. */
+  /** This manager or another process has committed changes to the keys. */
   | {
       readonly type: "changed";
       readonly by: "this" | "another";
@@ -39,19 +39,23 @@ export type ManagerEvent =
       readonly staleAt: number;
     }
   /**
-   * This process does not sign and is not ready (`ERR_SIGNER_STALE`): it has not checked in with its store for `maxStaleSeconds`, or its
-   * clock and the store's differ by more than `clockSkewSeconds`.
+   * This process does not sign and is not ready (`ERR_SIGNER_STALE`): it has not checked in with its store for
+   * `maxStaleSeconds`, or its clock and the store's clock differ by more than `clockSkewSeconds`.
    */
   | { readonly type: "stale"; readonly error: JwksdError }
   /** This process may sign again. */
   | { readonly type: "fresh" }
-  /** The `initialPolicy` option differs from the store's policy, which applies. `jwksd policy` changes the latter. */
+  /**
+   * The `initialPolicy` option differs from the store's policy. The store's policy applies; to change it, run `jwksd
+   * policy`.
+   */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
   /** The stored document takes 70 % or more of the bytes that its register can hold. Reported once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
-   * Processes of this issuer are running, and the store has no keys (`ERR_STORE_EMPTY`): it was emptied, or this process uses another store. The
-   * error names them. Unless `requireStore` is set, this process still generates a first key.
+   * The store has no keys although other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
+   * emptied, or this process uses another store. The error names the processes. Unless `requireStore` is set, this
+   * process still generates a first key.
    */
   | { readonly type: "store-emptied"; readonly error: JwksdError }
   /** Keys are managed again, after `failed`. */
@@ -61,8 +65,8 @@ export type ManagerEvent =
   /** This process cannot open the active key. It does not sign, but still publishes the key. */
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
-   * A key was generated in its HSM or key service, but nothing uses it: another process was faster, or the key could not be recorded. The key
-   * was destroyed again if `destroySigner` is given and it is certain that no record names the key.
+   * A key was generated in an HSM or key service, but nothing uses it: another process was faster, or the key could not
+   * be recorded. If `destroySigner` is given and it is certain that no record names the key, it was destroyed again.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service. */
@@ -74,16 +78,17 @@ export type ManagerEvent =
 export interface KeyManagerOptions {
   /** Issuer identifier of the provider. The store and its wrapped keys are bound to it. */
   readonly issuer: string;
-  /** Register that holds the keys: a file, a database, or this process's memory. Its owner closes it. */
+  /** Register that holds the keys: a file, a database, or this process's memory. The manager does not close it. */
   readonly store: Register;
   /**
-   * Rotation policy of an empty store. After that, the store holds the policy for all processes, and `jwksd policy` changes it. Default: the
-   * defaults of {@link RotationPolicyOptions}.
+   * Rotation policy for an empty store. Once the store has keys, it holds the policy for all processes; to change that
+   * policy, run `jwksd policy`. Default: the defaults of {@link RotationPolicyOptions}.
    */
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /**
-   * Wrapping keys, each of 32 random bytes in base64url, separated by white space if they are in one string. The first one wraps the private
-   * keys and makes the MAC of a new store; all of them unwrap and verify. `jwksd keys rewrap` moves a store to the first one.
+   * Wrapping keys, each with 32 random bytes in base64url; in a single string, they are separated by whitespace. In a
+   * new store, the first key wraps the private keys and computes the MAC; all of them unwrap and verify. `jwksd keys
+   * rewrap` moves an existing store to the first key.
    */
   readonly wrappingKeys: string | readonly string[];
   /** Generates the next signing key in an HSM or key service. Default: jwksd generates the key itself and stores it encrypted. */
@@ -92,7 +97,7 @@ export interface KeyManagerOptions {
     | null
     | undefined;
   /**
-   * Opens a key in an HSM or key service. Required if the store has such keys, or if `createSigner` or `destroySigner`
+   * Opens a key in an HSM or key service. Required if the store has keys there, or if `createSigner` or `destroySigner`
    * is given. Default: none.
    */
   readonly openSigner?:
@@ -100,44 +105,47 @@ export interface KeyManagerOptions {
     | null
     | undefined;
   /**
-   * Destroys a key in an HSM or key service after this manager has removed or revoked it, or if it generated a key that
-   * turned out not to be needed. If the URI names another key by now, that key is not destroyed. Default: such keys
-   * stay where they are.
+   * Destroys a key in an HSM or key service after this manager has removed or revoked it, or if this manager generated
+   * the key but it turned out not to be needed. If the URI now names another key, that key is not destroyed. Default:
+   * none; keys stay where they are.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
     | null
     | undefined;
   /**
-   * Whether this process signs. If not, it publishes the active key even if it cannot open that key in its HSM or key service. Default: `true`.
+   * Whether this process signs. A process that does not sign publishes the active key even if it cannot open that key
+   * in its HSM or key service. Default: `true`.
    */
   readonly signs?: Optional<boolean>;
   /**
-   * Whether a store without keys is refused (`ERR_STORE_EMPTY`). Set it after the first start: with a mistyped path or a lost volume, the process then
-   * refuses to start. Otherwise it would generate new keys, and every token that has not expired would fail. If neither this option nor `onEvent` is given,
-   * the process warns when it generates a first key. Default: the value of `onDemand`.
+   * Whether a store without keys is refused (`ERR_STORE_EMPTY`). Set it after the first start: if the path is mistyped
+   * or the volume is lost, the process then refuses to start instead of generating new keys, which would make every
+   * unexpired token fail. If neither this option nor `onEvent` is given, the process warns when it generates a first
+   * key. Default: the value of `onDemand`.
    */
   readonly requireStore?: Optional<boolean>;
   /**
-   * Whether the store is read only when keys are needed or `runDueSteps` is called: for Workers, functions, and other platforms where no process
-   * lives between two requests. A first key needs `requireStore: false`. Default: `false`.
+   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set it for Workers, functions, and
+   * other platforms where no process lives between two requests. To generate a first key, also set `requireStore:
+   * false`. Default: `false`.
    */
   readonly onDemand?: Optional<boolean>;
   /**
-   * Age of a read, in seconds, at which `onDemand` reads again in the background. At twice that age, a request waits
-   * for the read, for a second at most while the keys are younger than `maxStaleSeconds`. After a failed read, requests
-   * do not read the store again for this time, or for a second if the store responded but has no usable keys. Default:
-   * 30.
+   * Age of a read, in seconds, at which `onDemand` reads the store again in the background. At twice that age, a
+   * request waits for the new read: for a second at most, as long as the keys are younger than `maxStaleSeconds`. After
+   * a failed read, requests do not read the store again for this time, or only for a second if the store responded but
+   * has no usable keys. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /**
-   * With `onDemand`, keeps the platform from aborting a read when the request that started it ends: `waitUntil` from
-   * `cloudflare:workers`. Default: none.
+   * With `onDemand`, keeps the platform from aborting a read when the request that started the read ends. On
+   * Cloudflare, it is `waitUntil` from `cloudflare:workers`. Default: none.
    */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Human-readable name of this replica, 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: Optional<string>;
-  /** Receives changes of keys, and failures. Default: none. */
+  /** Receives key changes and failures. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
@@ -147,16 +155,19 @@ export interface KeyManagerOptions {
 export interface RotateOptions {
   /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: Optional<KeyUse>;
-  /** Algorithm of the key. Default: the active key's algorithm for this use, otherwise `ES256` or `RSA-OAEP-256`. */
+  /**
+   * Algorithm of the key. Default: the algorithm of this use's active key; without an active key, `ES256` or
+   * `RSA-OAEP-256`.
+   */
   readonly alg?: Optional<string>;
   /**
-   * Whether the key signs immediately, although caches do not have it yet. Its tokens fail at verifiers that do not
+   * Whether the key signs immediately, although caches do not have it yet. Its tokens fail in verifiers that do not
    * refetch the set. Default: `false`.
    */
   readonly now?: Optional<boolean>;
 }
 
-/** Options of steps that may be too early. */
+/** Options for steps that may be too early. */
 export interface ForceOptions {
   /** Whether the step is taken even if it makes valid tokens fail. Default: `false`. */
   readonly force?: Optional<boolean>;
@@ -164,27 +175,36 @@ export interface ForceOptions {
 
 /** Options of `rollBack`. */
 export interface RollBackOptions {
-  /** The retiring signing key. Default: the one that signed last. */
+  /** Kid of the retiring signing key to roll back to. Default: the key that signed most recently. */
   readonly kid?: Optional<string>;
-  /** Whether an announced key is removed in the same step; otherwise, the rollback is refused while a key is announced. Default: `false`. */
+  /**
+   * Whether an announced key is removed in the same step. If it is not, the rollback is refused while a key is
+   * announced. Default: `false`.
+   */
   readonly withdraw?: Optional<boolean>;
-  /** Whether the step is taken even if caches do not have the key, because it had signed without being announced. Default: `false`. */
+  /**
+   * Whether the step is taken even if caches do not have the key because it signed without being announced first.
+   * Default: `false`.
+   */
   readonly now?: Optional<boolean>;
 }
 
 /** Options of `end`. */
 export interface EndOptions {
-  /** Whether all keys are revoked, so that their tokens fail. Otherwise, each key is published until its last token has expired. Default: `false`. */
+  /**
+   * Whether all keys are revoked, so that their tokens fail. If not, each key stays published until its last token has
+   * expired. Default: `false`.
+   */
   readonly now?: Optional<boolean>;
 }
 
 /** Generates, rotates and removes a provider's keys. */
 export interface KeyManager extends ManagedKeys {
-  /** The store's policy. */
+  /** The policy in the store. */
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process may sign and has read the keys that it publishes within the past `maxStaleSeconds`. */
+  /** Whether this process may sign, and has read the keys that it publishes within the past `maxStaleSeconds`. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.
@@ -194,21 +214,25 @@ export interface KeyManager extends ManagedKeys {
    */
   rotate(options?: RotateOptions): Promise<Change>;
   /**
-   * Makes a retiring signing key active again: every process and every cache still has it, so nothing breaks. The active one retires. Its period
-   * starts at its first activation, so the next key may be announced immediately.
+   * Makes a retiring signing key active again. Every process and every cache still has it, so nothing breaks. The
+   * active key retires. The period of the key that is active again began with its first activation, so the next key may
+   * be announced immediately.
    *
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
    */
   rollBack(options?: RollBackOptions): Promise<Change>;
-  /** Makes an announced key active; the active one retires. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` */
+  /**
+   * Makes an announced key active; the active key retires. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`,
+   * `ERR_TOO_EARLY`
+   */
   activate(kid: string, options?: ForceOptions): Promise<Change>;
-  /** Retires the active key; the announced one becomes active. @throws StateError see `activate` */
+  /** Retires the active key; the announced key becomes active. @throws StateError see `activate` */
   retire(kid: string, options?: ForceOptions): Promise<Change>;
   /** Removes a retiring or announced key permanently. @throws StateError see `activate` */
   remove(kid: string, options?: ForceOptions): Promise<Change>;
   /**
-   * Removes a key immediately and permanently, because its private key may have leaked. The announced key, or a new one, replaces an active
-   * key.
+   * Removes a key immediately and permanently, because its private key may have leaked. If it was active, the announced
+   * key or a new one replaces it.
    *
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
@@ -221,29 +245,33 @@ export interface KeyManager extends ManagedKeys {
    */
   rewrap(): Promise<Change>;
   /**
-   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key. Its keys never sign again: they retire, or are revoked with
-   * `now`, which is also allowed later. If they are gone, the set has one key, which signs nothing. `rotate` generates a first key for the name
-   * once it can be used again; until then, it throws `ERR_ISSUER_ENDED`.
+   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key. Its keys never sign again: they
+   * retire or, with `now`, are revoked, which is also allowed later. Once they are gone, the set has one key, which
+   * signs nothing. When the name can be used again, `rotate` generates a first key for it; until then, `rotate` throws
+   * `ERR_ISSUER_ENDED`.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
    */
   end(options?: EndOptions): Promise<Change>;
-  /** Returns the private key for a JWE, for `jose.compactDecrypt`. Reads the store if the kid is new. */
+  /** Returns the private key for decrypting a JWE with `jose.compactDecrypt`. Reads the store if the kid is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
-  /** Returns a decryption key as a private JWK, for a library that accepts nothing else. Keep it out of logs and replies. */
+  /**
+   * Returns a decryption key as a private JWK, for libraries that accept nothing else. Keep it out of logs and
+   * responses.
+   */
   exportDecryptionKey(kid: string): Promise<JWK>;
   /**
-   * Reads the store and takes the steps that are due. With `onDemand`, call it once an hour, for example, so that steps are taken in time even
-   * without requests.
+   * Reads the store and takes the steps that are due. With `onDemand`, call it regularly, such as once an hour, so that
+   * steps are taken on time even without requests.
    *
    * @throws StoreError, SignerError see `createKeyManager`
    */
   runDueSteps(): Promise<void>;
   /** Current faults, and the results of the latest store calls. */
   readonly health: ManagerHealth;
-  /** Returns the metrics of the keys, their next steps and the store, for a scrape. See docs/metrics.md. */
+  /** Returns metrics about the keys, their next steps and the store, for a scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
-  /** Stops the timers and closes the signers. Does not close the store, which belongs to the caller. */
+  /** Stops the timers and closes the signers. Does not close the store, because that belongs to the caller. */
   close(): Promise<void>;
 }
 
@@ -255,11 +283,11 @@ export interface KnownError {
   readonly message: string;
 }
 
-/** The results of store calls. All times are epoch milliseconds by this machine's clock. */
+/** The results of store calls. All times are in epoch milliseconds by this machine's clock. */
 export interface StoreHealth {
   readonly lastAttemptAt?: number | undefined;
   readonly lastSuccessAt?: number | undefined;
-  /** Last error of a store that did not respond. */
+  /** Last error because of which the store did not respond. */
   readonly lastError?: KnownError | undefined;
   /** Latest revision that was read, and the time at which this process first read it. */
   readonly revision?: number | undefined;
@@ -270,9 +298,12 @@ export interface StoreHealth {
 
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
 export interface ManagerHealth {
-  /** The last failure; absent once keys are managed again. `at` is when the current run of failures began. */
+  /**
+   * The last failure; absent once keys are managed again. `at` is the time at which the current series of failures
+   * began.
+   */
   readonly failure?: KnownError | undefined;
-  /** Reason why this process does not sign and is not ready, with the time since which that is so. */
+  /** Reason why this process does not sign and is not ready, and the time since which it has not. */
   readonly stale?: KnownError | undefined;
   /** Announced keys that cannot sign, by kid. */
   readonly activationBlocked: Readonly<Record<string, KnownError>>;
