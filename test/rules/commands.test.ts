@@ -243,7 +243,7 @@ const wrongState = (type: string, targets: string, rule: string): Refused[] =>
     return [`${type} ${kid} force`, state, new RegExp(`^kid "${kid}" is ${state}; ${rule}`)];
   });
 const wrongUse = (use: string, needed: string): RegExp =>
-  new RegExp(`^kid "new" has use "${use}", and a key with use "${needed}" is needed$`);
+  new RegExp(`^kid "new" has use "${use}", but a key with use "${needed}" is needed$`);
 
 const soon = { at: announcedUntil - 1, allowedAt: announcedUntil };
 const unseen = (record: LiveRecord): KeyRecord[] => [active, waiting(record)];
@@ -305,7 +305,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "announce with enc",
     "before any signing key",
-    /^kid "new" is an encryption key, and the first key of a store is a signing key$/,
+    /^kid "new" is an encryption key, but a store's first key must be a signing key$/,
     { given: [] },
   ],
   ["announce with new", "a second signing key", /^kid "b" is already announced/],
@@ -326,7 +326,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "rotate enc now",
     "without a key, while no key is announced",
-    /no key with use "enc" is announced; a new key is needed/,
+    /no key with use "enc" is announced; pass a new key/,
     { given: quiet },
   ],
   ["rotate enc now with new", "for the other use", wrongUse("sig", "enc"), { given: quiet }],
@@ -339,7 +339,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "import active with new",
     "while another key is active",
-    /^kid "a" is active, and caches of this provider do not have the imported key/,
+    /^kid "a" is active, and caches do not have the imported key/,
     { allowedAt: start + announceForMs(policy) },
   ],
   ["import announced force with new", "while another key is announced", /^kid "b" is already announced/],

@@ -18,11 +18,11 @@ import {
 } from "./records.ts";
 import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
-/** New records and the events that led to them. */
+/** New records, and the events that led to them. */
 export interface Change {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
-  /** Missing if the policy does not change. */
+  /** New policy; missing if the policy does not change. */
   readonly policy?: RotationPolicy;
 }
 
@@ -31,48 +31,55 @@ export interface At {
   readonly policy: RotationPolicy;
   /** Current time, in epoch milliseconds. */
   readonly now: number;
-  /** Whether this machine's clock and the store's differ. Either may then be wrong. Default: `false`. */
+  /** Whether this machine's clock and the store's clock differ, so that either may be wrong. Default: `false`. */
   readonly areClocksOff?: boolean;
 }
 
 /** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** Time for which other processes leave the next key to the process that generates it, in milliseconds. */
+/** How long other processes leave the next key to the process that is generating it, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
 export interface Advance extends Change {
-  /** Uses for which a new key is due now. The caller generates the keys, because a pure function cannot. */
+  /** Uses for which a new key is due now. The caller generates these keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
   /** Time of the next step, in epoch milliseconds; `Infinity` if there is none. */
   readonly wakeAt: number;
 }
 
-/** Information that a process has in addition to the records. */
+/** Knowledge that a process has in addition to the records. */
 export interface View {
-  /** Targets that must have a step before its waiting period begins. Default: none. */
+  /** Targets that must have received a step before its waiting period begins. Default: none. */
   readonly targets?: readonly TargetRecord[];
-  /** Whether the waiting periods of steps taken now begin now, as a preview assumes. Default: they begin at a read that has seen the step. */
+  /**
+   * Whether the waiting periods after steps that are taken now also begin now, as a preview assumes. Default: they
+   * begin when a read has seen the step.
+   */
   readonly looksAhead?: boolean;
   /** Kids of announced keys that cannot sign. These keys do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
   /**
-   * Returns the rest of a waiting period in milliseconds, for a store without a clock. The machine's clock may have been set, so a period whose
-   * end was missed begins again, once. Default: by the store's clock.
+   * Returns how much of a waiting period is left, in milliseconds, for a store without a clock. The machine's clock may
+   * have been set, so a period whose end was missed restarts, but only once. Default: according to the store's clock.
    */
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
 
-/** Delay after which an overdue step counts as missed, in milliseconds: no process was running, or the clock was set. */
+/**
+ * Delay after which an overdue step counts as missed, in milliseconds. A step is missed if no process was running or
+ * the clock was set.
+ */
 const missedAfterMs = 3_600_000;
 
 /**
- * Takes every planned step that is due: announced keys become active, retiring keys are removed. A waiting period starts at a read that has
- * seen the previous step, never at the time for which that step was planned. A late step therefore delays later ones and shortens no period.
+ * Takes every planned step that is due: announced keys become active, and retiring keys are removed. A waiting period
+ * starts when a read has seen the previous step, never at the time for which that step was planned. A late step
+ * therefore delays later steps but does not shorten any period.
  *
  * @param before the records that were read
- * @param now the time of the read, by the store's clock
+ * @param now time of the read, by the store's clock
  */
 export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
   const { targets = [], looksAhead = false, cannotSign = new Set() } = view;
@@ -113,8 +120,8 @@ function takeSteps(
 }
 
 /**
- * Activates a key. The previously active key becomes a retiring one. If the key was active before, this clears what was
- * recorded about its retirement: otherwise, its next retirement period would seem to have begun already.
+ * Activates a key. The previously active key starts retiring. If the key was active before, this clears what was
+ * recorded about its retirement, because otherwise its next retirement period would seem to have begun already.
  */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
   const { restarted: _again, retiredAt: _retired, replacedAt: _replaced, activations = 1, ...rest } = next;
@@ -131,7 +138,7 @@ export function activate(change: Change, next: LiveRecord, now: number, reason: 
   return replace(retired, activated, now, "activated", reason);
 }
 
-/** The number of removed signing keys whose public keys are kept: two years of rotations by default. */
+/** Number of removed signing keys whose public keys are kept. By default, that is two years of rotations. */
 const keptHalves = 8;
 
 /** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
@@ -183,24 +190,27 @@ export function replace(change: Change, record: KeyRecord, at: number, type: Key
   };
 }
 
-/** Returns when the next key for a use is due; `Infinity` while one is announced, or if there is no key for this use. */
+/**
+ * Returns the time at which the next key for a use is due; `Infinity` while a key is announced, or if the use has no
+ * key.
+ */
 function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationPolicy, now: number): number {
   const active = activeKey(records, use);
   // The first signing key is generated immediately; the first encryption key, by a command.
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
   const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
-  // If the clock was years ahead when a key became active, that key would never be replaced.
+  // Without this, a key that became active while the clock was years ahead would never be replaced.
   const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
   const madeUntil = active.nextMadeBy?.until ?? 0;
-  // A time from a wrong clock would delay the next key for years.
+  // Without this, a time from a wrong clock could delay the next key for years.
   return madeUntil <= Math.max(planned, now) + nextMadeForMs ? Math.max(planned, madeUntil) : planned;
 }
 
 /**
- * Restarts each waiting period whose time cannot be right: it begins in the future, or its end was missed and the clock
- * may have been set. A missed end restarts a period only once; otherwise, a process that is rarely called would never
- * take a step.
+ * Restarts each waiting period whose time cannot be right: the period begins in the future, or its end was missed and
+ * the clock may have been set. A missed end restarts a period only once, because otherwise a process that is rarely
+ * called would never take a step.
  */
 export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
   return liveRecords(change.records).reduce((change, record) => {

@@ -19,30 +19,34 @@ import {
 } from "./records.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 
-/** The key of a rollback, and what it may do. */
+/** The key to roll back to, and what the rollback may do. */
 export interface RollBack {
   readonly kid?: string | undefined;
   readonly withdraw?: boolean | undefined;
   readonly now?: boolean | undefined;
 }
 
-/** A key that has no record yet. */
+/** A key that does not have a record yet. */
 export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "publicJwk" | "privateHalf">;
 
 /**
  * An operator's command. `force` takes a step even if it makes valid tokens fail.
  *
  * - `announce`: publishes a key, which becomes active after its propagation period
- * - `activate`: makes an announced key active; the active one retires
- * - `retire`: the active key retires, and the announced one becomes active
- * - `remove`: removes a retiring or announced key permanently; an announced encryption key, to which a client may have encrypted, retires
- * - `revoke`: removes a key permanently and immediately; the active key is replaced by the announced one, or by `replacement`
- * - `rotate`: announces `key`; with `now`, the announced key (or `key` if there is none) signs immediately
- * - `rollBack`: makes a retiring signing key active again: `kid`, or otherwise the one that signed last. With `withdraw`, removes an announced
- *   key first; with `now`, even if caches do not have the key yet
- * - `end`: ends the issuer: all keys retire, and no key ever replaces them; with `now`, all keys are revoked
+ * - `activate`: makes an announced key active; the active key retires
+ * - `retire`: retires the active key; the announced key becomes active
+ * - `remove`: removes a retiring or announced key permanently. An announced encryption key retires instead, because a
+ *   client may have encrypted to it
+ * - `revoke`: removes a key permanently and immediately; if it was active, the announced key or `replacement` takes its
+ *   place
+ * - `rotate`: announces `key`; with `now`, the announced key (or `key` if no key is announced) signs immediately
+ * - `rollBack`: makes a retiring signing key active again: `kid` or, if it is missing, the key that signed most
+ *   recently. With `withdraw`, removes an announced key first. With `now`, takes the step even if caches do not have
+ *   the key yet
+ * - `end`: ends the issuer: all keys retire, and nothing ever replaces them; with `now`, all keys are revoked
  * - `import`: adopts a key that was published and used elsewhere
- * - `policy`: changes how keys rotate from now on; for announced and retiring keys, the longest waiting period of any policy applies
+ * - `policy`: changes how keys rotate from now on. For announced and retiring keys, the longest waiting period under
+ *   any policy so far applies
  */
 export type Command =
   | { readonly type: "announce"; readonly key: NewKey }
@@ -65,15 +69,17 @@ export type Command =
   | { readonly type: "policy"; readonly policy: RotationPolicyOptions };
 
 /**
- * Executes a command, or refuses it and changes nothing.
+ * Executes a command. If the command is not allowed, throws and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`, `ERR_ISSUER_ENDED` (`allowedAt` is the time at
- * which it is allowed; missing while clocks differ, and while an ended issuer has keys)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`, `ERR_ISSUER_ENDED`
+ * (`allowedAt` is the time from which the command is allowed; missing while clocks differ, or while an issuer that has
+ * ended still has keys)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
-  // A waiting period from a wrong clock restarts, for commands as for planned steps, unless this clock may be wrong itself.
+  // As with planned steps, a waiting period that a wrong clock began is restarted, unless this clock may be the wrong
+  // one.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
   checkRecords(change.records, command.type === "end" || isEnded(records));
   return change;
@@ -110,7 +116,9 @@ function apply(change: Change, command: Command, at: At): Change {
   }
 }
 
-/** Publishes a new key. The first key for its use becomes active immediately: there is no other. */
+/**
+ * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other.
+ */
 export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
   checkNew(change, key);
   const announced = announcedKey(change.records, key.use);
@@ -136,7 +144,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
     throw tooEarly(key, at, {
       behind: "must not sign yet: its propagation period has not begun",
       waits:
-        "must not sign before its propagation period ends: caches do not have it yet, and verifiers that do not refetch would refuse its tokens",
+        "must not sign before its propagation period ends: caches do not have it yet, and verifiers that do not refetch would reject its tokens",
     });
   }
   return unannounced(change, key, now, "an operator forced it before its propagation period ended");
@@ -164,7 +172,7 @@ function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change 
   if (!force) {
     throw tooEarly(key, at, {
       behind: "must not be removed yet: its retirement period has not begun",
-      waits: "must not be removed yet: tokens that it signed, or that are encrypted to it, are still in use",
+      waits: "must not be removed yet: tokens that it signed, or that were encrypted to it, are still in use",
     });
   }
   return end(change, key.kid, "removed", at, "an operator forced it while it was still needed");
@@ -177,7 +185,7 @@ function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined,
 
 /**
  * Copies the revoked key's longest `maxStaleSeconds` to the remaining keys. A process that cannot read the store may
- * still follow any policy from the revoked key's life.
+ * still follow any policy that applied during the revoked key's life.
  */
 function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change {
   const noted = (record: LiveRecord): LiveRecord =>
@@ -204,10 +212,12 @@ function rotate(change: Change, { use, key, now }: Extract<Command, { type: "rot
   }
   const replaced = replaceActive(change, use, key, at);
   if (replaced !== undefined) return replaced;
-  throw new StateError("ERR_TRANSITION", `no key with use "${use}" is announced; a new key is needed`);
+  throw new StateError("ERR_TRANSITION", `no key with use "${use}" is announced; pass a new key`);
 }
 
-/** Makes the announced key, or otherwise a new one, active immediately; `undefined` if there is neither. */
+/**
+ * Makes the announced key or, if there is none, a new key active immediately. Returns `undefined` if there is neither.
+ */
 function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at: At): Change | undefined {
   const announced = announcedKey(change.records, use);
   if (announced !== undefined) return activate(change, announced, true, at);
@@ -240,7 +250,7 @@ function rollBack(change: Change, { kid, withdraw = false, now = false }: RollBa
   return activateKey(free, key, at.now, "an operator rolled back to it");
 }
 
-/** Returns the retiring key that signed last. A key that was imported as retiring has not signed here. */
+/** Returns the retiring key that signed most recently. A key that was imported as retiring has not signed here. */
 function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
   return publishedKeys(records, "sig").find(
     ({ state, activatedAt, retiredAt }) => state === "retiring" && activatedAt !== retiredAt,
@@ -248,8 +258,8 @@ function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
 }
 
 /**
- * Refuses a retiring key that caches might not have: it was not announced, or not for long enough, and that was not long ago. No cache has a set
- * from before the first key.
+ * Rejects a retiring key that caches might not have, because it was not announced, or not for long enough, and that was
+ * recently. No cache has a set from before the first key.
  */
 function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At): void {
   const { unannounced = false, publishedAt, activatedAt } = key;
@@ -261,7 +271,7 @@ function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At):
 }
 
 const tooNew =
-  "must not sign again yet: caches do not have it, because it was not published for long enough; to take the step anyway, set now (--now --yes)";
+  "must not sign again yet: caches do not have it yet, because it has not been published for long enough; to take the step anyway, set now (--now --yes)";
 
 function importKey(
   change: Change,
@@ -287,7 +297,7 @@ function importKey(
   if (active !== undefined && force !== true) {
     throw new StateError(
       "ERR_TOO_EARLY",
-      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not have the imported key: verifiers that do not refetch would refuse its tokens; import it as announced, and it will sign from ${new Date(now + announceForMs(policy)).toISOString()}`,
+      `kid ${JSON.stringify(active.kid)} is active, and caches do not have the imported key: verifiers that do not refetch would reject its tokens; import it as announced, and it will sign from ${new Date(now + announceForMs(policy)).toISOString()}`,
       { allowedAt: now + announceForMs(policy) },
     );
   }
@@ -296,7 +306,7 @@ function importKey(
   return unannounced(added, record, now, "it was imported as the active key");
 }
 
-/** @param given the settings to change */
+/** @param given settings to change */
 function changePolicy(change: Change, given: RotationPolicyOptions, { policy: before, now }: At): Change {
   const policy = { ...before, ...rotationPolicy({ ...knownOf(before), ...given }) };
   const changed = policyNames.filter((name) => policy[name] !== before[name]);
@@ -305,7 +315,7 @@ function changePolicy(change: Change, given: RotationPolicyOptions, { policy: be
   return { ...change, policy, events: [...change.events, { at: now, type: "policy", reason }] };
 }
 
-/** Activates a key although caches might not have it. */
+/** Activates a key even though caches might not have it. */
 function unannounced(change: Change, key: LiveRecord, now: number, reason: string): Change {
   return activateKey(change, { ...key, unannounced: true }, now, reason);
 }
@@ -329,9 +339,9 @@ function add(
 
 function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
   if (!keyUses.includes(key.use)) throw refused(key, `has use ${JSON.stringify(key.use)}, which must be sig or enc`);
-  if (key.use !== use) throw refused(key, `has use "${key.use}", and a key with use "${use}" is needed`);
+  if (key.use !== use) throw refused(key, `has use "${key.use}", but a key with use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
-    throw refused(key, "is an encryption key, and the first key of a store is a signing key");
+    throw refused(key, "is an encryption key, but a store's first key must be a signing key");
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
     const message = `kid ${JSON.stringify(key.kid)} belongs to a key that is ${used.state}; a kid is never used twice`;
@@ -356,7 +366,7 @@ function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
   );
 }
 
-/** @param rules the messages before the waiting period has begun, and during it */
+/** @param rules messages for the time before the waiting period has begun, and for the time during it */
 function tooEarly(
   record: KeyRecord,
   { policy, now }: At,
@@ -365,7 +375,7 @@ function tooEarly(
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
   const rule = isBehind
-    ? `${rules.behind}; it begins once the step has been read back and each target has it`
+    ? `${rules.behind}; the period begins once the step has been read back and each target has received it`
     : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
   return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {

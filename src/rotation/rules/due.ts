@@ -3,15 +3,21 @@ import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
 import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, liveRecords, stateSince } from "./records.ts";
 import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 
-/** The next step of a key. */
+/** A key's next step. */
 export interface DueStep {
   readonly kid: string;
   readonly use: KeyUse;
-  /** `announce` belongs to the active key and announces its successor. */
+  /** The step. `announce` is a step of the active key, and announces its successor. */
   readonly step: "announce" | "activate" | "remove";
-  /** Time at which the step is due, in epoch milliseconds, even if that is in the past; `undefined` until its waiting period has begun. */
+  /**
+   * Time at which the step is due, in epoch milliseconds. It may be in the past; it is `undefined` until the step's
+   * waiting period has begun.
+   */
   readonly at: number | undefined;
-  /** Time since which a target that lacks the step has kept the waiting period from beginning, in epoch milliseconds. */
+  /**
+   * Time since which the waiting period cannot begin, because a target has not received the previous step, in epoch
+   * milliseconds.
+   */
   readonly blockedSince: number | undefined;
 }
 
@@ -33,7 +39,7 @@ export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy):
   return [...announcements, ...waits];
 }
 
-/** The parts of a document that determine which steps are due. */
+/** The parts of a document that determine when steps are due. */
 export interface Planned {
   readonly records: readonly KeyRecord[];
   readonly policy: RotationPolicy;
@@ -41,8 +47,9 @@ export interface Planned {
 }
 
 /**
- * Returns when a store must be read again, in epoch milliseconds by its clock: at the next step, or now if a waiting period has not begun yet;
- * `undefined` for never, if the issuer has ended and has no keys.
+ * Returns the time at which a store must be read again, in epoch milliseconds by its clock: the time of the next step,
+ * or now if a waiting period has not begun yet. Returns `undefined` if it need not be read again, because the issuer
+ * has ended and has no keys.
  */
 export function nextLookAt({ records, policy, targets }: Planned, now: number): number | undefined {
   if (records.length > 0 && liveRecords(records).length === 0) return undefined;

@@ -7,8 +7,9 @@ import { type KeyRecord, type LiveRecord, isEnded, isLive, liveRecords } from ".
 import { longestRetirementMs } from "./waits.ts";
 
 /**
- * The only key in the set of an ended issuer. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer has ended", so its private key never
- * existed. Verifiers that find it replace the keys that they have cached; many keep these if the set is empty or the request fails.
+ * The only key in the set of an issuer that has ended. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer has
+ * ended", so no one has ever had its private key. A set with this key replaces the keys that verifiers have cached,
+ * whereas many verifiers keep those if a set is empty or the request fails.
  */
 export const endedKey = {
   kid: "issuer-ended",
@@ -26,10 +27,10 @@ export const endedText = "the issuer has ended, and no key signs for it";
 const reason = "an operator ended the issuer";
 
 /**
- * Ends the issuer: its keys never sign again. They retire, each with a new waiting period. A backup may lack a rollback, so no key keeps an earlier
- * period.
+ * Ends the issuer: its keys never sign again. They retire, each with a new waiting period. No key keeps an earlier
+ * period, because a restored backup may lack a rollback.
  *
- * @param now whether all keys are revoked instead, even if the issuer has ended
+ * @param now whether all keys are revoked instead, even if the issuer has already ended
  * @throws StateError `ERR_TRANSITION` if there are no keys
  */
 export function endIssuer(change: Change, now: boolean, at: At): Change {
@@ -54,7 +55,8 @@ function retire(change: Change, record: LiveRecord, at: At): Change {
 }
 
 /**
- * Refuses an issuer that has ended, until its name can be used again: no cache trusts its keys, and all tokens have expired.
+ * Rejects an issuer that has ended, until its name can be used again: when no cache trusts its keys any longer and all
+ * of its tokens have expired.
  *
  * @throws StateError `ERR_ISSUER_ENDED`
  */
@@ -69,8 +71,9 @@ export function checkNotEnded(records: readonly KeyRecord[], { policy, now, areC
 }
 
 /**
- * Returns the time from which the name of an ended issuer can be used again, in epoch milliseconds; `Infinity` while it has keys. Until then,
- * caches may trust its keys, and its tokens may be valid: their lifetime was limited by the policy of that time, which may have been longer.
+ * Returns the time from which the name of an issuer that has ended can be used again, in epoch milliseconds; `Infinity`
+ * while the issuer has keys. Until then, caches may trust its keys, and its tokens may be valid. The policy that
+ * limited their lifetime may have allowed a longer one than today's.
  */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
   const cachedMs = cachedForSeconds.long * 1000;

@@ -2,7 +2,9 @@ import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "./records.ts";
 import { longestStale } from "./waits.ts";
 
-/** Interval from `from` until just before `to`, in epoch milliseconds; without `to`, it has no end yet. */
+/**
+ * Interval from `from` until just before `to`, in epoch milliseconds. If `to` is missing, the interval has no end yet.
+ */
 export interface Interval {
   readonly from: number;
   readonly to?: number;
@@ -14,8 +16,8 @@ export interface Way extends Pick<LiveRecord, "announcedAt" | "activatedAt" | "r
 }
 
 /**
- * Returns the intervals in which the rotation mode is on: while any of these keys is announced or retiring. Sorted; touching intervals are
- * merged.
+ * Returns the intervals during which rotation mode is on, because any of these keys is announced or retiring. They are
+ * sorted, and adjacent intervals are merged.
  */
 export function rotationIntervals(ways: readonly Way[]): Interval[] {
   const spans = ways.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
@@ -33,8 +35,8 @@ export function rotationIntervals(ways: readonly Way[]): Interval[] {
 }
 
 /**
- * Returns the time since which reads have seen the rotation mode on without interruption; `undefined` if it is off at
- * that time or no read has seen it on yet. The result may be later than the true time, because removed keys are
+ * Returns the time since which rotation mode, as seen by reads, has been on without interruption; `undefined` if it is
+ * off at `at` or no read has seen it on yet. The result may be later than the true time, because removed keys are
  * ignored.
  */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
@@ -47,8 +49,8 @@ export function rotatingSince(records: readonly KeyRecord[], at: number): number
 }
 
 /**
- * Returns how long caches may keep a set that a process serves, in seconds. The short time applies only once the
- * rotation mode has been on for `maxStaleSeconds` plus the long cache lifetime, because a process may send the long
+ * Returns how long caches may keep a set that a process serves, in seconds. The short time applies only once rotation
+ * mode has been on for `maxStaleSeconds` plus the long cache lifetime, because a process may send the long
  * Cache-Control until it is stale.
  *
  * @see RFC 5861 section 3
@@ -60,10 +62,10 @@ export function cachedSeconds(records: readonly KeyRecord[], at: number, policy:
 }
 
 /**
- * Returns the time until which caches may trust a key that is revoked now, in epoch milliseconds: a process that cannot read the store serves
- * the old set until it is stale, and caches keep that set.
+ * Returns the time until which caches may trust a key that is revoked now, in epoch milliseconds. A process that cannot
+ * read the store serves the old set until it is stale, and caches then keep that set.
  *
- * @param records before the revocation
+ * @param records records before the revocation
  */
 export function trustedUntil(records: readonly KeyRecord[], now: number, given: RotationPolicy): number {
   const policy = longestStale(records, given);

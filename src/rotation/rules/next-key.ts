@@ -4,8 +4,8 @@ import type { RotationPolicy } from "./policy.ts";
 import { type KeyRecord, activeKey, mapLive } from "./records.ts";
 
 /**
- * Reserves the generation of the next signing key for one process for a while, if one is due. Without the reservation,
- * several processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
+ * If a next signing key is due, reserves its generation for one process for a while. Without the reservation, several
+ * processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
  */
 export function reserveNextKey(
   process: string,

@@ -9,13 +9,16 @@ export interface RotationPolicyOptions {
   readonly rotateEveryDays?: Optional<number>;
   /** How long a key is published before it signs, in seconds. Default: 86,400 (a day). */
   readonly announceForSeconds?: Optional<number>;
-  /** Longest lifetime of any token that the keys sign, in seconds. Default: 3,600. */
+  /** Maximum lifetime of the tokens that the keys sign, in seconds. Default: 3,600. */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
-  /** Largest difference between the clocks of processes, the store and verifiers, in seconds; at least 1, because reading the store's clock takes time. Default: 300. */
+  /**
+   * Maximum difference between the clocks of processes, the store and verifiers, in seconds. It is at least 1, because
+   * reading the store's clock takes time. Default: 300.
+   */
   readonly clockSkewSeconds?: Optional<number>;
   /**
-   * How long caches may keep a set beyond what Cache-Control allows, in seconds. Behind a cache that sends no `Age`, such as nginx, the
-   * next cache starts from zero. Default: 7,200.
+   * How long caches may keep a set beyond what Cache-Control allows, in seconds. If a cache sends no `Age`, as nginx
+   * does not, the next cache starts counting from zero. Default: 7,200.
    */
   readonly cacheSlackSeconds?: Optional<number>;
   /**
@@ -31,9 +34,12 @@ export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?:
 const long = cacheDirectives(cacheControl.long);
 const rotation = cacheDirectives(cacheControl.rotation);
 
-/** The `max-age` of a set, in seconds, by the origin's cache mode. */
+/** `max-age` of a set in each of the origin's cache modes, in seconds. */
 export const maxAgeSeconds = { long: long.maxAge ?? 0, rotation: rotation.maxAge ?? 0 };
-/** How long a cache may serve a set, in seconds, by mode: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
+/**
+ * How long a cache may serve a set in each mode, in seconds: `max-age` plus `stale-while-revalidate` (RFC 5861 section
+ * 3).
+ */
 export const cachedForSeconds = {
   long: maxAgeSeconds.long + long.whileRevalidated,
   rotation: maxAgeSeconds.rotation + rotation.whileRevalidated,
@@ -41,8 +47,8 @@ export const cachedForSeconds = {
 
 const secondsPerDay = 86_400;
 /**
- * Limit that keeps the dates of a plan within the range of `Date`. The other durations need no limit, because all of
- * them are parts of `rotateEveryDays`.
+ * Limit that keeps a plan's dates within the range of `Date`. The other durations need no limit, because each of them
+ * is part of `rotateEveryDays`.
  */
 const maxDays = 36_500;
 
@@ -77,7 +83,7 @@ const rules: Rules<RotationPolicyOptions> = {
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
   const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
   const policy: RotationPolicy = Object.freeze({ ...policyDefaults, ...given });
-  // Report all faults together, so that the next attempt can succeed.
+  // Reports all faults together, so that the next attempt can succeed.
   const faults = [faultOfAnnouncement(policy), faultOfPeriod(policy)].filter((fault) => fault !== undefined);
   if (faults.length > 0) throw new ConfigError("ERR_POLICY_INVALID", faults.join("; "));
   return policy;
@@ -142,13 +148,14 @@ export function announceForMs(policy: RotationPolicy): number {
 }
 
 /**
- * Returns how long a key is kept after its successor became active, in milliseconds. A process that has not read that change signs with the
- * old key for `maxStaleSeconds`, and its last token is valid for `maxTokenLifetimeSeconds`. An encryption key is kept longer, because caches
- * still serve it to relying parties.
+ * Returns how long a key is kept after its successor has become active, in milliseconds. A process that has not read
+ * the change signs with the old key for up to `maxStaleSeconds`, and the last token is valid for
+ * `maxTokenLifetimeSeconds`. An encryption key is kept longer, because caches still serve it to relying parties.
  */
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
   const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-  // One skew for the clocks of the last signing process and the verifier, one for the clocks that begin and end the waiting period.
+  // One skew is for the clocks of the last signing process and the verifier, the other for the clocks that begin and
+  // end the waiting period.
   return (maxStaleSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }

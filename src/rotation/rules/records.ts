@@ -7,13 +7,13 @@ export type KeyUse = "sig" | "enc";
 
 /**
  * - `announced`: published, not yet in use
- * - `active`: signs; an encryption key is published first
+ * - `active`: signs; for an encryption key, published before other encryption keys
  * - `retiring`: published for verification only; an encryption key is no longer published and only decrypts
  */
 export type LiveState = "announced" | "active" | "retiring";
 
 /**
- * The final state of a key. Neither its kid nor its key is ever used again.
+ * The final state of a key. Neither the key nor its kid is ever used again.
  *
  * - `removed`: no longer needed
  * - `revoked`: removed immediately, in an emergency
@@ -24,16 +24,16 @@ export type KeyState = LiveState | EndState;
 
 /** Location of a private key. */
 export type PrivateHalf =
-  /** Wrapped: a JWE in compact serialization that contains the private JWK. */
+  /** The private JWK, encrypted as a JWE in compact serialization. */
   | { readonly jwe: string }
   /** URI of an immutable key version in an HSM or a key service. */
   | { readonly uri: string };
 
-/** A key that is published or that decrypts. Plain JSON; all times are epoch milliseconds by the store's clock. */
+/** A key that is published or that decrypts. Plain JSON; all times are in epoch milliseconds by the store's clock. */
 export interface LiveRecord {
   readonly kid: string;
   readonly use: KeyUse;
-  /** `ES256`, or the key management algorithm of an encryption key. */
+  /** `ES256` or, for an encryption key, its key management algorithm. */
   readonly alg: string;
   readonly state: LiveState;
   /** Thumbprint (RFC 7638). */
@@ -41,36 +41,39 @@ export interface LiveRecord {
   readonly publicJwk: PublicJwk;
   readonly privateHalf: PrivateHalf;
   readonly announcedAt: number;
-  /** Time of a read that saw the key announced. Its propagation period starts then. */
+  /** Time at which a read saw the key announced, which starts its propagation period. */
   readonly publishedAt?: number;
   /** Time at which the key first became active. */
   readonly activatedAt?: number;
-  /** Number of times that the key became active, if more than one: each rollback to it counts. */
+  /** Number of times that the key has become active, if more than one. Each rollback to the key adds one. */
   readonly activations?: number;
   readonly retiredAt?: number;
-  /** Time of a read that saw the key retiring. Its retirement period starts then. */
+  /** Time at which a read saw the key retiring, which starts its retirement period. */
   readonly replacedAt?: number;
-  /** Revision in which the key entered its state. A waiting period begins when each target has it. */
+  /** Revision in which the key entered its state. The waiting period begins once each target has this revision. */
   readonly stateRevision?: number;
-  /** Whether the key signed before its propagation period ended: by force, as the first key, or because it had been published elsewhere. */
+  /**
+   * Whether the key signed before its propagation period ended: because it was forced to, because it was the first key,
+   * or because it had been published elsewhere.
+   */
   readonly unannounced?: true;
-  /** Longest propagation period of any policy while the key was announced. */
+  /** Longest propagation period that any policy set while the key was announced. */
   readonly announceForSeconds?: number;
   /** Longest retirement period of any policy during the key's life. */
   readonly retireForSeconds?: number;
   /** Longest `maxStaleSeconds` of any policy during the key's life. */
   readonly maxStaleSeconds?: number;
-  /** Whether its waiting period was restarted because its end was missed. That happens only once. */
+  /** Whether the waiting period was restarted because its end was missed. That happens only once. */
   readonly restarted?: true;
   /**
-   * On an active key: the process that is generating the next key, and the time until which other processes leave that
-   * to it.
+   * On an active key: the process that is generating the next key, and the time until which other processes leave the
+   * generation to it.
    */
   readonly nextMadeBy?: { readonly process: string; readonly until: number };
 }
 
 /**
- * The record that remains of a removed or revoked key. It ensures that neither the kid nor the key is ever used again.
+ * The record that remains of a removed or revoked key. It ensures that neither the key nor its kid is ever used again.
  * Plain JSON.
  */
 export interface Tombstone {
@@ -80,16 +83,16 @@ export interface Tombstone {
   readonly thumbprint: string;
   /** Epoch milliseconds. */
   readonly endedAt: number;
-  /** URI of a key that may still exist in an HSM or a key service. */
+  /** URI of a private key that may still exist in an HSM or key service. */
   readonly uri?: string;
   /**
-   * Public key of a recently removed signing key. It is kept because an ID token may serve as a hint long after it has
+   * Public key of a recently removed signing key. It is kept because an ID token can serve as a hint long after it has
    * expired. Missing for a revoked key.
    *
    * @see OpenID Connect Core 1.0 section 3.1.2.1 (`id_token_hint`)
    */
   readonly publicJwk?: PublicJwk;
-  /** Time until which caches that respect `Cache-Control` may trust a revoked key, in epoch milliseconds. */
+  /** Time until which caches that follow `Cache-Control` may trust a revoked key, in epoch milliseconds. */
   readonly trustedUntil?: number;
   /** Longest retirement period of any policy during the key's life. */
   readonly retireForSeconds?: number;
@@ -112,10 +115,10 @@ export interface KeyEvent {
     | "rewrapped"
     | "restarted"
     | "policy";
-  /** Missing for a change of the policy, and for a rewrap without live keys. */
+  /** Kid of the key; missing for a policy change, and for a rewrap without live keys. */
   readonly kid?: string;
   readonly use?: KeyUse;
-  /** The rule or the command behind the change, as a sentence. */
+  /** The rule or command that caused the change, as a clause. */
   readonly reason: string;
 }
 
@@ -124,7 +127,7 @@ export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 /** The algorithm of the first key for each use. Most relying parties can encrypt to RSA. */
 const firstAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc: "RSA-OAEP-256" };
 
-/** Returns the algorithm of the next key for a use: the active key's. */
+/** Returns the algorithm for a use's next key: the active key's algorithm. */
 export function nextAlg(records: readonly KeyRecord[], use: KeyUse): string {
   return activeKey(records, use)?.alg ?? firstAlg[use];
 }
@@ -134,7 +137,7 @@ export function isLive(record: KeyRecord): record is LiveRecord {
   return record.state !== "removed" && record.state !== "revoked";
 }
 
-/** Returns the final state of the signing key with a kid; `undefined` if there was none, or it is live. */
+/** Returns the final state of the signing key with a kid; `undefined` if there was no such key or it is live. */
 export function endOf(records: readonly KeyRecord[], kid: string): EndState | undefined {
   const record = records.find((record) => record.use === "sig" && record.kid === kid);
   return record === undefined || isLive(record) ? undefined : record.state;
@@ -144,7 +147,7 @@ export function liveRecords(records: readonly KeyRecord[]): readonly LiveRecord[
   return records.filter(isLive);
 }
 
-/** Returns the list with its live records changed; the same list if nothing changes. */
+/** Returns the list with its live records changed. If nothing changes, returns the same list. */
 export function mapLive(
   records: readonly KeyRecord[],
   change: (record: LiveRecord) => KeyRecord,
@@ -156,10 +159,7 @@ export function mapLive(
 /** A key pair whose private key is in an HSM or key service. */
 export type ExternalKey = Pick<KeyRecord, "kid" | "thumbprint"> & { readonly uri: string };
 
-/**
- * Returns the external keys that were removed or revoked in these events. They may still exist in their HSM or key
- * service.
- */
+/** Returns the external keys that these events removed or revoked. They may still exist in their HSM or key service. */
 export function endedExternalKeys(records: readonly KeyRecord[], events: readonly KeyEvent[]): ExternalKey[] {
   const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
   return records.flatMap((record) => {
@@ -179,11 +179,11 @@ export function uriOf(record: Tombstone | Pick<LiveRecord, "privateHalf">): stri
   return "uri" in record.privateHalf ? record.privateHalf.uri : undefined;
 }
 
-/** Returns the record of a kid. @throws StateError `ERR_KID_UNMANAGED` */
+/** Returns the record with a kid. @throws StateError `ERR_KID_UNMANAGED` */
 export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;
-  const known = records.length === 0 ? "it has no keys" : "the manager's records list each kid";
+  const known = records.length === 0 ? "it has no keys" : "for all kids, see the manager's records";
   throw new StateError("ERR_KID_UNMANAGED", `no key in the store has the kid ${JSON.stringify(kid)}; ${known}`);
 }
 
@@ -199,14 +199,14 @@ export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRec
   return next?.kid === activeKey(before, "sig")?.kid ? undefined : next;
 }
 
-/** For each state, the member of a live record that contains the time at which the state began. */
+/** Member of a live record that contains the time at which each state began. */
 const stateTime = {
   announced: "announcedAt",
   active: "activatedAt",
   retiring: "retiredAt",
 } as const satisfies Record<LiveState, keyof LiveRecord>;
 
-/** Returns when the state of a key began, in epoch milliseconds. */
+/** Returns the time at which a key's state began, in epoch milliseconds. */
 export function stateSince(record: KeyRecord): number {
   return (isLive(record) ? record[stateTime[record.state]] : record.endedAt) ?? Number.NaN;
 }
@@ -225,7 +225,8 @@ export function retiringKeys(records: readonly KeyRecord[], use: KeyUse): LiveRe
 }
 
 /**
- * Returns the published keys in order: the active one, the announced one and, for signing keys, the retiring ones, most recent first.
+ * Returns the published keys, in this order: the active key, the announced key and, for signing keys, the retiring
+ * keys, most recent first.
  */
 export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): LiveRecord[] {
   const retiring = retiringKeys(records, use).sort((a, b) => stateSince(b) - stateSince(a));
@@ -234,22 +235,25 @@ export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): LiveR
   );
 }
 
-/** Reports whether the issuer has ended: it had keys, and none signs or will sign. Its last keys may still be retiring. */
+/**
+ * Reports whether the issuer has ended: it had keys, and none of them signs or will sign. Its last keys may still be
+ * retiring.
+ */
 export function isEnded(records: readonly Pick<KeyRecord, "use" | "state">[]): boolean {
   return records.length > 0 && !records.some(({ use, state }) => use === "sig" && state === "active");
 }
 
 /**
- * Reports whether the rotation mode is on: while any key is announced or retiring, and permanently once the issuer has ended. Caches then keep a
- * set for a short time.
+ * Reports whether rotation mode is on. It is on while any key is announced or retiring, and permanently once the issuer
+ * has ended. While it is on, caches keep a set only for a short time.
  */
 export function isRotating(records: readonly Pick<KeyRecord, "use" | "state">[]): boolean {
   return isEnded(records) || records.some(({ state }) => state === "announced" || state === "retiring");
 }
 
 /**
- * Refuses records that break a rule. Because the store's MAC covers them, invalid records come from a bug in jwksd or
- * from another version.
+ * Rejects records that break a rule. Because the store's MAC covers the records, invalid ones come from a bug in jwksd
+ * or from another version.
  *
  * @param mayBeEnded whether the issuer may have ended, so that no signing key is active. Default: `false`
  * @throws StoreError `ERR_RECORDS_INVALID`
@@ -267,7 +271,7 @@ export function checkRecords(records: readonly KeyRecord[], mayBeEnded = false):
   }
 }
 
-/** The times of a live record, in epoch milliseconds, in the order in which they occur. */
+/** Members of a live record that contain times, in the order in which they occur. All are in epoch milliseconds. */
 export const recordTimes = [
   "announcedAt",
   "publishedAt",

@@ -3,14 +3,17 @@ import { type KeyRecord, type LiveState, isLive } from "./records.ts";
 
 const stateRank: Readonly<Record<LiveState, number>> = { announced: 0, active: 1, retiring: 2 };
 
-/** Returns the position in a key's life. A key never returns to an earlier one: each time that it is active again counts. */
+/**
+ * Returns a key's position in its life cycle. A key never returns to an earlier position, because each activation has a
+ * higher one.
+ */
 const rankOf = (record: KeyRecord): number =>
   isLive(record) ? (record.activations ?? 1) * 3 + stateRank[record.state] : Infinity;
 
 /**
  * Refuses a store that was restored from an older backup, or emptied, after this process has seen newer records.
  *
- * @param seen the records that this process last saw in the store
+ * @param seen records that this process last saw in the store
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
 export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly KeyRecord[]): void {

@@ -1,28 +1,34 @@
 import { type RotationPolicy, announceForMs, leastAnnouncementSeconds, retireForMs } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from "./records.ts";
 
-/** A waiting period: propagation of an announced key before it becomes active, or retirement of a key before it is removed. */
+/**
+ * A waiting period: the propagation period before an announced key becomes active, or the retirement period before a
+ * key is removed.
+ */
 export interface Wait {
-  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has the step. */
+  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has received it. */
   readonly since: number | undefined;
   readonly forMs: number;
 }
 
 /**
- * A target of `jwksd publish`, which is served without a process. Because it has no clock, steps wait until it has
- * them. Plain JSON.
+ * A target of `jwksd publish`, which is served even if no process runs. Because a target has no clock, steps wait until
+ * it has received them. Plain JSON.
  */
 export interface TargetRecord {
   /** A folder or a bucket. */
   readonly name: string;
-  /** Latest revision that was read back from the target; 0 before the first. */
+  /** Latest revision that was read back from the target; 0 if none was. */
   readonly revision: number;
-  /** Time at which it was read back, or first named in the store, in epoch milliseconds. */
+  /**
+   * Time at which that revision was read back or, if none was, the target was first named in the store, in epoch
+   * milliseconds.
+   */
   readonly at: number;
 }
 
 /**
- * Returns the waiting period of a key, using the longest bounds of any policy during its life; `undefined` for an
+ * Returns a key's waiting period, using the longest bounds that any policy has set during its life; `undefined` for an
  * active or removed key.
  */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
@@ -33,18 +39,18 @@ export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefi
     : { since: replacedAt, forMs: longestRetirementMs(record, policy) };
 }
 
-/** Returns the longest retirement period of any policy during a key's life, in milliseconds. */
+/** Returns the longest retirement period that any policy has set during a key's life, in milliseconds. */
 export function longestRetirementMs({ use, retireForSeconds = 0 }: KeyRecord, policy: RotationPolicy): number {
   return Math.max(retireForMs(policy, use), retireForSeconds * 1000);
 }
 
-/** Returns when the waiting period of a key ends, in epoch milliseconds; `undefined` if it has not begun. */
+/** Returns the time at which a key's waiting period ends, in epoch milliseconds; `undefined` if it has not begun. */
 export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
   const wait = waitOf(record, policy);
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** Like `endOfWait`, but a period that has not begun is assumed to begin now. */
+/** Does the same as `endOfWait`, but assumes that a period that has not begun begins now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
   const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;
@@ -55,7 +61,10 @@ export function withWaitSince(record: LiveRecord, since: number): LiveRecord {
   return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, replacedAt: since };
 }
 
-/** Returns the targets that lack a record's step. A target that was never read back is included only for `maxStaleSeconds`. */
+/**
+ * Returns the targets that have not received a record's step. A target that was never read back is included only for
+ * `maxStaleSeconds`.
+ */
 export function targetsBehind(
   { stateRevision = 0 }: Pick<LiveRecord, "stateRevision">,
   targets: readonly TargetRecord[],
@@ -68,11 +77,11 @@ export function targetsBehind(
 }
 
 /**
- * Begins the waiting period of each step that a read has seen and each target has. A period never starts at the commit of its step: the
- * process that committed it may have been stopped between its read and its write.
+ * Begins the waiting period of each step that a read has seen and each target has received. A period never starts when
+ * its step is committed, because the process that committed it may have been paused between its read and its write.
  *
- * @param records the records that were read
- * @param now the time of the read
+ * @param records records that were read
+ * @param now time of the read
  */
 export function beginWaits(
   records: readonly KeyRecord[],
@@ -89,15 +98,15 @@ export function beginWaits(
 }
 
 /**
- * Returns the policy with the longest `maxStaleSeconds` of any policy during the life of any key, because a process may
- * still follow an earlier policy.
+ * Returns the policy, with the longest `maxStaleSeconds` that any policy has set during any key's life, because a
+ * process may still follow an earlier policy.
  */
 export function longestStale(records: readonly KeyRecord[], policy: RotationPolicy): RotationPolicy {
   const noted = liveRecords(records).map(({ maxStaleSeconds = 0 }) => maxStaleSeconds);
   return { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
 }
 
-/** Records the longest bounds of all policies during a key's life on each live key. */
+/** Records, on each live key, the longest bounds that any policy has set during the key's life. */
 export function recordBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
   const longest = longestStale(records, policy);
   return mapLive(records, (record) => {
