@@ -25,7 +25,7 @@ export interface BackendOptions {
 
 type Load = (options: BackendOptions) => Promise<SignerBackend>;
 
-// By URI scheme.
+// Keyed by URI scheme.
 const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
   "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms ?? {})],
   "azure-kv": [
@@ -43,7 +43,7 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
   ],
 };
 
-/** Kinds of HSMs and key services. Each is also the scheme of a key URI. */
+/** Kinds of HSMs and key services, each of which is also a scheme for key URIs. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
 const rules: Rules<BackendOptions> = {
@@ -54,14 +54,14 @@ const rules: Rules<BackendOptions> = {
   vaultTransit: object,
 };
 
-/** Returns the kinds that have options. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+/** Returns the kinds for which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function typesOf(options: BackendOptions): string[] {
   const given = checkOptions(options, rules, "signer option");
   return Object.entries(adapters).flatMap(([type, [option]]) => (given[option] === undefined ? [] : [type]));
 }
 
 /**
- * Returns the backend for a kind of key, or for the key that a URI names. It opens, generates and destroys keys.
+ * Returns the backend for a kind of HSM or key service, or for the key that a URI names. The backend opens, generates and destroys keys.
  *
  * @example
  * ```ts
@@ -79,7 +79,7 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI must begin with one of ${known}; docs/signers.md shows each`);
   }
-  // A misspelled kind is an error, whichever kind is in use.
+  // A misspelled kind is an error, even if another kind is in use.
   typesOf(options);
   return load(options);
 }

@@ -105,7 +105,7 @@ describe("keys at a jwks_uri", () => {
     const key = { ...ecKey("a"), kid: "a" };
     const { events, clientAssertion } = listeningTo(jwkSetReply(JSON.stringify({ keys: [key] })));
     await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
-    const reason = "it contains a private key, so anyone who reads the set can sign with it";
+    const reason = "it contains a private key, so anyone who can read the set can sign with it";
     assert.deepEqual(events[0], { type: "skipped", jwksUri, keys: [{ index: 0, kid: "a", reason }] });
     assert.ok(!JSON.stringify(events).includes(key.d));
   });

@@ -116,7 +116,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
 
   test("no message contains a byte of the signature", () => {
     assert.throws(() => es256FromDer(Buffer.from("3006020101020171ff", "hex"), "the key"), {
-      message: "the key: the signature is not ECDSA-Sig-Value in DER",
+      message: "the key: the signature is not an ECDSA-Sig-Value in DER",
     });
   });
 });

@@ -227,7 +227,7 @@ test("jwksd verify --json prints only printable ASCII, which parses to the same 
 
 describe("jwksd verify rejects an invalid option before it fetches anything", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [
-    [["--alg", "HS256"], /"HS256" is not an algorithm with a public key \[ERR_OPTION_INVALID\]/],
+    [["--alg", "HS256"], /"HS256" is not a public-key algorithm \[ERR_OPTION_INVALID\]/],
     [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
     [["--typ", ""], /"typ" option must be a non-empty string \[ERR_OPTION_INVALID\]/],
     [["--aud", ""], /"audience".*\[ERR_OPTION_INVALID\]/],

@@ -127,7 +127,7 @@ describe("rejects invalid keys with a reason that does not quote them", () => {
     ["ERR_KEY_FORMAT", /not number$/, 7],
     ["ERR_KEY_FORMAT", /neither PEM nor JSON$/, "key"],
     ["ERR_KEY_FORMAT", /not a JWK \(a JSON object\)$/, "null"],
-    ["ERR_KEY_FORMAT", /a JWK Set, but a single key is expected$/, JSON.stringify({ keys: [a] })],
+    ["ERR_KEY_FORMAT", /a JWK Set, but a single key was expected$/, JSON.stringify({ keys: [a] })],
     ["ERR_KEY_FORMAT", /this CryptoKey is not extractable; pass the CryptoKeyPair/, lockedCryptoKey],
     ["ERR_KEY_UNSUPPORTED", /a secret key has no public key$/, createSecretKey(Buffer.alloc(32))],
     ["ERR_KEY_UNSUPPORTED", /kty "oct" is not supported/, { kty: "oct", k: "AAAA" }],

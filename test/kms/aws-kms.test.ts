@@ -48,7 +48,7 @@ checkKeyService(
       ["AccessDeniedException", error("AccessDeniedException"), "ERR_SIGNER_UNAUTHORIZED", /AccessDenied/],
       ["UnrecognizedClientException", error("UnrecognizedClientException"), "ERR_SIGNER_UNAUTHORIZED", /Unrecognized/],
       ["ExpiredTokenException", error("ExpiredTokenException"), "ERR_SIGNER_UNAUTHORIZED", /ExpiredToken/],
-      ["status 403", { status: 403 }, "ERR_SIGNER_UNAUTHORIZED", /refuses these credentials/],
+      ["status 403", { status: 403 }, "ERR_SIGNER_UNAUTHORIZED", /does not accept these credentials/],
       ["DisabledException", error("DisabledException"), "ERR_SIGNER_KEY_STATE", /DisabledException/],
       ["KMSInvalidStateException", error("KMSInvalidStateException"), "ERR_SIGNER_KEY_STATE", /KMSInvalidState/],
       ["NotFoundException", error("NotFoundException"), "ERR_SIGNER_KEY_STATE", /NotFound/],
@@ -61,7 +61,7 @@ checkKeyService(
         "ERR_SIGNER_BAD_SIGNATURE",
         /another key or algorithm/,
       ],
-      ["r and s instead of DER", signature(signed), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
+      ["r and s instead of DER", signature(signed), "ERR_SIGNER_BAD_SIGNATURE", /not an ECDSA-Sig-Value in DER/],
       ["another key's signature", signature(derOf(signed)), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
       ["a corrupted signature", signature(derOf(flipped(good))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
     ];

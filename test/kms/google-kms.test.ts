@@ -110,7 +110,12 @@ checkKeyService(
         /damaged.*signatureCrc32c/,
       ],
       ["no checksum", tamper({ signatureCrc32c: undefined }), "ERR_SIGNER_UNAVAILABLE", /damaged/],
-      ["r and s instead of DER", tamper(signedWith(signed)), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
+      [
+        "r and s instead of DER",
+        tamper(signedWith(signed)),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /not an ECDSA-Sig-Value in DER/,
+      ],
       ["another key's signature", tamper(signedWith(derOf(signed))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
       [
         "a corrupted signature",

@@ -258,7 +258,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [{ modulePath: null }, "ERR_SIGNER_URI", /pkcs11\.modulePath .* "module-path"/],
       [{ modulePath: "softhsm" }, invalid],
       [{ modulePath: "/missing.so" }, invalid, / \/missing\.so: the file does not exist$/],
-      [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: not a PKCS#11 module /],
+      [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: it is not a PKCS#11 module /],
       [{ sessions: 0 }, invalid],
       [{ timeoutMs: 2 ** 31 }, invalid],
       [{ environment: "VENDOR" }, invalid],
@@ -266,9 +266,13 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [{ environment: ["JWKSD_WRAPPING_KEYS"] }, invalid],
       [{ pin: { environment: "PIN" }, environment: ["PIN"] }, invalid],
       [{ token: "jwksd" }, "ERR_SIGNER_URI"],
-      [{ token: uri }, "ERR_SIGNER_URI", /named without a key; remove "object" and "id"/],
+      [
+        { token: uri },
+        "ERR_SIGNER_URI",
+        /must name only the token for new keys, and not a key; remove "object" and "id"/,
+      ],
     ];
-    const otherPath = new RegExp(`in the URI is /other\\.so, and the configured modulePath is ${modulePath};`);
+    const otherPath = new RegExp(`in the URI is /other\\.so, but the configured modulePath is ${modulePath};`);
     const otherToken = new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`);
     const uris: [uri: string, code: string, message?: RegExp][] = [
       [`${uri}?module-path=/other.so`, "ERR_SIGNER_URI", otherPath],

@@ -108,7 +108,7 @@ describe("the result of a signer", () => {
 
   test("the message for a DER signature mentions DER", async () => {
     await assert.rejects(around(() => der)(message), {
-      message: /\d\d bytes instead of the 64 bytes of ES256.*convert DER first/,
+      message: /\d\d bytes instead of the 64 bytes of an ES256 signature.*if it is DER, convert it/,
     });
   });
 

@@ -180,7 +180,10 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     const zeros = { signature: `vault:v1:${"A".repeat(86)}` };
     stub.fail("sign", ({ data }) => Object.assign(data as object, zeros), 10);
     const rows: [uri: string, says: RegExp][] = [
-      [uri, /^FAIL +signatures after 0 valid ones: .*does not verify the signature \[ERR_SIGNER_BAD_SIGNATURE\]$/m],
+      [
+        uri,
+        /^FAIL +signatures after 0 valid ones: .*the signature does not verify with the published key \[ERR_SIGNER_BAD_SIGNATURE\]$/m,
+      ],
       [uri.replace("login", "absent"), /^FAIL +open .* \[ERR_SIGNER_KEY_STATE\]$/m],
       ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],
     ];

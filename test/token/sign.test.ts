@@ -328,7 +328,7 @@ describe("the active signer is bounded", () => {
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
     await assert.rejects(provider.sign({}, { lifetimeSeconds }), {
       code: "ERR_SIGNER_BAD_SIGNATURE",
-      message: /^kid "the kid": the published key does not verify/,
+      message: /^kid "the kid": the signature does not verify with the published key/,
     });
   });
 

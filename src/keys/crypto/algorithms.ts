@@ -1,13 +1,13 @@
 import type { CryptoKey } from "jose";
 
-/** A Web Crypto algorithm and its requirements for a key. */
+/** A Web Crypto algorithm and what it requires of a key. */
 interface Algorithm {
   readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
   readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
-  /** Length of an ECDSA signature (r, then s) in bytes. @see RFC 7518 section 3.4 */
+  /** Length of an ECDSA signature (r, then s), in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** Length of the salt in bytes, which is the length of the hash. @see RFC 7518 section 3.5 */
+  /** Length of the salt, which is the length of the hash, in bytes. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 
@@ -27,23 +27,25 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
   ["Ed25519", { name: "Ed25519" }],
 ]);
 
-/** All values of `alg` for signatures that are verified with a public key. */
+/** All `alg` values for signatures that are verified with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/** Reports whether signatures with an `alg` are verified with a public key; `false` for `none` and HMAC. */
+/**
+ * Reports whether signatures with an `alg` are verified with a public key, which is not the case for `none` and HMAC.
+ */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
-/** Returns the algorithm for an `alg`. @throws TypeError if it does not use a public key */
+/** Returns the algorithm for an `alg`. @throws TypeError if it is not a public-key algorithm */
 export function algorithmOf(alg: string): Algorithm {
   const algorithm = algorithms.get(alg);
-  if (algorithm === undefined) throw new TypeError(`${alg} is not an algorithm with a public key`);
+  if (algorithm === undefined) throw new TypeError(`${alg} is not a public-key algorithm`);
   return algorithm;
 }
 
 /**
- * Returns the algorithm for an `alg` if a key can be used with it.
+ * Returns the algorithm for an `alg`. Checks that a key can be used with it.
  *
- * @throws TypeError if the key is not for this algorithm, or not for this usage
+ * @throws TypeError if the key is not for this algorithm or not for this usage
  */
 export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verify"): Algorithm {
   const algorithm = algorithmOf(alg);

@@ -2,13 +2,14 @@ import type { Bytes } from "../../base/bytes.ts";
 import { SignerError } from "../../base/errors.ts";
 
 /**
- * Converts an ECDSA signature to DER from r, then s, each of the full size of its curve. OpenSSL checks their range.
+ * Converts an ECDSA signature to DER. The input is r, then s, each with the curve's full size. OpenSSL checks their
+ * range.
  *
  * @see RFC 3279 section 2.2.3; ITU-T X.690 section 8.3; RFC 7518 section 3.4
  */
 export function derFromRaw(signature: Uint8Array): Bytes {
   const half = signature.length / 2;
-  // A SEQUENCE has a header of at most three bytes; so does each INTEGER, with the zero that keeps it positive.
+  // A SEQUENCE has at most three header bytes, and so does each INTEGER, including the zero that keeps it positive.
   const der = new Uint8Array(9 + signature.length);
   let at = 3;
   for (let end = half; end <= 2 * half; end += half) {
@@ -30,8 +31,8 @@ export function derFromRaw(signature: Uint8Array): Bytes {
 }
 
 /**
- * Converts an ECDSA signature on P-256 from DER to the 64 bytes of ES256: r, then s, each padded on the left. Accepts only the shortest
- * encoding, with nothing after it. The later verification checks the range of r and s.
+ * Converts a P-256 ECDSA signature from DER to the 64 bytes that ES256 uses: r, then s, each padded on the left.
+ * Accepts only the shortest encoding, with nothing after it. Verifying the signature later checks the range of r and s.
  *
  * @param name the key's name in messages
  * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`
@@ -42,14 +43,14 @@ export function es256FromDer(der: Uint8Array, name: string): Bytes {
   let at = 2;
   for (let end = 32; end <= 64; end += 32) {
     const next = at + 2 + (der[at + 1] ?? 0);
-    // Without the zero that keeps 32 bytes positive.
+    // Skips the zero that keeps 32 bytes positive.
     for (let from = Math.max(at + 2, next - 32); from < next; from += 1) signature[end - next + from] = der[from] ?? 0;
     at = next;
   }
-  // Only valid DER gives the same bytes when it is encoded again.
+  // Only valid DER results in the same bytes when it is encoded again.
   const again = derFromRaw(signature);
   let same = 0;
   while (same < der.length && der[same] === again[same]) same += 1;
   if (same === der.length && same === again.length) return signature;
-  throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the signature is not ECDSA-Sig-Value in DER`);
+  throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the signature is not an ECDSA-Sig-Value in DER`);
 }

@@ -8,12 +8,12 @@ import { inTurn, wholeTurn } from "./event-loop-turns.ts";
 import type { Primitives } from "./primitives.ts";
 import * as web from "./web.ts";
 
-// For Node and Bun. ECDSA signatures are passed to OpenSSL as DER, which takes half the time of r and s.
+// Primitives for Node and Bun. ECDSA signatures are passed to OpenSSL as DER, which takes half as long as r and s.
 
 const { RSA_PKCS1_PSS_PADDING: padding } = constants;
 const keyObjects = new WeakMap<CryptoKey, KeyObject>();
 
-/** Returns the key for OpenSSL; `undefined` if it is not extractable, in which case only Web Crypto can use it. */
+/** Returns the key for OpenSSL, or `undefined` if it is not extractable, in which case only Web Crypto can use it. */
 function keyObject(key: CryptoKey): KeyObject | undefined {
   let object = keyObjects.get(key);
   if (object === undefined && key.extractable) keyObjects.set(key, (object = KeyObject.from(key)));

@@ -2,14 +2,14 @@ import type { CryptoKey, JWK } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 
 /**
- * The exports of `#crypto` on every runtime. An operation returns its result directly if the runtime can compute it
- * synchronously; otherwise, it returns a promise. Signatures have the JWS format.
+ * What `#crypto` exports on every runtime. An operation returns its result directly if the runtime can compute it
+ * synchronously; otherwise, it returns a promise. Signatures are in JWS format.
  */
 export interface Primitives {
-  /** Returns the SHA-256 hash: 32 bytes. */
+  /** Returns the SHA-256 hash, which has 32 bytes. */
   sha256(this: void, bytes: Bytes): Bytes | Promise<Bytes>;
   /**
-   * Returns an ES256 signature: 64 bytes, r then s.
+   * Returns an ES256 signature, which has 64 bytes: r, then s.
    *
    * @throws TypeError if the key is not a private key for ES256
    * @see RFC 7518 section 3.4
@@ -18,25 +18,26 @@ export interface Primitives {
   /**
    * Reports whether this key signed these bytes.
    *
-   * @param alg an algorithm with a public key, from RFC 7518 or RFC 8037
+   * @param alg a public-key algorithm from RFC 7518 or RFC 8037
    * @throws TypeError if the key is not a public key for this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
   /**
-   * Like `verify`, for callers that can wait a millisecond. Runs in its own turn of the event loop, so no other
-   * operation waits for it.
+   * Like `verify`, for callers that can wait a millisecond. Runs in a separate turn of the event loop, so no other
+   * operation has to wait for it.
    */
   readonly verifyLater: Primitives["verify"];
   /**
-   * Imports a public key for `verify`. jose's import would add the tables of all its encryption algorithms to a browser bundle.
+   * Imports a public key for `verify`. jose's import would add the tables for all its encryption algorithms to a
+   * browser bundle.
    *
    * @param publicJwk has public members only
-   * @param alg an algorithm with a public key, from RFC 7518 or RFC 8037
+   * @param alg a public-key algorithm from RFC 7518 or RFC 8037
    * @throws DOMException, TypeError if the members are not a key for this alg
    */
   importPublicKey(this: void, publicJwk: JWK, alg: string): Promise<CryptoKey>;
   /** Encodes a string (as UTF-8) or bytes in base64url, without padding. @see RFC 7515 section 2 */
   toBase64url(this: void, input: string | Bytes): string;
-  /** Reads a private key in PEM as a JWK: PKCS#8, SEC1 or PKCS#1; `undefined` on runtimes that read PKCS#8 only. */
+  /** Reads a private PEM key (PKCS#8, SEC1 or PKCS#1) as a JWK. `undefined` on runtimes that read only PKCS#8. */
   readonly readPrivatePem: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

@@ -1,6 +1,6 @@
 import { sha256, toBase64url } from "#crypto";
 
-/** Returns the SHA-256 of a string in base64url: 43 characters, whatever the string's length. */
+/** Returns a string's SHA-256 in base64url, which always has 43 characters. */
 export async function textHash(text: string): Promise<string> {
   return toBase64url(await sha256(new TextEncoder().encode(text)));
 }

@@ -2,7 +2,7 @@ import { encode } from "jose/base64url";
 import { algorithmFor, algorithmOf } from "./algorithms.ts";
 import type { Primitives } from "./primitives.ts";
 
-// For browsers and workers.
+// Primitives for browsers and workers.
 const { subtle } = globalThis.crypto;
 
 export const sha256: Primitives["sha256"] = async (bytes) => new Uint8Array(await subtle.digest("SHA-256", bytes));
@@ -11,7 +11,7 @@ export const sign: Primitives["sign"] = async (key, bytes) =>
   new Uint8Array(await subtle.sign(algorithmFor("ES256", key, "sign"), key, bytes));
 
 export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =>
-  // Some runtimes throw if the bytes do not have the form of a signature.
+  // Some runtimes throw if the bytes are not shaped like a signature.
   subtle.verify(algorithmFor(alg, key, "verify"), key, signature, bytes).catch(() => false);
 
 // Web Crypto does not block the event loop.

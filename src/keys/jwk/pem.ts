@@ -7,19 +7,19 @@ import { keyError } from "../../base/errors.ts";
 /** A PEM block. */
 export interface PemBlock {
   readonly label: string;
-  /** Block in lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
+  /** The block in lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
   readonly text: string;
 }
 
 /**
- * Returns the blocks of a PEM text. A block may be indented or on one line, and its lines may end with CR only.
+ * Returns the blocks in PEM text. A block may be indented or on a single line, and its lines may end with just a CR.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export function pemBlocks(text: string, name: string): PemBlock[] {
   const found = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([^]*?)-----END \1-----/g)];
   if (found.length < text.split("-----BEGIN ").length - 1)
-    throw keyError("ERR_KEY_FORMAT", name, "this PEM is incomplete: a BEGIN line has no END line with its label");
+    throw keyError("ERR_KEY_FORMAT", name, "this PEM is incomplete: a BEGIN line has no matching END line");
   return found.map(([, label = "", body = ""]) => {
     if (body.includes("\\n")) {
       throw keyError(
@@ -34,7 +34,8 @@ export function pemBlocks(text: string, name: string): PemBlock[] {
 }
 
 /**
- * Returns the only key in a PEM text as a JWK with all its members. A private key may be accompanied by its public key.
+ * Returns the only key in PEM text, as a JWK with all its members. The text may also contain a private key's public
+ * key.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
  */
@@ -64,8 +65,8 @@ export async function readPem(text: string, name: string): Promise<JWK> {
 }
 
 /**
- * Algorithms to try when reading a key, because jose requires one and PEM does not name it. Ed25519 is included only so
- * that the message can name the refused type.
+ * Algorithms to try when reading a key, because jose requires an algorithm and PEM does not name one. Ed25519 is
+ * included only so that the message can name the rejected type.
  */
 const algs = ["ECDH-ES", "RSA-OAEP-256", "Ed25519"] as const;
 
@@ -80,7 +81,7 @@ async function readPrivate({ label, text }: PemBlock, name: string): Promise<JWK
   if (text.includes("ENCRYPTED")) throw keyError("ERR_KEY_FORMAT", name, `this PEM is encrypted; ${toPkcs8}`);
   const isPkcs8 = label === "PRIVATE KEY";
   if (!isPkcs8 && readPrivatePem === undefined)
-    throw keyError("ERR_KEY_FORMAT", name, `this runtime reads PKCS#8 only; ${toPkcs8}`);
+    throw keyError("ERR_KEY_FORMAT", name, `this runtime reads only PKCS#8; ${toPkcs8}`);
   const ways = isPkcs8 ? algs.map((alg) => asJwk(importPKCS8(text, alg, { extractable: true }))) : [];
   return firstOf([...ways, (async () => readPrivatePem?.(text) ?? Promise.reject(new Error("PKCS#8 only")))()], name);
 }

@@ -1,29 +1,32 @@
 import * as base64url from "jose/base64url";
 import { keyError } from "../../base/errors.ts";
 
-/** The public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
+/** Only the public members of an elliptic-curve key. @see RFC 7518 section 6.2.1 */
 export interface EcPublicJwk {
   /** The key type. */
   readonly kty: "EC";
   /** The curve. */
   readonly crv: "P-256" | "P-384" | "P-521";
-  /** base64url of the full-size x coordinate, leading zeros kept. */
+  /** The x coordinate in base64url, at full size with leading zeros. */
   readonly x: string;
-  /** base64url of the full-size y coordinate, leading zeros kept. */
+  /** The y coordinate in base64url, at full size with leading zeros. */
   readonly y: string;
 }
 
-/** The public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
+/** Only the public members of an RSA key. @see RFC 7518 section 6.3.1 */
 export interface RsaPublicJwk {
   /** The key type. */
   readonly kty: "RSA";
-  /** Base64urlUInt of the modulus, at least 2048 bits. */
+  /** The modulus as a Base64urlUInt, with at least 2048 bits. */
   readonly n: string;
-  /** Base64urlUInt of the exponent. */
+  /** The exponent as a Base64urlUInt. */
   readonly e: string;
 }
 
-/** The public members of an Ed25519 key. jwksd verifies with Ed25519 keys, but does not publish them. @see RFC 8037 section 2 */
+/**
+ * The public members of an Ed25519 key. jwksd verifies with Ed25519 keys but does not publish them. @see RFC 8037
+ * section 2
+ */
 export interface OkpPublicJwk {
   readonly kty: "OKP";
   readonly crv: "Ed25519";
@@ -32,7 +35,7 @@ export interface OkpPublicJwk {
 
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
-/** A published key: its public members, then `kid`, `alg`, `use`, in this order. */
+/** A published key. It has its public members, followed by `kid`, `alg` and `use`, in this order. */
 export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
 /** Returns the published form of a key. @param key has the members of {@link publicMembers} */
@@ -49,9 +52,9 @@ const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
 const minRsaBits = 2048;
 
 /**
- * Copies the public members of a JWK. Uses a list for its `kty`, so no private member is ever published. Checks their
- * encoding: canonical base64url, coordinates of full size, RSA integers without leading zeros and of a safe size.
- * Importing the key checks that a point is on its curve.
+ * Copies a JWK's public members, using a list for each `kty`, so that no private member is ever published. Checks that
+ * they are canonical base64url, that coordinates have their full size, and that RSA integers have no leading zeros and
+ * a safe size. Importing the key later checks that a point is on its curve.
  *
  * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
@@ -104,13 +107,13 @@ export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: str
   return { kty: "OKP", crv: "Ed25519", x: jwk["x"] as string };
 }
 
-/** Returns the size of an RSA key's modulus and exponent, in bits. */
+/** Returns the sizes of an RSA key's modulus and exponent, in bits. */
 export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly exponent: number } {
   const bits = (member: "n" | "e"): number => integerBits(base64url.decode(jwk[member]), member, "RSA key");
   return { modulus: bits("n"), exponent: bits("e") };
 }
 
-/** Checks that a coordinate, or the private `d`, has the full size of its curve. @throws KeyMaterialError `ERR_KEY_FORMAT` */
+/** Checks that a coordinate or the private `d` has its curve's full size. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export function checkSize(
   jwk: Readonly<Record<string, unknown>>,
   member: string,
@@ -147,7 +150,7 @@ function integerBits(bytes: Uint8Array, member: string, name: string): number {
   return bytes.length * 8 - Math.clz32(first) + 24;
 }
 
-/** Returns a string, truncated to 32 characters, or the type of any other value. */
+/** Returns a string truncated to 32 characters, or any other value's type. */
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
 }

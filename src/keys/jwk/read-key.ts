@@ -7,15 +7,15 @@ import { type PublicJwk, checkSize, publicMembers } from "./public-members.ts";
 
 /** A Web Crypto key pair. */
 export interface CryptoKeyPair {
-  /** Private key; does not have to be extractable. */
+  /** Private key. It does not have to be extractable. */
   readonly privateKey: CryptoKey;
-  /** Public key; Web Crypto makes every public key extractable. */
+  /** Public key. In Web Crypto, every public key is extractable. */
   readonly publicKey: CryptoKey;
 }
 
 /** The part of `KeyObject` from `node:crypto` that jwksd uses. */
 export interface KeyObjectLike {
-  /** `private`, `public` or `secret`; a secret key is refused. */
+  /** `private`, `public` or `secret`. A secret key is rejected. */
   readonly type: string;
   /** Key type, such as `ec` or `rsa`. */
   readonly asymmetricKeyType?: string | undefined;
@@ -23,18 +23,21 @@ export interface KeyObjectLike {
   export(options: { format: "jwk" }): unknown;
 }
 
-/** A JWK object with any members. @see RFC 7517 section 4 */
+/** A JWK object, with any members. @see RFC 7517 section 4 */
 export type JwkObject = Readonly<Record<string, unknown>> | { readonly kty?: unknown };
 
 /**
- * A key: a JWK (object or JSON text), PEM text (PKCS#8, SPKI, SEC1 or PKCS#1), a `KeyObject`, a `CryptoKey`, or, for a private key that
- * is not extractable, a `CryptoKeyPair`.
+ * A key in one of these forms: a JWK (object or JSON text), PEM text (PKCS#8, SPKI, SEC1 or PKCS#1), a `KeyObject`, a
+ * `CryptoKey`, or, if the private key is not extractable, a `CryptoKeyPair`.
  */
 export type KeyInput = string | JwkObject | KeyObjectLike | CryptoKey | CryptoKeyPair;
 
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 
-/** A key that was read: its public members, its private key if the input contained one, and other members of a JWK. */
+/**
+ * A key that was read. It has the public members, the private key if the input contained one, and other members if the
+ * input was a JWK.
+ */
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
   /** A private JWK, or a private `CryptoKey` that is not extractable. */
@@ -43,12 +46,12 @@ export interface KeyMaterial {
   readonly alg?: string;
   readonly use?: string;
   readonly keyOps?: readonly unknown[];
-  /** `exp` of a JWK, in seconds since the epoch. @see OpenID Federation 1.0 section 8.7.2 */
+  /** The JWK's `exp`, in seconds since the epoch. @see OpenID Federation 1.0 section 8.7.2 */
   readonly exp?: number;
 }
 
 /**
- * Reads one key in any format of {@link KeyInput}. No message quotes the input.
+ * Reads one key, in any of the forms that {@link KeyInput} lists. Error messages never quote the input.
  *
  * @param name the key's name in messages, such as `kid "2026-11"` or a file name
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_MISMATCH`
@@ -73,7 +76,7 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
       const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
       throw keyError("ERR_KEY_FORMAT", name, `this CryptoKey is not extractable${hint}`);
     }
-    // The JWK of a CryptoKey has no "use".
+    // A CryptoKey's JWK has no "use".
     const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
     return { ...readJwk(await exportJWK(input), name), use };
   }
@@ -85,20 +88,20 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
 }
 
 /**
- * Returns the only key in a JSON or PEM text as a JWK with all its members. The members are not checked.
+ * Returns the only key in JSON or PEM text, as a JWK with all its members. Does not check the members.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
  */
 export async function readKeyText(text: string, name: string): Promise<JWK> {
   if (text.includes("-----BEGIN ")) return readPem(text, name);
   const value = parseJson(text, name);
-  if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set, but a single key is expected");
+  if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set, but a single key was expected");
   if (typeof value !== "object" || value === null) throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
   return value;
 }
 
 /**
- * Reads the keys of a JWK Set (object or JSON text), in order.
+ * Reads the keys in a JWK Set (object or JSON text), in order.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
  * @see RFC 7517 section 5
@@ -150,13 +153,13 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
 }
 
 function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): JWK {
-  // RSA keys are published for encryption and never sign, so the private key is dropped.
+  // RSA keys are only published for encryption and never sign, so the private key is dropped.
   if (publicJwk.kty === "RSA") return { ...publicJwk };
   checkSize(jwk, "d", publicJwk.crv, name);
   return { ...publicJwk, d: jwk["d"] as string };
 }
 
-/** Runs a parser. Replaces its error, which might quote the key. */
+/** Runs a parser and replaces its error, which might quote the key. */
 async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();

@@ -11,25 +11,25 @@ import {
   rsaBits,
 } from "./public-members.ts";
 
-/** An unusable entry of a JWK Set. The other entries are used. */
+/** An unusable entry in a JWK Set, whose other entries are still used. */
 export interface SkippedKey {
   /** Index in the set, from 0. */
   readonly index: number;
-  /** Kid, if it has at most 1,024 characters. */
+  /** The entry's kid, unless it is longer than 1,024 characters. */
   readonly kid: string | undefined;
-  /** Reason why the entry is not used, as a sentence without key material. */
+  /** The reason the entry is not used, as a sentence without key material. */
   readonly reason: string;
 }
 
-/** The keys of a JWK Set that may verify signatures. */
+/** The keys in a JWK Set that may be used to verify signatures. */
 export interface VerificationKeys {
   /** For each kid, a string that is equal for equal keys. */
   readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
-   * Returns the key for the kid and alg of a token; `undefined` if the set has no usable key with this kid.
+   * Returns the key for a token's kid and alg, or `undefined` if the set has no usable key with this kid.
    *
-   * @throws TokenError `ERR_TOKEN_ALG` if the key with this kid is for another alg
+   * @throws TokenError `ERR_TOKEN_ALG` if the key with this kid is for a different alg
    */
   find(this: void, kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
 }
@@ -39,7 +39,7 @@ interface Candidate {
   readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** Imported keys by alg. Each is imported at most once; most are never needed. */
+  /** Imported keys, by alg. Each key is imported at most once, and only if it is needed. */
   imported?: Map<string, CryptoKey | Promise<CryptoKey>>;
 }
 
@@ -52,17 +52,18 @@ const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 export const secretMembers: readonly string[] = [...privateMembers, "k"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
-/** Maximum length of a kid. Kids are stored and compared, and no legitimate kid is longer. */
+/** Maximum length of a kid. It is limited because kids are stored and compared. No legitimate kid is longer. */
 export const maxKidLength = 1_024;
-/** Maximum number of keys in a set from an untrusted host. Unusable entries count too, because they are also read. */
+/** Maximum number of keys in a set from an untrusted host. Unusable entries count too, because they have to be read. */
 export const maxUntrustedKeys = 64;
 
 /**
- * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid or a kid of more than 1,024 characters, is not for
- * signatures, contains a private key, is malformed, or has an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at
- * most 32 bits). If two different keys share a kid and an alg, skips both for that alg.
+ * Reads a JWK Set for verification and imports its keys. Skips entries that have no kid or a kid longer than 1,024
+ * characters, are not for signatures, contain a private key, are malformed, or have an unsupported type, curve or size
+ * (an RSA modulus must have 2048 to 4096 bits, and its exponent at most 32). If two different keys share a kid and an
+ * alg, skips both for that alg.
  *
- * @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has more than 256 keys
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` if the value is not a JWK Set or has more than 256 keys
  * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
  */
 export async function verificationKeys(jwkSet: unknown): Promise<VerificationKeys> {
@@ -80,24 +81,24 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
 }
 
 /**
- * Reads a JWK Set from an untrusted host. Each key is imported on first use, because importing costs CPU time. `find`
- * then rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is invalid, for example a point that is not on its
- * curve.
+ * Reads a JWK Set from an untrusted host. Imports each key only on first use, because importing costs CPU time. `find`
+ * then rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is invalid, for example because its point is not on
+ * the curve.
  *
- * @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has more than 64 keys
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` if the value is not a JWK Set or has more than 64 keys
  */
 export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
   const { candidates, skipped } = candidatesOf(entriesOf(jwkSet, maxUntrustedKeys));
   return keysOf(candidates, skipped);
 }
 
-/** @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has too many keys */
+/** Returns the set's entries. @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set or has too many keys */
 export function entriesOf(jwkSet: unknown, most = maxKeys): readonly unknown[] {
   const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(entries))
     throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set must have a "keys" array (RFC 7517 section 5)');
   if (entries.length > most)
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set with more than ${most} keys is refused`);
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has more than ${most} keys, which is the maximum`);
   return entries as unknown[];
 }
 
@@ -127,7 +128,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
   for (const [kid, sharing] of Map.groupBy(candidates, ({ kid }) => kid)) {
     const { used, ambiguous } = apart(sharing);
     if (used.length > 0) byKid.set(kid, used);
-    const reason = "another key with the same alg has this kid, so neither is used";
+    const reason = "another key with the same alg has this kid, so neither key is used";
     skipped.push(...ambiguous.map(({ index }) => ({ index, kid, reason })));
   }
   return {
@@ -145,8 +146,8 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
 }
 
 /**
- * Splits the entries that share a kid: for each, keeps the algs that no other key with this kid has. @see RFC 7517
- * section 4.5
+ * Splits entries that share a kid. Each entry keeps only the algs that no other key with this kid has. An entry that is
+ * left without algs is ambiguous. @see RFC 7517 section 4.5
  */
 function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
   if (sharing.length === 1) return { used: sharing, ambiguous: [] };
@@ -164,7 +165,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   if (privateMembers.some((member) => isGiven(entry[member])))
     throw new KeyMaterialError(
       "ERR_KEY_PURPOSE",
-      "it contains a private key, so anyone who reads the set can sign with it",
+      "it contains a private key, so anyone who can read the set can sign with it",
     );
   if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
   if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {
@@ -175,7 +176,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
   if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
   const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;
-  // An Ed25519 key is used under both of its names (RFC 9864 section 2.2).
+  // An Ed25519 key is used under both of its alg's names (RFC 9864 section 2.2).
   const algs =
     alg === undefined || (jwk.kty === "OKP" && edAlgs.includes(alg as string))
       ? fitting
@@ -188,7 +189,10 @@ function checkRsa(bits: Readonly<Record<"modulus" | "exponent", number>>): void 
   for (const part of ["modulus", "exponent"] as const) {
     const most = maxRsaBits[part];
     if (bits[part] <= most) continue;
-    throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `an RSA ${part} of more than ${most} bits is refused`);
+    throw new KeyMaterialError(
+      "ERR_KEY_UNSUPPORTED",
+      `its RSA ${part} has more than ${most} bits, which is the maximum`,
+    );
   }
 }
 

@@ -18,15 +18,18 @@ import {
   safeDetail,
 } from "./key-service.ts";
 
-/** Options for keys in AWS KMS. For a missing option, the SDK uses its environment variables, profiles and roles. */
+/** Options for keys in AWS KMS. If an option is missing, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
-  /** Region of new keys, such as `eu-central-1`; an existing key's ARN contains its region. Default: `AWS_REGION`, or the profile's region. */
+  /**
+   * Region in which new keys are generated, such as `eu-central-1`. An existing key's ARN contains its region. Default:
+   * `AWS_REGION`, or the profile's region.
+   */
   readonly region?: Optional<string>;
   /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or the region's endpoint. */
   readonly endpoint?: Optional<string>;
   /** Returns the credentials. Default: the SDK's credential chain. */
   readonly credentials?: Optional<() => Promise<AwsCredentials>>;
-  /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
+  /** Number of days from `destroy` until the key is deleted, from 7 to 30. Default: 30. */
   readonly deletionWindowDays?: Optional<number>;
 }
 
@@ -68,8 +71,7 @@ const uriPattern =
   /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
 
 /**
- * Creates a backend for keys in AWS KMS, using the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a
- * key ID names one key version.
+ * Creates a backend for keys in AWS KMS, using the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a key ID always names the same key version.
  *
  * @example
  * ```ts
@@ -157,7 +159,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Repeats a request about a new key until all of the service's servers know the key. */
+/** Repeats a request about a new key until the service's servers know about the key. */
 async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -170,8 +172,8 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => 
 }
 
 /**
- * Converts an issuer to a tag value, which cannot contain all characters of a URL. The key's description has the exact
- * issuer.
+ * Converts an issuer to a tag value, in which not all of a URL's characters are allowed. The key's description contains
+ * the exact issuer.
  */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
@@ -201,7 +203,7 @@ function classifyError(error: unknown): readonly [FailureCode, string] {
     readonly $metadata?: { readonly httpStatusCode?: number };
   };
   const status = $metadata?.httpStatusCode;
-  // Without a response, `code` is a system error code, such as ECONNREFUSED.
+  // If there was no response, `code` is a system error code, such as ECONNREFUSED.
   const detail = safeDetail(status === undefined ? (code ?? name) : name) ?? "no connection";
   return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
 }

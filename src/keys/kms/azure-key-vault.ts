@@ -1,4 +1,4 @@
-// Keys in Azure Key Vault.
+// Keys in Azure Key Vault and Managed HSM.
 
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
@@ -22,19 +22,19 @@ import {
 
 /** Options for keys in Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
-  /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
+  /** Vault in which new keys are generated: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
   readonly vault?: Optional<string>;
-  /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
+  /** Key type of new keys. Default: `EC-HSM`, which requires a Premium vault or a Managed HSM. */
   readonly keyType?: Optional<"EC-HSM" | "EC">;
-  /** Prefix of new keys' names. Default: `jwksd`. */
+  /** Prefix for new keys' names. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
   /** Source of access tokens for the service. Default: `DefaultAzureCredential` from `@azure/identity`. */
   readonly credential?: Optional<AzureCredential>;
 }
 
-/** The part of the Azure SDKs' `TokenCredential` that is used here. */
+/** The part of the Azure SDKs' `TokenCredential` that jwksd uses. */
 export interface AzureCredential {
-  /** Returns an access token; `expiresOnTimestamp` is in epoch milliseconds. */
+  /** Returns an access token. `expiresOnTimestamp` is in epoch milliseconds. */
   getToken(
     scopes: string | string[],
     options?: object,
@@ -47,7 +47,7 @@ const rules: Rules<AzureKeyVaultOptions> = {
   keyPrefix: keyPrefixRule,
   credential: onlyFromCode(
     withMethods("getToken"),
-    "without it, DefaultAzureCredential finds a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
+    "without it, DefaultAzureCredential uses a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
   ),
   ...backendRules,
 };
@@ -64,12 +64,11 @@ interface Client {
   readonly signing: CryptographyClient | undefined;
 }
 
-// By default, the SDK waits one second before the second attempt and two seconds before the third.
+// By default, the SDK would wait one second before the second attempt and two seconds before the third.
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
 /**
- * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation
- * generates a key instead of a version of one key, because the service cannot delete single versions.
+ * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation generates a new key instead of a new version of one key, because the service cannot delete single versions.
  *
  * @example
  * ```ts
@@ -105,8 +104,8 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
-        // The key's properties are left out, so the service decides whether the key has expired and not a copy that may
-        // be outdated.
+        // The key's properties are omitted, so that the service decides whether the key has expired, and not the SDK
+        // using properties that may be outdated.
         signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
       };
     },
@@ -148,7 +147,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       }
       const poller = await client.keys.beginDeleteKey(keyName, { abortSignal: signal });
       const deleted = poller.getOperationState().result;
-      // Without a recovery period, the key is deleted immediately.
+      // If there is no recovery period, the key is deleted immediately.
       return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
     },
   };
@@ -197,12 +196,16 @@ function checkUsable(
   }
 }
 
-/** Reports whether a URL is an https origin in canonical form. Only this form is accepted, so each key has only one URI. */
+/**
+ * Reports whether a URL is an https origin in canonical form. No other form is accepted, so that each key has only one
+ * URI.
+ */
 function isVaultUrl(url: string): boolean {
   return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }
 
-// Responses with status 403 that concern the key, not the caller. @see https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+// Error codes in 403 responses that are about the key, not the caller. @see
+// https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
 const stateCodes = new Set(["KeyDisabled", "KeyExpired", "KeyNotYetValid", "KeyOperationForbidden"]);
 
 interface AzureError {

@@ -2,7 +2,7 @@ import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { importFailure } from "../../base/optional-package.ts";
 import type { FailureCode, ServiceCall } from "./key-service.ts";
 
-// Creating a client costs half a second of CPU time. A client in REST mode need not be closed.
+// Clients are shared, because creating one costs half a second of CPU time. In REST mode, they need not be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();
 
 /** Returns the shared client for an endpoint. */
@@ -33,7 +33,7 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
     }),
   });
   try {
-    // Otherwise the SDK ends the process if it finds no credentials.
+    // Without this call, the SDK ends the process if it finds no credentials.
     await client.initialize();
   } catch (error) {
     throw new CredentialsError(error);
@@ -41,14 +41,14 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
   return client;
 }
 
-/** Thrown if the SDK found no credentials; the cause has the reason. */
+/** Thrown if the SDK found no credentials. The cause contains the reason. */
 class CredentialsError extends Error {
   constructor(cause: unknown) {
     super("no credentials", { cause });
   }
 }
 
-/** Returns call settings with at most three retries, because the SDK retries for ten minutes by default. */
+/** Returns call settings that allow at most three retries, because by default the SDK retries for ten minutes. */
 export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,
@@ -67,7 +67,7 @@ export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { sign
   };
 }
 
-/** gRPC status codes, which the SDK uses over REST too. */
+/** gRPC status codes, which the SDK also uses over REST. */
 export const status = { notFound: 5, alreadyExists: 6 } as const;
 // @see https://grpc.io/docs/guides/status-codes/
 const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = new Map([
@@ -84,10 +84,10 @@ const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = n
 
 export const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
 
-/** Classifies an error of the SDK. @see {@link KeyService.classifyError} */
+/** Classifies an error from the SDK. @see {@link KeyService.classifyError} */
 export function classifyError(error: unknown): readonly [FailureCode, detail: string] {
   const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
-  // The token service's status; errors of the API itself have a code.
+  // The token service's status. Errors from the API itself have a code instead.
   const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
   if (error instanceof CredentialsError) {
     const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;

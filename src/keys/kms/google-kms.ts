@@ -21,13 +21,16 @@ import {
 /** Options for keys in Google Cloud KMS. The SDK finds the credentials (Application Default Credentials). */
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
-   * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is
-   * created. Only `create` needs it. Default: none.
+   * CryptoKey for new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of this
+   * CryptoKey, which is created if it does not exist. Only `create` needs it. Default: none.
    */
   readonly cryptoKey?: Optional<string>;
-  /** Protection of new keys. Default: `HSM`. */
+  /** Protection level of new keys. Default: `HSM`. */
   readonly protectionLevel?: Optional<"HSM" | "SOFTWARE">;
-  /** URL of a private endpoint. Default: the endpoint of the credentials' universe, `https://cloudkms.googleapis.com`. */
+  /**
+   * URL of a private endpoint. Default: the endpoint for the credentials' universe, usually
+   * `https://cloudkms.googleapis.com`.
+   */
   readonly endpoint?: Optional<string>;
 }
 
@@ -41,16 +44,14 @@ const rules: Rules<GoogleKmsOptions> = {
   ...backendRules,
 };
 
-/** The resource name of a key version. */
+/** A key version's resource name. */
 type Key = string;
 type Client = KeyManagementServiceClient;
 
 const algorithm = "EC_SIGN_P256_SHA256";
 
 /**
- * Creates a backend for keys in Google Cloud KMS, using the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1), which
- * every proxy forwards. Each key is a version of one CryptoKey, because the service can destroy versions but not
- * CryptoKeys.
+ * Creates a backend for keys in Google Cloud KMS, using the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1), because every proxy forwards HTTP/1.1. Each key is a version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
  *
  * @example
  * ```ts
@@ -147,7 +148,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Converts an issuer to a label, which cannot contain many of a URL's characters. */
+/** Converts an issuer to a label, in which many of a URL's characters are not allowed. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")

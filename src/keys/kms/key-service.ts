@@ -1,4 +1,4 @@
-// The common part of all key services: deadlines, errors, and how a key is opened, generated and destroyed.
+// Code that all key services share: deadlines, errors, and opening, generating and destroying a key.
 
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
@@ -13,32 +13,32 @@ import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 
-/** Options of all key services. */
+/** Options that all key services have. */
 export interface KeyServiceOptions {
   /** Time limit for one signature, including all of the SDK's retries, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
 }
 
-/** Message and remedy for each code of a service's error. */
+/** Message and remedy for each error code. */
 const advice = {
   ERR_SIGNER_THROTTLED: "the key service throttles requests; retry later",
   ERR_SIGNER_UNAVAILABLE: "the key service is unreachable or failed; retry later",
-  ERR_SIGNER_UNAUTHORIZED: "the key service refuses these credentials; correct the credentials or the policy",
+  ERR_SIGNER_UNAUTHORIZED: "the key service does not accept these credentials; correct the credentials or the policy",
   ERR_SIGNER_KEY_STATE: "the key is disabled, deleted or missing",
   ERR_SIGNER_BAD_SIGNATURE: "the key service's response does not match the request",
 } as const;
 
 export type FailureCode = keyof typeof advice;
 
-/** Creates the error for a failure. @param detail a name, code or status, never free text from the service */
+/** Creates the error for a failure. @param detail a name, code or status, but never free text from the service */
 export function failure(name: string, code: FailureCode, detail: string): SignerError {
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
 
-/** One call to a service, with all its requests and retries. */
+/** One call to a service, including all its requests and retries. */
 export interface ServiceCall<Client> {
   readonly client: Client;
-  /** Name of the key in messages: its URI, once it has one. */
+  /** The key's name in messages, which is its URI as soon as it has one. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
@@ -49,23 +49,23 @@ export interface ServiceCall<Client> {
 /** A call about a key. */
 export interface KeyCall<Key, Client> extends ServiceCall<Client> {
   readonly key: Key;
-  /** Whether the key was just generated. Some of the service's servers might not know it yet. */
+  /** Whether the key was just generated. Some of the service's servers might not know about it yet. */
   readonly isNew: boolean;
 }
 
-/** The part that differs between key services. `Key` is a parsed URI; `Client` sends requests. */
+/** The part that differs between key services. `Key` is a parsed URI, and `Client` sends requests. */
 export interface KeyService<Key, Client> {
-  /** Name in messages for the place where new keys are generated. */
+  /** Name of the place where new keys are generated, for messages. */
   readonly place: string;
-  /** Form of this service's key URIs, for messages. */
+  /** Template of this service's key URIs, for messages. */
   readonly uriForm: string;
-  /** Parses a key's URI; returns `undefined` if it does not name an immutable key version. */
+  /** Parses a key's URI. Returns `undefined` if it does not name an immutable key version. */
   parse(uri: string): Key | undefined;
   /**
    * Creates a client. It need not be closed, because idle connections do not keep a process alive.
    *
    * @param key `undefined` for a new key
-   * @throws ConfigError `ERR_OPTION_INVALID` if no option says where to generate new keys; `ERR_PACKAGE_MISSING`
+   * @throws ConfigError `ERR_OPTION_INVALID` if no option says where to generate new keys, `ERR_PACKAGE_MISSING`
    */
   connect(key: Key | undefined): Client | Promise<Client>;
   /** Checks that a key can sign and returns its public key. */
@@ -76,9 +76,9 @@ export interface KeyService<Key, Client> {
   create(call: ServiceCall<Client>, issuer: string): Promise<string>;
   /** Tags a new key with its issuer and kid, if {@link create} does not. */
   tag?(call: KeyCall<Key, Client>, issuer: string, kid: string): Promise<unknown>;
-  /** Destroys a key. @returns when the key is gone, in epoch milliseconds */
+  /** Destroys a key. @returns the time at which it will be gone, in epoch milliseconds */
   destroy(call: KeyCall<Key, Client>): Promise<number>;
-  /** Classifies an error of the SDK. The error is not kept as `cause`, because it may contain credentials. */
+  /** Classifies an error from the SDK. The error does not become the `cause`, because it may contain credentials. */
   classifyError(error: unknown): readonly [FailureCode, detail: string];
 }
 
@@ -115,7 +115,7 @@ export function keyServiceBackend<Key, Client>(
   function parse(uri: string): Key {
     const key = service.parse(uri);
     if (key !== undefined) return key;
-    // A wrong URI may contain a password, so the message has only its scheme.
+    // An invalid URI may contain a password, so the message contains only its scheme.
     const scheme = /^([\w+.-]{1,32}):/.exec(uri)?.[1];
     const kind = scheme === undefined ? "text" : `${scheme}: URI`;
     const rule = `this ${kind} does not name an immutable key version; write it as ${service.uriForm}`;
@@ -154,12 +154,12 @@ export function keyServiceBackend<Key, Client>(
       );
       try {
         const { about, publicKey, signer } = await open(uri, signal, true);
-        // The kid is the public key's thumbprint, which is not known before.
+        // The kid is the public key's thumbprint, which was not known until now.
         const kid = await calculateJwkThumbprint(publicKey);
         await run(uri, slowTimeoutMs, signal, async (call) => service.tag?.({ ...call, ...about }, issuer, kid));
         return signer;
       } catch (error) {
-        // Failed attempts must not leave keys behind.
+        // A failed attempt must not leave a key behind.
         await destroy(uri).catch(() => {});
         throw error;
       }
@@ -167,13 +167,13 @@ export function keyServiceBackend<Key, Client>(
   };
 }
 
-/** Returns a value for a message if it is a number or a single word, and therefore cannot quote a secret. */
+/** Returns a value as text for a message if it is a number or a single word, which cannot quote a secret. */
 export function safeDetail(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;
 }
 
-/** Returns the code for an HTTP status without further detail. @see RFC 9110 section 15 */
+/** Returns the error code for an HTTP status about which nothing else is known. @see RFC 9110 section 15 */
 export function codeOfStatus(status: number): FailureCode {
   if (status === 401 || status === 403) return "ERR_SIGNER_UNAUTHORIZED";
   if (status === 429) return "ERR_SIGNER_THROTTLED";
@@ -185,7 +185,7 @@ export const keyPrefixRule = stringThat(
   (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
 );
 
-/** Returns a unique name for a key, with the issuer's host. */
+/** Returns a unique name for a key, which contains the issuer's host. */
 export function newKeyName(prefix: string, issuer: string): string {
   const host = new URL(issuer).hostname.replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 64);
   return `${prefix}-${host}-${crypto.randomUUID().slice(-12)}`;

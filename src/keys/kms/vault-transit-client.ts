@@ -7,9 +7,12 @@ import { type FailureCode, type ServiceCall, codeOfStatus, failure, safeDetail }
 
 /** Options for access to a Vault or OpenBao server. */
 export interface VaultAccess {
-  /** File with the token, such as a Vault Agent's sink. It is read again if the token is refused. Default: none. */
+  /**
+   * File that contains the token, such as a Vault Agent's sink. jwksd rereads it if the server refuses the token.
+   * Default: none.
+   */
   readonly tokenFile?: Optional<string>;
-  /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
+  /** Environment variable that contains the token, if there is no file. Default: `VAULT_TOKEN`. */
   readonly tokenVariable?: Optional<string>;
   /** Namespace in Vault Enterprise, HCP Vault or OpenBao. Default: none. */
   readonly namespace?: Optional<string>;
@@ -19,7 +22,7 @@ export interface VaultAccess {
 
 const maxBytes = 256 * 1024;
 
-/** Classifies an error of `fetch`. */
+/** Classifies an error from `fetch`. */
 export function classifyError(error: unknown): readonly [FailureCode, detail: string] {
   const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
   return ["ERR_SIGNER_UNAVAILABLE", safeDetail(reason) ?? "no connection"];
@@ -52,7 +55,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
       return await fetch(url, init);
     } catch (error) {
       if (signal.aborted) throw error;
-      // The server may have closed the idle connection. Every request here can safely be sent twice.
+      // The server may have closed the idle connection. Retrying is safe for every request here.
       return fetch(url, init);
     }
   }
@@ -61,7 +64,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
     const sent = (token ??= await readVaultToken(options));
     let response = await send(sent, ...request);
     if (response.status === 403) {
-      // An agent may have renewed the token.
+      // An agent may have renewed the token in the meantime.
       token = await readVaultToken(options);
       if (token !== sent) {
         await response.body?.cancel();
@@ -73,7 +76,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
     const body = await bytesWithin(response.body, maxBytes);
     if (body === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
-    // The body is left out, because it may quote the request.
+    // The body is omitted, because it may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
     const parsed = jsonOf(new TextDecoder().decode(body)) as { data?: unknown } | null | undefined;
     if (parsed === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
@@ -81,7 +84,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
   };
 }
 
-/** Reads the token. No message contains it. */
+/** Reads the token. Error messages never include it. */
 async function readVaultToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<VaultAccess>): Promise<string> {
   const source = tokenFile ?? `the environment variable ${tokenVariable}`;
   const text =
@@ -91,7 +94,7 @@ async function readVaultToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Give
           throw unauthorized(`the token file ${tokenFile} cannot be read (${error.code})`);
         });
   const token = text?.trim() ?? "";
-  if (!/^[\x21-\x7e]+$/.test(token)) throw unauthorized(`no token in ${source}`);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw unauthorized(`there is no token in ${source}`);
   return token;
 }
 

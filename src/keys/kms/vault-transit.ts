@@ -1,4 +1,4 @@
-// Keys in the Transit engine (HashiCorp Vault, OpenBao).
+// Keys in the Transit engine of HashiCorp Vault or OpenBao.
 
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -21,9 +21,12 @@ import { type VaultAccess, type VaultRequest, classifyError, vaultClient } from 
 
 /** Options for keys in the Transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
-  /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
+  /**
+   * Transit engine's mount in which new keys are generated: `https://HOST/MOUNT`. Only `create` needs it. Default:
+   * none.
+   */
   readonly mount?: Optional<string>;
-  /** Prefix of new keys' names. Default: `jwksd`. */
+  /** Prefix for new keys' names. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
 }
 
@@ -47,7 +50,7 @@ interface Key {
 }
 
 /**
- * The part of a key description that is used here. @see
+ * The part of a key's description that jwksd uses. @see
  * https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key
  */
 interface KeyInfo {
@@ -57,10 +60,9 @@ interface KeyInfo {
 }
 
 /**
- * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, through its HTTP API. Each rotation
- * generates a key instead of a version of one key, because Transit cannot destroy single versions.
+ * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, using its HTTP API. Each rotation generates a new key instead of a new version of one key, because Transit cannot destroy single versions.
  *
- * Connections use https; http is accepted only for loopback hosts. Redirects are not followed.
+ * Connections use https, except that http is accepted for loopback hosts. Redirects are not followed.
  *
  * @example
  * ```ts
@@ -95,8 +97,8 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
       const info = await read(call);
       if (info?.type !== "ecdsa-p256") throw notP256(name, safeDetail(info?.type));
       const pem = info.keys?.[key.version]?.public_key;
-      if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
-      // An older version can verify but no longer sign.
+      if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "the version does not exist");
+      // Versions below it can verify but no longer sign.
       if (Number(info.min_encryption_version ?? 0) > key.version) {
         throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
       }
@@ -118,7 +120,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
     async create(call, issuer) {
       const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
       const key = parse(uri);
-      // In Transit, `exportable` cannot be turned off later.
+      // Transit does not allow `exportable` to be turned off later.
       const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
       if (key !== undefined) await request(call, "POST", urlOf(key), settings);
       return uri;
@@ -153,7 +155,7 @@ function parse(uri: string): Key | undefined {
     /^\/([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+)\/([1-9]\d{0,8})$/.exec(url?.pathname ?? "") ?? [];
   if (
     url === undefined ||
-    // A key has only one URI: without a password, query, fragment, escapes or dot segments.
+    // A key must have only one URI, so passwords, queries, fragments, escapes and dot segments are not accepted.
     `${url.origin}${url.pathname}` !== address ||
     (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname))) ||
     keyName === undefined

@@ -1,4 +1,4 @@
-// Keys in an HSM with PKCS#11.
+// Keys in an HSM, used through PKCS#11.
 
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
@@ -25,13 +25,9 @@ import {
 } from "./uri.ts";
 
 /**
- * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process,
- * which loads the module. If the module hangs or crashes, jwksd replaces that process, which runs until its signers are
- * closed. Requires the `pkcs11js` package.
+ * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module and runs until the token's signers are closed. If the module hangs or crashes, jwksd replaces that process. Requires the `pkcs11js` package.
  *
- * While a token is unavailable, signatures fail with a retryable error; when the token is back, it is opened again. A
- * PIN is tried only once: if it is refused, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is
- * restarted.
+ * While a token is unavailable, signatures fail with a retryable error. When the token is back, jwksd reopens it. A PIN is tried only once. If the token refuses it, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
  *
  * @example
  * ```ts
@@ -40,13 +36,13 @@ import {
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
- * @see RFC 7512 for the URIs
+ * @see RFC 7512 (the URIs)
  */
 export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = systemClock): SignerBackend {
   const given = checkBackendOptions(options, pkcs11Rules);
   const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000 } = given;
   const { environment: variables = [] } = given;
-  // The module receives the PIN only through C_Login, even if the PIN's variable is on the list.
+  // The module receives the PIN only through C_Login, even if its variable is on the list.
   const environment = variables.filter(
     (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
   );
@@ -60,10 +56,13 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
       const ways = 'the modulePath option (pkcs11.modulePath in the signers file) or "module-path" in the URI';
       throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is set; set its path with ${ways}`);
     }
-    // A module runs with this process's rights, so a URI must not choose another module.
+    // A module runs with this process's privileges, so a URI must not choose another module.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
-      const paths = `"module-path" in the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
-      throw new ConfigError("ERR_SIGNER_URI", `${paths}; remove "module-path" from the URI, or configure this module`);
+      const paths = `"module-path" in the URI is ${uri.modulePath}, but the configured modulePath is ${path}`;
+      throw new ConfigError(
+        "ERR_SIGNER_URI",
+        `${paths}; remove "module-path" from the URI, or configure the same module`,
+      );
     }
     const pinSource = uri.pinFile === undefined ? pin : { file: uri.pinFile };
     return { modulePath: path, token: uri.token, pin: pinSource, sessions };
@@ -105,7 +104,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
-  /** Destroys a key after `create` has failed. If that fails too, the error names the key. */
+  /** Destroys a new key if `create` fails. If that fails too, the error names the key. */
   async function cleanUp(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
     const remaining = new Set<string>();
     for (const name of names) {
@@ -116,7 +115,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
     }
     if (remaining.size === 0 || !(error instanceof SignerError)) return error;
     const labels = [...remaining].join(" or ");
-    const message = `${error.message}; an unused key may remain on the token, with the label ${labels}`;
+    const message = `${error.message}; an unused key with the label ${labels} may remain on the token`;
     return new SignerError(error.code, message);
   }
 
@@ -142,10 +141,10 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
         return await withToken(tokenForNewKeys, signal, async (process, connection) => {
           const generated = await generateKey(process, issuer, names);
           signal?.throwIfAborted();
-          // The new key's URI has the module and PIN source of the token's URI.
+          // The new key's URI gets the module and PIN source from the token's URI.
           const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
           const uri = formatKeyUri(process.token, generated.selector) + query;
-          // That URI also has the token's serial number, and must resolve to the same process.
+          // That URI also contains the token's serial number, but must resolve to the same process.
           const cacheKey = JSON.stringify(targetOf(parseKeyUri(uri)));
           if (!connections.has(cacheKey)) connections.set(cacheKey, connection);
           return pkcs11Signer(connection, { uri, process, ...generated });
@@ -163,7 +162,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   };
 }
 
-/** Generates a key. @param names array to which every name that the key may have on the token is added */
+/** Generates a key. @param names array that receives every name that the key may have on the token */
 async function generateKey(
   process: TokenProcess,
   issuer: string,
@@ -174,7 +173,8 @@ async function generateKey(
     names.push(name);
     return name;
   };
-  // The kid depends on the key. Until the key exists, and on tokens that cannot rename keys, its id is random.
+  // The kid depends on the key, so until the key exists its ID is random. On tokens that cannot rename keys, it stays
+  // so.
   const random = randomBytes(16);
   const first = nameFor(random, random.toString("hex"));
   const generated = await process.call<"generate">({ kind: "generate", ...first });

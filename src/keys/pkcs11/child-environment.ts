@@ -1,6 +1,6 @@
 /**
- * Variables that most programs need and that contain no secrets. They are in upper case, because Windows ignores case.
- * With NODE_COMPILE_CACHE, the child reuses the code that Node has compiled for this process.
+ * Variables that most programs need and that do not contain secrets. They are in upper case, because Windows ignores
+ * case. NODE_COMPILE_CACHE lets the child reuse the code that Node has compiled for this process.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */
@@ -11,9 +11,10 @@ const common = `
 `;
 
 /**
- * Returns the environment of a child process: the common variables and the named ones. The parent's other secrets do not reach the child.
+ * Returns the environment for a child process, which has only the common variables and the named ones. The parent's
+ * other variables, which may be secrets, do not reach the child.
  *
- * @param names names of variables; a name that ends in `*` means all names with this beginning
+ * @param names variable names; a name that ends in `*` matches all names with this prefix
  */
 export function childEnvironment(
   environment: Readonly<Record<string, string | undefined>>,

@@ -1,5 +1,5 @@
-// The child process that loads a PKCS#11 module. A module that hangs or crashes therefore affects nothing else. The
-// process receives its calls over IPC and exits on request or when its parent is gone.
+// The child process that loads a PKCS#11 module, so that a module that hangs or crashes affects nothing else. The
+// process receives its calls over IPC, and exits on request or when its parent is gone.
 
 import { Worker } from "node:worker_threads";
 import { toFailure, toData } from "./failure.ts";
@@ -13,9 +13,9 @@ let results: Result[] = [];
 
 process.on("message", (message) => handle(message as ToChild));
 process.on("disconnect", () => void stop());
-// A terminal sends its signals to parent and child; the parent decides.
+// A terminal sends its signals to both the parent and the child. The parent decides what to do.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-// While the module blocks this thread, a worker thread notices that the parent is gone.
+// A worker thread notices if the parent is gone while the module blocks this thread.
 new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
 
 function handle(message: ToChild): void {
@@ -30,7 +30,7 @@ async function start(request: TokenRequest): Promise<void> {
     token = await openToken(request, askPin);
     send({ kind: "ready", token: token.description, sessions: token.sessions });
   } catch (error) {
-    // The parent ends this process when it reads this message.
+    // The parent ends this process when it receives this message.
     send({ kind: "failed", failure: toData(toFailure(error)) });
   }
 }
@@ -50,7 +50,7 @@ function perform({ id, operation }: Call): void {
     )
     .then((result) => {
       inFlight.delete(performed);
-      // One message has all results of this turn of the event loop.
+      // One message contains all results from this turn of the event loop.
       if (results.push(result) === 1) setImmediate(flush);
     });
   inFlight.add(performed);

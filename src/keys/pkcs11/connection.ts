@@ -13,9 +13,9 @@ const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
- * A token's process, which is kept while signers use it. A process that has ended is replaced: immediately the first
- * time, then after 100 ms, 200 ms and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a
- * retryable error.
+ * A token's process, which is kept for as long as signers use it. If the process exits, it is replaced immediately the
+ * first time, and then after 100 ms, 200 ms and so on, up to 5 s, until the token has signed again. In the meantime,
+ * calls fail with a retryable error.
  */
 export class Connection {
   readonly #target: ConnectionTarget;
@@ -26,8 +26,8 @@ export class Connection {
   #starting: Promise<TokenProcess> | undefined;
   #stopping: Promise<void> | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** Reason why there is no usable process. */
-  #failure = new TokenFailure("unavailable", "the token is being opened again", true);
+  /** The reason there is no usable process. */
+  #failure = new TokenFailure("unavailable", "the token is being reopened", true);
   #failedStarts = 0;
   #wasOpen = false;
 
@@ -47,26 +47,28 @@ export class Connection {
     this.#users += 1;
   }
 
-  /** Releases the token. The last release ends the process, after the calls in flight. */
+  /** Releases the token. The last release ends the process once the calls in flight have finished. */
   async release(): Promise<void> {
     this.#users -= 1;
     if (this.#users > 0) return;
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
     await this.#starting?.catch(() => {});
-    // There may be a new user by now.
+    // In the meantime, the token may have been acquired again.
     if (this.#users > 0) return;
     this.#stopping ??= this.#process?.stop().finally(() => (this.#stopping = undefined));
     await this.#stopping;
   }
 
-  /** Returns the token's process, once it is started. Rejects with {@link TokenFailure}, or like `readPin`. */
+  /**
+   * Returns the token's process once it has started. Rejects with {@link TokenFailure} or with an error from `readPin`.
+   */
   async process(): Promise<TokenProcess> {
     await this.#stopping;
     if (this.#pins.refusal !== undefined) throw this.#pins.refusal;
     if (this.current !== undefined) return this.current;
     if (this.#starting !== undefined) return this.#starting;
-    // A process is ending or could not be started. A timer starts the next one.
+    // A process is exiting or could not be started. A timer starts the next one.
     if (this.#process !== undefined || this.#cancelRetry !== undefined) throw retryable(this.#failure);
     return this.#startOnce();
   }
@@ -94,13 +96,14 @@ export class Connection {
       this.#pins.failed(failure);
       this.#failedStarts += 1;
       this.#retryLater(failure);
-      // If the first start fails, the configuration may be wrong. After a successful start, failures may be temporary.
+      // If the very first start fails, the configuration may be wrong. Failures after a successful start may be
+      // temporary.
       const isTemporary = this.#pins.refusal === undefined && (this.#wasOpen || failure.reason === "login");
       throw isTemporary ? retryable(failure) : error;
     }
   }
 
-  /** Adds the names of the token and the PIN source to a login failure, because one of them must be wrong. */
+  /** Adds the token's name and the PIN source to a login failure, because one of the two must be wrong. */
   #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;

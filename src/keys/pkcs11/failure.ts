@@ -1,15 +1,15 @@
 import { ConfigError, type JwksdError, SignerError, invalidOption } from "../../base/errors.ts";
 
 const later = "retry later";
-const noMorePins = "no PIN is tried until jwksd is restarted";
+const noMorePins = "jwksd will not try a PIN again until it is restarted";
 const signerError =
   (code: SignerError["code"], advice?: string) =>
   (message: string): JwksdError =>
     new SignerError(code, advice === undefined ? message : `${message}; ${advice}`);
 
-/** Functions that create the error for callers, by the failure's reason. */
+/** Functions that create the error for callers, keyed by the failure's reason. */
 const errors = {
-  // pkcs11js cannot be loaded.
+  // pkcs11js could not be loaded.
   package: (message: string) =>
     new ConfigError(
       "ERR_PACKAGE_MISSING",
@@ -23,7 +23,7 @@ const errors = {
   // The token does not allow the operation.
   refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
   // The PIN was refused, or must not be tried.
-  pin: signerError("ERR_SIGNER_UNAUTHORIZED", `${noMorePins} with the right one`),
+  pin: signerError("ERR_SIGNER_UNAUTHORIZED", `${noMorePins} with the correct PIN`),
   login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so ${noMorePins}`),
   throttled: signerError("ERR_SIGNER_THROTTLED", later),
   timeout: signerError("ERR_SIGNER_TIMEOUT", later),
@@ -32,10 +32,10 @@ const errors = {
 
 type Reason = keyof typeof errors;
 
-/** A token's failure. The message may contain names of functions, return values and parts of a URI, but no PIN. */
+/** A token's failure. The message may contain function names, return values and parts of a URI, but never a PIN. */
 export class TokenFailure extends Error {
   readonly reason: Reason;
-  /** Whether only a new process can help, because sessions and handles are invalid or the module is in an unknown state. */
+  /** Whether a new process is needed, because sessions and handles are invalid or the module is in an unknown state. */
   readonly lost: boolean;
 
   constructor(reason: Reason, message: string, lost = false) {
@@ -45,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure in a message between processes. Plain data, because an error would lose its members. */
+/** A failure as sent between processes. It is plain data, because an error would lose its members. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
@@ -58,7 +58,8 @@ export function errorFor(error: unknown): unknown {
   return error instanceof TokenFailure ? errors[error.reason](`PKCS#11: ${error.message}`) : error;
 }
 
-// After these, the child's sessions and handles are invalid. A token that was removed and inserted again also forgets the login.
+// After these, the child's sessions and handles are invalid. A token that was removed and reinserted also forgets the
+// login.
 const lostValues =
   /^CKR_(DEVICE_REMOVED|TOKEN_NOT_PRESENT|TOKEN_NOT_RECOGNIZED|SLOT_ID_INVALID|CRYPTOKI_NOT_INITIALIZED|SESSION_CLOSED|SESSION_HANDLE_INVALID|USER_NOT_LOGGED_IN|KEY_HANDLE_INVALID|OBJECT_HANDLE_INVALID)$/;
 
@@ -73,16 +74,16 @@ const reasons: readonly [reason: Reason, values: RegExp][] = [
   ],
 ];
 
-/** Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Messages of other errors are not shown. */
+/** Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Does not show other errors' messages. */
 export function returnValue(error: unknown): string {
   const message = error instanceof Error ? error.message : "";
   return /^CKR_\w+/.exec(message)?.[0] ?? "an unknown error";
 }
 
 /**
- * Classifies an error of a module function.
+ * Classifies an error from a module function.
  *
- * @param functionName the function's name, which errors of asynchronous functions do not have
+ * @param functionName the function's name, which asynchronous functions' errors do not contain
  */
 export function toFailure(error: unknown, functionName = "the module"): TokenFailure {
   if (error instanceof TokenFailure) return error;

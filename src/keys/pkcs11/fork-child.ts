@@ -4,8 +4,8 @@ import { childEnvironment } from "./child-environment.ts";
 const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 
 /**
- * Variables for the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC, PC/SC),
- * Thales Luna, Entrust nShield, Utimaco, NetHSM.
+ * Variables that set the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards
+ * (OpenSC, PC/SC), Thales Luna, Entrust nShield, Utimaco and NetHSM.
  */
 const moduleVariables = [
   "SOFTHSM2_CONF",
@@ -32,12 +32,12 @@ export function forkChild(sessions: number, variables: readonly string[]): Child
     serialization: "advanced",
     execArgv: [],
     env: {
-      // NODE_OPTIONS and LD_PRELOAD are not included: they could load code that reads the PIN.
+      // NODE_OPTIONS and LD_PRELOAD are excluded, because they could load code that reads the PIN.
       ...childEnvironment(process.env, [...moduleVariables, ...variables]),
-      // Each signature blocks a thread. Node itself needs two more.
+      // Each signature blocks a thread, and Node itself needs two more.
       UV_THREADPOOL_SIZE: String(sessions + 2),
     },
-    // The child's watchdog reads standard input. What a module prints is not part of jwksd's output.
+    // The child's watchdog reads standard input. A module's output must not become part of jwksd's output.
     stdio: ["pipe", "ignore", "inherit", "ipc"],
   });
 }

@@ -9,7 +9,7 @@ export type Operation =
   | { readonly kind: "rename"; readonly key: number; readonly label: string; readonly id: Uint8Array }
   | { readonly kind: "destroy"; readonly key: KeySelector };
 
-/** Return value of each kind of operation. */
+/** The value that each kind of operation returns. */
 export interface Results {
   readonly sign: Uint8Array;
   readonly find: FoundKey;
@@ -20,7 +20,7 @@ export interface Results {
 
 /** A private key and the attributes of its public key. */
 export interface FoundKey {
-  /** Number of the key in this child. */
+  /** The number by which this child knows the key. */
   readonly key: number;
   readonly id: Uint8Array;
   readonly label: string;
@@ -60,16 +60,16 @@ export type Result =
 export type ToChild =
   /** The first message. */
   | { readonly kind: "start"; readonly request: TokenRequest }
-  /** The PIN. It is sent in a message, because other processes can read arguments, the environment and files. */
+  /** The PIN. It is sent in a message, because other processes can read arguments, environment variables and files. */
   | { readonly kind: "pin"; readonly pin: string | undefined }
   | { readonly kind: "calls"; readonly calls: readonly Call[] }
   | { readonly kind: "stop" };
 
 /** Messages from the child. */
 export type FromChild =
-  /** Requests the PIN of the token that was found. */
+  /** Requests the PIN for the token that was found. */
   | { readonly kind: "login"; readonly token: TokenDescription }
-  /** Reports the number of sessions that the token allows. Each session runs one operation at a time. */
+  /** Reports how many sessions the token allows. Each session runs one operation at a time. */
   | { readonly kind: "ready"; readonly token: TokenDescription; readonly sessions: number }
   | { readonly kind: "failed"; readonly failure: FailureData }
   | { readonly kind: "results"; readonly results: readonly Result[] };

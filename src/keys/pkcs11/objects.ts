@@ -1,4 +1,4 @@
-// Finds, generates and destroys key objects in one session. Runs in the child.
+// Finds, generates and destroys key objects in one session. This code runs in the child.
 
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
@@ -11,24 +11,27 @@ export interface OpenSession {
   readonly handle: Handle;
 }
 
-/** A private key object and its public key object. Some tokens do not have the latter. */
+/** A private key object and its public key object, which some tokens do not have. */
 export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;
 }
 
-/** Finds the only private key that matches, and its public object. */
+/** Finds the only matching private key, and its public key object. */
 export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
   const [privateKey, another] = findObjects(session, CKO.PRIVATE_KEY, selector);
   const name = nameOfKey(selector);
   if (privateKey === undefined) throw new TokenFailure("key", `the token has no private key with ${name}`);
   if (another !== undefined) {
-    throw new TokenFailure("ambiguous", `the token has several private keys with ${name}; select one by its id`);
+    throw new TokenFailure("ambiguous", `the token has several private keys with ${name}; select one using its id`);
   }
   return { privateKey, publicKey: findPublicKey(session, privateKey) };
 }
 
-/** Finds the public key object with the same id and label. Some tokens label the two objects differently, so a unique id is enough. */
+/**
+ * Finds the public key object with the same ID and label. Some tokens label the two objects differently, so a unique ID
+ * is enough.
+ */
 function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undefined {
   const label = labelOf(session, privateKey);
   const id = bytesOf(session, privateKey, CKA.ID);
@@ -40,7 +43,7 @@ function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undef
 
 export function describePair(session: OpenSession, { privateKey, publicKey }: KeyPair): Omit<FoundKey, "key"> {
   const ofPrivate = (type: number): Uint8Array | undefined => bytesOf(session, privateKey, type);
-  // On some tokens, only the private key object has the public point.
+  // On some tokens, only the private key object contains the public point.
   const ofEither = (type: number): Uint8Array | undefined =>
     (publicKey && bytesOf(session, publicKey, type)) ?? ofPrivate(type);
   return {
@@ -54,10 +57,10 @@ export function describePair(session: OpenSession, { privateKey, publicKey }: Ke
   };
 }
 
-/** Objects that must not be garbage-collected, because another thread reads them. */
+/** Objects that must not be garbage-collected while another thread reads them. */
 const pinned = new Set<unknown>();
 
-/** Generates a key pair on P-256 that can only sign. The private key cannot leave the token. */
+/** Generates a P-256 key pair that can only sign. The private key cannot leave the token. */
 export async function generatePair({ module, handle }: OpenSession, label: string, id: Uint8Array): Promise<KeyPair> {
   const publicTemplate = [
     ...all(true, CKA.TOKEN, CKA.VERIFY),
@@ -67,7 +70,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   ];
   const privateTemplate = [
     ...all(true, CKA.TOKEN, CKA.PRIVATE, CKA.SENSITIVE, CKA.SIGN),
-    // Some modules allow these by default.
+    // Some modules enable these by default.
     ...all(false, CKA.EXTRACTABLE, CKA.UNWRAP, CKA.DERIVE),
     ...nameTemplate(label, id),
   ];
@@ -75,12 +78,12 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   pinned.add(templates);
   try {
     const pair = await module.C_GenerateKeyPairAsync(handle, { mechanism: CKM.EC_KEY_PAIR_GEN }, ...templates);
-    // Set separately, because tpm2-pkcs11 refuses these attributes in templates.
+    // Set separately, because tpm2-pkcs11 rejects these attributes in templates.
     for (const [object, usage] of [[pair.publicKey, CKA.ENCRYPT] as const, [pair.privateKey, CKA.DECRYPT] as const]) {
       try {
         module.C_SetAttributeValue(handle, object, all(false, usage));
       } catch {
-        // The token might not allow this. No standard mechanism encrypts with a P-256 key anyway.
+        // The token might not allow this. That is harmless, because no standard mechanism encrypts with a P-256 key.
       }
     }
     return pair;
@@ -91,7 +94,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   }
 }
 
-/** Changes the label and id of both keys or of neither. Throws if the token cannot do that. */
+/** Changes the label and ID of both keys or of neither. Throws if the token does not support that. */
 export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label: string, id: Uint8Array): void {
   const { privateKey, publicKey } = pair;
   const before = module.C_GetAttributeValue(handle, privateKey, [{ type: CKA.LABEL }, { type: CKA.ID }]);
@@ -104,7 +107,7 @@ export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label
   }
 }
 
-/** Destroys both keys, the private key first. If the second step fails, no key that can sign remains. */
+/** Destroys both keys, the private key first, so that no key that can sign remains if the second step fails. */
 export function destroyPair(session: OpenSession, selector: KeySelector): void {
   const { module, handle } = session;
   const { privateKey, publicKey } = findPair(session, selector);
@@ -120,7 +123,7 @@ const nameTemplate = (label: string, id: Uint8Array): { type: number; value: str
   { type: CKA.ID, value: Buffer.from(id) },
 ];
 
-/** Finds at most two objects, which is enough to detect an ambiguous selector. */
+/** Finds at most two objects, which are enough to detect an ambiguous selector. */
 function findObjects({ module, handle }: OpenSession, objectClass: number, { id, label }: KeySelector): Handle[] {
   module.C_FindObjectsInit(handle, [
     { type: CKA.CLASS, value: objectClass },
@@ -135,7 +138,7 @@ function findObjects({ module, handle }: OpenSession, objectClass: number, { id,
   }
 }
 
-/** Returns an attribute's bytes; `undefined` if the object does not have the attribute or hides it. */
+/** Returns an attribute's bytes, or `undefined` if the object does not have the attribute or hides it. */
 function bytesOf({ module, handle }: OpenSession, object: Handle, type: number): Uint8Array | undefined {
   try {
     const value = module.C_GetAttributeValue(handle, object, [{ type }])[0]?.value;

@@ -15,27 +15,31 @@ import { type PinSource, pinRule } from "./pin.ts";
 export interface Pkcs11Options {
   /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
   readonly modulePath?: Optional<string>;
-  /** Source of the user PIN. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
+  /** Source of the user PIN. A URI's `pin-source` takes precedence. Default: none, for tokens without a PIN. */
   readonly pin?: Optional<PinSource>;
-  /** Token for new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
+  /**
+   * Token on which new keys are generated, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it.
+   * Default: none.
+   */
   readonly token?: Optional<string>;
   /**
-   * Names of environment variables that the module needs. It also receives common ones (`PATH`, `HOME`, `LANG` and so on) and those for
-   * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
+   * Names of environment variables that the module needs. The module also receives common variables (`PATH`, `HOME`,
+   * `LANG` and so on) and the variables for SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and
+   * NetHSM, but no others. Default: none.
    */
   readonly environment?: Optional<readonly string[]>;
   /** Number of concurrent signatures, each with its own session and thread. Default: 16. */
   readonly sessions?: Optional<number>;
   /**
-   * Time limit for one signature, in milliseconds. A module that takes longer is considered hung, and its process is
-   * replaced. Default: 5000.
+   * Time limit for one signature, in milliseconds. If the module takes longer, jwksd assumes that it hangs and replaces
+   * its process. Default: 5000.
    */
   readonly timeoutMs?: Optional<number>;
 }
 
-/** Rule for the names. Refuses jwksd's own variables, because they may contain wrapping keys. */
+/** Rule for the variables' names. Rejects jwksd's own variables, because they may contain wrapping keys. */
 const variables: Rule<readonly string[]> = {
-  must: "an array of names of environment variables that do not begin with JWKSD_",
+  must: "an array of environment variable names that do not begin with JWKSD_",
   types: ["array"],
   holds: (value): value is string[] =>
     strings.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),

@@ -6,7 +6,7 @@ import { type Rule, object, nonEmptyString, strings } from "../../base/options.t
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
 
-/** The source of a token's user PIN. jwksd reads it each time it starts the child process and does not keep it. */
+/** The source of a token's user PIN. jwksd reads the PIN each time it starts the child process and does not keep it. */
 export type PinSource =
   /** A file that contains only the PIN. */
   | { readonly file: string }
@@ -20,7 +20,7 @@ const commandTimeoutMs = 30_000;
 const maxPinLength = 1024;
 
 /**
- * Reads the PIN, without a line end after it.
+ * Reads the PIN and removes a line break at its end.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -65,7 +65,7 @@ async function readSource(source: PinSource): Promise<string> {
 function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { encoding: "utf8", timeout: commandTimeoutMs, maxBuffer: 65_536 }, (error, output) => {
-      // The error itself is left out, because it contains the command's output.
+      // The error itself is omitted, because it contains the command's output.
       if (error === null) resolve(output);
       else
         reject(invalidPin(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));
@@ -73,7 +73,7 @@ function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<s
   });
 }
 
-/** Returns a source's name for messages, without a command's arguments. */
+/** Returns a source's name for messages, which omits a command's arguments. */
 export function describePin(source: PinSource): string {
   if ("file" in source) return `file ${source.file}`;
   return "environment" in source
@@ -83,27 +83,30 @@ export function describePin(source: PinSource): string {
 
 const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
-// Whether each PIN was accepted or refused in this process, by its keyed hash.
+// Whether each PIN was accepted or refused in this process. The keys are keyed hashes of the PINs.
 const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 
-/** The attempts to log in to one token with its PIN. */
+/** Attempts to log in to one token with its PIN. */
 export interface PinAttempts {
-  /** Reason why no further PIN is tried. */
+  /** The reason no further PIN is tried. */
   readonly refusal: TokenFailure | undefined;
   /** Begins an attempt. Must be called before the module is started. */
   begin(): void;
-  /** Returns the PIN, for one attempt. Rejects with {@link TokenFailure} if it was refused before, or like {@link readPin}. */
+  /**
+   * Returns the PIN for one attempt. Rejects with {@link TokenFailure} if it was refused before, or with an error from
+   * {@link readPin}.
+   */
   next(token: TokenDescription): Promise<string | undefined>;
   /** Records that the token accepted the PIN. */
   accepted(): void;
-  /** Records a failure. After a login without a result, the PIN counts as refused, unless it was accepted before. */
+  /** Records a failure. If a login ended without a result, the PIN counts as refused, unless it was accepted before. */
   failed(failure: TokenFailure): void;
 }
 
 /**
  * Limits the attempts, because tokens lock after a few wrong PINs. No connection tries a refused PIN again. If a login
- * fails for an unknown reason, a PIN that was accepted before does not count as refused.
+ * fails for an unknown reason, the PIN counts as refused unless it was accepted before.
  */
 export function createPinAttempts(source: PinSource | undefined, modulePath: string): PinAttempts {
   /** Hash of the most recent PIN. */
@@ -125,7 +128,7 @@ export function createPinAttempts(source: PinSource | undefined, modulePath: str
         .update(JSON.stringify([modulePath, token, pin]))
         .digest("hex");
       if (outcomes.get(last) !== "refused") return pin;
-      throw new TokenFailure("pin", "this PIN was or may have been refused before", true);
+      throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
     },
 
     accepted() {

@@ -3,14 +3,14 @@ import { CKF, CKM } from "./constants.ts";
 import { TokenFailure, toFailure } from "./failure.ts";
 import type { OpenSession } from "./objects.ts";
 
-// Twice a signature's size, for modules that check the buffer before they know the size.
+// Twice a signature's size, for modules that check the buffer's size before they know the signature's.
 const outputBytes = 128;
 /** Number of consecutive failures after which the pool stops replacing sessions. */
 const maxConsecutiveFailures = 3;
 
 /**
- * A session and the buffers for its operation. The pool never drops a session, because another thread may still be
- * using its buffers.
+ * A session, with the buffers for its operation. The pool never drops a session, because another thread may still be
+ * using the buffers.
  */
 interface PooledSession extends OpenSession {
   handle: Handle;
@@ -18,7 +18,10 @@ interface PooledSession extends OpenSession {
   readonly output: Buffer;
 }
 
-/** The sessions of one token, each for one operation at a time. The parent sends no more calls than there are sessions. Runs in the child. */
+/**
+ * One token's sessions, each of which runs one operation at a time. The parent sends no more calls than there are
+ * sessions. This code runs in the child.
+ */
 export class SessionPool {
   readonly #module: PKCS11;
   readonly #slot: Handle;
@@ -75,7 +78,7 @@ export class SessionPool {
     });
   }
 
-  /** Replaces a session after a failure, because the failed operation may still be active in it. */
+  /** Replaces a session after a failure, because the failed operation may still be running in it. */
   #replace(session: PooledSession): boolean {
     try {
       // Closing the last session would log out, so the new session is opened first.

@@ -16,13 +16,13 @@ export interface TokenKey {
   readonly uri: string;
   readonly selector: KeySelector;
   readonly publicKey: EcPublicJwk;
-  /** Process that knows the key by `number`. */
+  /** Process in which `number` refers to the key. */
   readonly process: TokenProcess;
   readonly number: number;
 }
 
 /**
- * Creates a signer, which keeps the connection open until it is closed. In a new process, the signer looks up its key
+ * Creates a signer, which keeps the connection open until the signer is closed. In a new process, it looks up its key
  * again.
  */
 export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
@@ -36,8 +36,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
   }
 
   /**
-   * Returns the key's number in a process. All calls share one search per process; a failed search is repeated by the
-   * next call.
+   * Returns the key's number in a process. All calls share one search per process. If it fails, the next call repeats
+   * it.
    */
   function numberIn(process: TokenProcess): number | Promise<number> {
     const known = numbers.get(process);
@@ -71,8 +71,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 }
 
 /**
- * Decodes a public key from CKA_EC_PARAMS and CKA_EC_POINT. The standard requires the point to be in an octet string,
- * but some modules return the plain point.
+ * Decodes a public key from CKA_EC_PARAMS and CKA_EC_POINT. The standard requires the point to be wrapped in an octet
+ * string, but some modules return the bare point.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`
  * @see PKCS#11 3.0, section 2.3.3; RFC 5480 section 2.2
@@ -82,7 +82,7 @@ function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJ
   if (params === undefined || point === undefined) {
     throw keyError("ERR_KEY_FORMAT", name, "the token has no public key with the same id and label");
   }
-  if (!isP256(params)) throw notP256(name, "on another curve");
+  if (!isP256(params)) throw notP256(name, "on a different curve");
   const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;
   if (plain.length !== 65 || plain[0] !== 0x04) {
     throw keyError("ERR_KEY_FORMAT", name, "CKA_EC_POINT is not an uncompressed point on P-256");
@@ -91,7 +91,7 @@ function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJ
   return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
 }
 
-/** Reports whether the parameters are the curve's identifier, or its name as a printable string. */
+/** Reports whether the parameters are the curve's object identifier, or its name as a printable string. */
 function isP256(params: Uint8Array): boolean {
   if (Buffer.compare(params, p256Params) === 0) return true;
   const isName = params[0] === 0x13 && params[1] === params.length - 2;
@@ -99,14 +99,14 @@ function isP256(params: Uint8Array): boolean {
 }
 
 /**
- * Checks that a key may sign. Makes a test signature to check that its public key belongs to it.
+ * Checks that a key may sign. Then checks with a test signature that its public key belongs to it.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_PURPOSE`, `ERR_KEY_MISMATCH`
  */
 export async function checkKey(process: TokenProcess, found: FoundKey, name: string): Promise<EcPublicJwk> {
   const publicKey = publicKeyOf(found, name);
   if (!found.maySign || found.alwaysAuthenticates) {
-    const why = found.maySign ? "requires its PIN for each signature" : "is not for signing (CKA_SIGN)";
+    const why = found.maySign ? "requires its PIN for every signature" : "is not for signing (CKA_SIGN)";
     throw keyError("ERR_KEY_PURPOSE", name, `this key ${why}, so it cannot sign for the provider`);
   }
   const probe = new TextEncoder().encode("jwksd probe");
@@ -119,7 +119,10 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
   return publicKey;
 }
 
-/** Checks that a signature has 64 bytes: CKM_ECDSA returns r, then s, each as long as the curve's order. @see PKCS#11 3.0, section 2.3.1 */
+/**
+ * Checks that a signature has 64 bytes. CKM_ECDSA returns r, then s, each as long as the curve's order. @see PKCS#11
+ * 3.0, section 2.3.1
+ */
 function checkSize(signature: Uint8Array): Uint8Array {
   if (signature.length === 64) return signature;
   throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `PKCS#11: the module returned ${signature.length} bytes, not 64`);

@@ -15,7 +15,7 @@ import type {
   TokenRequest,
 } from "./messages.ts";
 
-/** Reads a token's PIN; rejects if no PIN may be tried. */
+/** Reads a token's PIN. Rejects if no PIN may be tried. */
 export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
 /** Settings of a token's child process. */
@@ -32,26 +32,25 @@ interface Pending {
   readonly signal: AbortSignal | undefined;
   readonly resolve: (value: Results[keyof Results]) => void;
   readonly reject: (error: Error) => void;
-  /** Time at which the operation was sent to the token, in epoch milliseconds. */
+  /** Time at which the operation was sent to the child, in epoch milliseconds. */
   sinceMs: number;
 }
 
-/** Time to wait for a killed process to end before another one is started, in milliseconds. */
+/** Time to wait for a killed process to exit before starting another, in milliseconds. */
 const killedMs = 2_000;
 
 /**
- * A child process that has loaded the module and logged in to the token. Once it has ended, a new TokenProcess is
- * needed.
+ * A child process that has loaded the module and logged in to the token. Once it has exited, create a new TokenProcess.
  */
 export class TokenProcess {
-  /** Resolves when the process has ended, with the failure that ended it, or `undefined` after {@link stop}. */
+  /** Resolves when the process has exited, with the failure that ended it or, after {@link stop}, with `undefined`. */
   readonly ended: Promise<TokenFailure | undefined>;
   /** Whether the token has signed anything. */
   hasSigned = false;
   token: TokenDescription = { label: "", serial: "" };
   readonly #child: ChildProcess;
   readonly #settings: ProcessSettings;
-  /** Calls that wait for a session. */
+  /** Calls waiting for a session. */
   readonly #queue: Pending[] = [];
   /** Calls that the child is running, at most one per session, oldest first. */
   readonly #inFlight = new Map<number, Pending>();
@@ -62,7 +61,7 @@ export class TokenProcess {
   #failure: TokenFailure | undefined;
   #resolveEnded: () => void = () => {};
 
-  /** Starts a process. Rejects with {@link TokenFailure}, or like `readPin`. */
+  /** Starts a process. Rejects with {@link TokenFailure} or with an error from `readPin`. */
   static async start(request: TokenRequest, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
     const process = new TokenProcess(request.sessions, settings);
     try {
@@ -98,8 +97,8 @@ export class TokenProcess {
   }
 
   /**
-   * Runs an operation. If `signal` aborts, a queued operation is dropped, while a running one continues and its result
-   * is ignored.
+   * Runs an operation. If `signal` aborts, an operation in the queue is dropped, and a running operation continues but
+   * its result is ignored.
    */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
@@ -107,7 +106,7 @@ export class TokenProcess {
   ): Promise<Results[K]> {
     const completed = new Promise<Results[keyof Results]>((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
-      // One message has all calls of this turn of the event loop.
+      // One message contains all calls made in this turn of the event loop.
       if (this.#queue.push({ operation, signal, resolve, reject, sinceMs: 0 }) === 1) {
         queueMicrotask(() => this.#sendQueued());
       }
@@ -115,7 +114,7 @@ export class TokenProcess {
     return abortable(completed, signal) as Promise<Results[K]>;
   }
 
-  /** Stops accepting calls, finishes the calls in flight, and ends the process. */
+  /** Stops accepting calls, lets the calls in flight finish, and ends the process. */
   async stop(): Promise<void> {
     this.#retire(closed);
     await this.ended;
@@ -150,7 +149,7 @@ export class TokenProcess {
           }
         });
         void this.ended.then((failure = closed) => {
-          // If there was no reply after the PIN was sent, the PIN may have been refused.
+          // If no reply came after the PIN was sent, the PIN may have been refused.
           reject(isLoggingIn ? new TokenFailure("login", failure.message, true) : failure);
         });
         this.#send({ kind: "start", request });
@@ -194,7 +193,7 @@ export class TokenProcess {
     if (failure.lost) this.#retire(failure);
   }
 
-  /** Time limit of the calls in flight, in milliseconds. */
+  /** Time limit for the calls in flight, in milliseconds. */
   get #limitMs(): number {
     return [...this.#inFlight.values()].some(isSlow) ? slowTimeoutMs : this.#settings.timeoutMs;
   }
@@ -211,7 +210,7 @@ export class TokenProcess {
         this.#cancelTimer = undefined;
         this.#watch();
       };
-      // Deferred with setImmediate, because this process may have been busy and not yet read some results.
+      // Deferred with setImmediate, because results may have arrived while this process was too busy to read them.
       this.#cancelTimer = clock.setTimer(() => setImmediate(check), Math.min(leftMs, timeoutMs));
       return;
     }
@@ -222,7 +221,7 @@ export class TokenProcess {
     this.#kill(new TokenFailure("unavailable", message, true));
   }
 
-  /** Stops accepting calls. Gives the process time to finish the calls in flight. */
+  /** Stops accepting calls, but gives the process time to finish the calls in flight. */
   #retire(failure: TokenFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -248,7 +247,7 @@ export class TokenProcess {
   }
 
   #send(message: ToChild): void {
-    // A child that is not connected has ended; an "exit" event follows.
+    // A child that is not connected has exited, and an "exit" event follows.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }

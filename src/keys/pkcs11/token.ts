@@ -1,4 +1,4 @@
-// One token, logged in. Runs in the child.
+// One token, logged in. This code runs in the child.
 
 import { accessSync, constants } from "node:fs";
 import type * as Pkcs11js from "pkcs11js";
@@ -24,18 +24,18 @@ export interface Token {
   /** Number of open sessions. */
   readonly sessions: number;
   run(operation: Operation): Promise<Results[keyof Results]>;
-  /** Finalizes the module. Call it only while no call is in flight; otherwise, modules may crash. */
+  /** Finalizes the module. Call this only while no call is in flight, because otherwise modules may crash. */
   finalize(): void;
 }
 
-/** Opens a token. @param askPin called only if the token requires a PIN and a wrong PIN would not lock it */
+/** Opens a token. @param askPin called only if the token requires a PIN, and a wrong PIN would not lock it */
 export async function openToken(
   { modulePath, token, sessions }: TokenRequest,
   askPin: (token: TokenDescription) => Promise<string | undefined>,
 ): Promise<Token> {
   const module = await loadModule(modulePath);
   const { slot, label, serial, flags } = findToken(module, token);
-  // All sessions of a process share the login, which ends with the last session.
+  // All of a process's sessions share the login, which ends with the last session.
   const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
   if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
     checkTries(flags);
@@ -51,11 +51,11 @@ export async function openToken(
 
   function pairOf(key: number): KeyPair {
     const pair = pairs[key];
-    if (pair === undefined) throw new TokenFailure("key", "no key was found with this number");
+    if (pair === undefined) throw new TokenFailure("key", "no key has this number");
     return pair;
   }
 
-  /** Runs `task` in a new session that can write; the pool's sessions are read-only. */
+  /** Runs `task` in a new session that can write, because the pool's sessions are read-only. */
   async function withWriteSession<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
     const handle = module.C_OpenSession(slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
     try {
@@ -64,7 +64,7 @@ export async function openToken(
       try {
         module.C_CloseSession(handle);
       } catch {
-        // If the task failed, its error is the one to report.
+        // If the task failed, its error must be reported instead.
       }
     }
   }
@@ -110,15 +110,15 @@ async function loadModule(path: string): Promise<PKCS11> {
     accessSync(path, constants.R_OK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw loadFailure(code === "ENOENT" ? "the file does not exist" : `not readable (${code})`);
+    throw loadFailure(code === "ENOENT" ? "the file does not exist" : `the file is not readable (${code})`);
   }
   try {
     module.load(path);
   } catch {
-    throw loadFailure("not a PKCS#11 module for this machine, or one of its libraries is missing");
+    throw loadFailure("it is not a PKCS#11 module for this machine, or one of its libraries is missing");
   }
   try {
-    // The module is called from several threads.
+    // The module will be called from several threads.
     module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
   } catch (error) {
     const { reason, message } = toFailure(error);
@@ -128,10 +128,10 @@ async function loadModule(path: string): Promise<PKCS11> {
   return module;
 }
 
-/** A present token, with every attribute that can select it. */
+/** A token that is present, with every attribute that can select it. */
 type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
 
-/** Finds the only token that matches. */
+/** Finds the only matching token. */
 function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
   const present = module.C_GetSlotList(true).flatMap((slot) => presentToken(module, slot));
   const [token, ...others] = present.filter((token) =>
@@ -141,7 +141,7 @@ function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
     throw new TokenFailure("unavailable", `${nameOfToken(selector)} is not present; present: ${namesOf(present)}`);
   }
   if (others.length > 0) {
-    const several = `several tokens match ${nameOfToken(selector)}; select one by its serial`;
+    const several = `several tokens match ${nameOfToken(selector)}; select one using its serial`;
     throw new TokenFailure("ambiguous", `${several}: ${namesOf([token, ...others])}`);
   }
   return token;
@@ -162,12 +162,12 @@ function presentToken(module: PKCS11, slot: Handle): PresentToken[] {
       },
     ];
   } catch {
-    // The token was just removed, or this process cannot access it.
+    // The token has just been removed, or this process cannot access it.
     return [];
   }
 }
 
-/** Removes padding: a token's strings have a fixed size and are padded with spaces. */
+/** Removes padding. A token's strings have a fixed size and are padded with spaces. */
 const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
 
 /** Maximum number of tokens that a message lists. */
@@ -182,11 +182,14 @@ function namesOf(tokens: readonly PresentToken[]): string {
   return [...names.slice(0, maxNames), ...more].join(", ") || "none";
 }
 
-/** Refuses to log in if a wrong PIN would lock the token. Otherwise, restarts with a wrong PIN could lock it. */
+/**
+ * Refuses to log in if another wrong PIN would lock the token. Otherwise, repeated restarts with a wrong PIN could lock
+ * it.
+ */
 function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the token's user PIN is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {
-    throw new TokenFailure("pin", "one more wrong attempt locks the PIN; log in with another tool first");
+    throw new TokenFailure("pin", "one more wrong attempt would lock the PIN; log in with another tool first");
   }
 }
 

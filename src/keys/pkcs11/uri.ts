@@ -28,17 +28,17 @@ export interface Pkcs11Uri {
   readonly pinFile: string | undefined;
 }
 
-// Members of TokenSelector, by URI attribute.
+// The member of TokenSelector for each URI attribute.
 const tokenAttributes = { token: "label", serial: "serial", manufacturer: "manufacturer", model: "model" } as const;
 const pathAttributes = new Set([...Object.keys(tokenAttributes), "slot-id", "object", "id", "type"]);
 const queryAttributes = new Set(["module-path", "pin-source"]);
-// Values with percent-encoding. Unencoded, the path also allows "&", and the query "/", "?" and "|".
+// Percent-encoded values. The path also allows an unencoded "&", and the query "/", "?" and "|".
 const pathValue = /^(?:[\w.~:[\]@!$'()*+,=&-]|%[\dA-Fa-f]{2})*$/;
 const queryValue = /^(?:[\w.~:[\]@!$'()*+,=/?|-]|%[\dA-Fa-f]{2})*$/;
 
 /**
- * Parses a PKCS#11 URI. Refuses unknown, repeated and wrongly encoded attributes, and a PIN. Messages contain no
- * values, because a value may be a misplaced secret.
+ * Parses a PKCS#11 URI. Rejects unknown, repeated and incorrectly encoded attributes, and URIs that contain a PIN.
+ * Messages never contain values, because a value may be a misplaced secret.
  *
  * @throws ConfigError `ERR_SIGNER_URI`
  * @see RFC 7512 section 2.3
@@ -61,7 +61,7 @@ export function parsePkcs11Uri(uri: string): Pkcs11Uri {
   };
 }
 
-/** Parses a key's URI, which must have a label, an id or both. @throws ConfigError `ERR_SIGNER_URI` */
+/** Parses a key's URI, which must have a label, an ID or both. @throws ConfigError `ERR_SIGNER_URI` */
 export function parseKeyUri(uri: string): Pkcs11Uri {
   const parsed = parsePkcs11Uri(uri);
   if (parsed.key.id === undefined && parsed.key.label === undefined) {
@@ -70,16 +70,16 @@ export function parseKeyUri(uri: string): Pkcs11Uri {
   return parsed;
 }
 
-/** Parses the URI of the token for new keys. @throws ConfigError `ERR_SIGNER_URI` */
+/** Parses the URI of the token on which new keys are generated. @throws ConfigError `ERR_SIGNER_URI` */
 export function parseTokenUri(uri: string): Pkcs11Uri {
   const parsed = parsePkcs11Uri(uri);
   if (parsed.key.id !== undefined || parsed.key.label !== undefined) {
-    throw unusable('the token for new keys must be named without a key; remove "object" and "id"');
+    throw unusable('it must name only the token for new keys, and not a key; remove "object" and "id"');
   }
   return parsed;
 }
 
-/** Returns the URI of a key on a token, without a module and without a PIN. */
+/** Returns the URI of a key on a token, without a module or a PIN. */
 export function formatKeyUri(token: { readonly label: string; readonly serial: string }, key: KeySelector): string {
   const id = percentEncoded(key.id ?? new Uint8Array());
   const attributes = [
@@ -91,7 +91,7 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
-/** Adds the id of the key that was found to its URI, because another key may get the same label later. */
+/** Adds the ID of the key that was found to its URI, because another key may later get the same label. */
 export function withId(
   uri: string,
   key: KeySelector,
@@ -116,7 +116,7 @@ export function nameOfKey({ label, id }: KeySelector): string {
   return [...object, ...(id === undefined ? [] : [`id ${percentEncoded(id)}`])].join(" and ");
 }
 
-/** Encodes bytes for a URI's `id` attribute. */
+/** Percent-encodes bytes for a URI's `id` attribute. */
 const percentEncoded = (bytes: Uint8Array): string =>
   Buffer.from(bytes).toString("hex").toUpperCase().replaceAll(/../g, "%$&");
 
@@ -130,7 +130,7 @@ function parseAttributes(
   for (const attribute of part === "" ? [] : part.split(separator)) {
     const [name, value] = split(attribute, "=");
     if (name === "pin-value") throw unusable('it contains a PIN; use "pin-source" or the "pin" option instead');
-    // A malformed name may be a secret, so it is not shown.
+    // A malformed name may be a secret, so the message omits it.
     if (!known.has(name))
       throw unusable(/^[a-z-]{1,24}$/.test(name) ? `"${name}" is not supported` : "it is malformed");
     if (value === undefined || !allowed.test(value)) throw unusable(`"${name}" is malformed (RFC 7512 section 2.3)`);

@@ -1,5 +1,5 @@
-// A thread of the child process that ends the whole process soon after the parent is gone, even if the module blocks
-// all other threads. It watches standard input, whose other end the parent keeps open without writing to it.
+// A thread in the child process that ends the whole process soon after the parent is gone, even if the module blocks
+// all other threads. It watches standard input, which the parent keeps open but never writes to.
 
 import { Socket } from "node:net";
 

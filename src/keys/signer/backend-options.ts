@@ -1,10 +1,12 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, stringThat, timeout } from "../../base/options.ts";
 
-/** Returns the rule for an option that a signers file cannot contain. @param otherwise what to do instead in a file */
+/**
+ * Returns the rule for an option that a signers file cannot contain. @param otherwise what to do instead, with a file
+ */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
   ...rule,
-  must: `${rule.must}, which only code can give (${otherwise})`,
+  must: `${rule.must}, which can be set only in code (${otherwise})`,
 });
 
 export const httpUrl = stringThat(
@@ -12,10 +14,10 @@ export const httpUrl = stringThat(
   (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
 );
 
-/** Time limit for opening, generating or destroying a key, in milliseconds, including a search for credentials. */
+/** Time limit for opening, generating or destroying a key, including the time to find credentials, in milliseconds. */
 export const slowTimeoutMs = 30_000;
 
-/** Options of all backends. */
+/** Rules for options that all backends have. */
 export const backendRules = {
   timeoutMs: timeout,
 } as const;
@@ -25,11 +27,11 @@ export const checkBackendOptions = <Options>(options: Options, rules: Rules<Opti
   checkOptions(options, rules, "signer option");
 
 /**
- * Returns the error for a missing option that generating a key needs.
+ * Returns the error for a missing option that is needed to generate a key.
  *
- * @param member the member of the signers file that has the option
+ * @param member the member of the signers file that contains the option
  */
 export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
   const name = `the ${option} option (${member}.${option} in the signers file)`;
-  return invalidOption(`generating a key in ${where} needs ${name}, such as ${example}`);
+  return invalidOption(`to generate a key in ${where}, set ${name}, such as ${example}`);
 }

@@ -16,7 +16,7 @@ import type { Signer } from "./signer.ts";
 export interface SignerLimits {
   /** Maximum number of concurrent signatures. Default: 16. */
   readonly maxConcurrent?: Optional<number>;
-  /** Maximum number of calls that wait for their turn. Default: 1024. */
+  /** Maximum number of calls waiting for their turn. Default: 1024. */
   readonly maxQueued?: Optional<number>;
   /** Time limit for one signature, including the wait, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
@@ -24,22 +24,22 @@ export interface SignerLimits {
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
-/** Signs a JWS signing input. Returns 64 bytes, r then s, which have been verified with the published key. */
+/** Signs a JWS signing input. Returns 64 bytes, r then s, after verifying them with the published key. */
 export interface BoundedSign {
   (message: Bytes, signal?: AbortSignal): Promise<Bytes>;
-  /** Number of calls that wait for their turn. */
+  /** Number of calls waiting for their turn. */
   readonly queued: () => number;
 }
 
 /**
- * Wraps a signer: limits concurrency, queue length and time, and verifies each signature with the published key of its
- * kid. A signature that does not verify is an error.
+ * Wraps a signer. Limits its concurrency, queue length and time, and verifies every signature with the key published
+ * under its kid. A signature that does not verify is an error.
  *
- * After its deadline, an operation counts as in flight until its backend ends it, so a hanging backend gets no further
- * work. None of this applies to a local signer, because it has no backend and was checked when its key was loaded.
+ * Even after its deadline, an operation counts as in flight until its backend finishes it, so a hanging backend gets no
+ * further work. None of this applies to a local signer, which has no backend and was checked when its key was loaded.
  *
- * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, and
- * the signer's own SignerError. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
+ * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`,
+ * `ERR_SIGNER_BAD_SIGNATURE`, and the signer's own SignerError. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
  *
  * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
@@ -55,17 +55,17 @@ export function boundSigner(
   let running = 0;
   const queue: (() => void)[] = [];
 
-  /** Passes the slot to the call that has been waiting longest. */
+  /** Passes the slot to the call that has waited longest. */
   function release(): void {
     const next = queue.shift();
     if (next === undefined) running -= 1;
     else next();
   }
 
-  /** Runs `start` when a slot is free. Frees the slot afterwards. */
+  /** Runs `start` when a slot is free, and then frees the slot. */
   function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
-      // The call that ends starts this one directly, so no later call can overtake it.
+      // The call that finishes starts this one directly, so that no later call can overtake it.
       const run = (): void => {
         signal.removeEventListener("abort", leave);
         start().finally(release).then(resolve, reject);
@@ -124,12 +124,15 @@ export function boundSigner(
       const given = isBytes ? `${signature.length} bytes` : typeof signature;
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
-        `${name}: the signer returned ${given} instead of the 64 bytes of ES256: r, then s (RFC 7518 section 3.4); convert DER first`,
+        `${name}: the signer returned ${given} instead of the 64 bytes of an ES256 signature: r, then s (RFC 7518 section 3.4); if it is DER, convert it`,
       );
     }
     const copy = new Uint8Array(signature);
     if (!(await verifyLater(publicKey, "ES256", message, copy))) {
-      throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the published key does not verify the signature`);
+      throw new SignerError(
+        "ERR_SIGNER_BAD_SIGNATURE",
+        `${name}: the signature does not verify with the published key`,
+      );
     }
     return copy;
   }

@@ -7,13 +7,13 @@ import type { ExternalSigner } from "./signer.ts";
 interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
-  /** Signs a digest: 32 bytes that the caller can no longer change. */
+  /** Signs a digest, which has 32 bytes and which the caller can no longer change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
   /** Releases the key. Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;
 }
 
-/** Creates a signer that checks the digest and waits for signatures in flight before it closes. */
+/** Creates a signer. It checks each digest and, when closed, waits for the signatures in flight. */
 export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): ExternalSigner {
   const underWay = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
@@ -26,9 +26,9 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-        throw invalidOption(`${uri}: a digest must be the 32 bytes of SHA-256`);
+        throw invalidOption(`${uri}: a digest must be a SHA-256, which has 32 bytes`);
       }
-      // The caller may change the digest in the meantime; it may also be part of a larger buffer.
+      // Copied, because the caller may change the digest in the meantime, and it may be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);
       underWay.add(signing);
       try {
@@ -45,19 +45,19 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
   } satisfies ExternalSigner);
 }
 
-/** Returns the error for an aborted operation; the deadline's error if the deadline aborted it. */
+/** Returns the error for an aborted operation. If the deadline aborted it, returns the deadline's error. */
 export function abortedBy(signal: AbortSignal, name: string): SignerError {
   const reason: unknown = signal.reason;
   if (reason instanceof SignerError) return reason;
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** Returns the error for a key that has another type. @param type the type in its backend's terms */
+/** Returns the error for a key of another type. @param type the type, as its backend calls it */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
   return keyError("ERR_KEY_NOT_P256", name, `a signing key must be an ECDSA key on P-256 (ES256); this key is ${type}`);
 }
 
-/** Returns the error for a P-256 key that cannot sign. @param purpose the purpose in its backend's terms */
+/** Returns the error for a P-256 key that cannot sign. @param purpose the purpose, as its backend calls it */
 export function wrongPurpose(name: string, purpose = "it has another purpose"): KeyMaterialError {
   return keyError("ERR_KEY_PURPOSE", name, `this key is not for ES256 signatures (${purpose})`);
 }

@@ -13,8 +13,8 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localKeys = new WeakMap<Signer, CryptoKey>();
 
 /**
- * Signs with the key of a local signer, which was checked when it was loaded; returns `undefined` for any other signer.
- * Local signers are recognized by object identity, so no other signer can pass for one.
+ * Returns the function that signs with a local signer's key, which was checked when it was loaded, or `undefined` for
+ * any other signer. Local signers are recognized by object identity, so no other signer can pass for one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
   const key = localKeys.get(signer);
@@ -22,8 +22,7 @@ export function localSign(signer: Signer): LocalSign | undefined {
 }
 
 /**
- * Creates a signer for a private key in this process's memory. First makes a test signature to check that the private
- * key matches the public key.
+ * Creates a signer for a private key in this process's memory, after checking with a test signature that the private key matches the public key.
  *
  * @example
  * ```ts
@@ -71,11 +70,11 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Imports the private key. Makes a test signature to check that it matches the public key. */
+/** Imports the private key. Then checks with a test signature that it matches the public key. */
 async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);
-    // The public key is valid here, so a private JWK that cannot be imported does not belong to it.
+    // The public key is known to be valid here, so a private JWK that cannot be imported does not belong to it.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");

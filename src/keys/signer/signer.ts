@@ -1,9 +1,9 @@
 import type { Bytes } from "../../base/bytes.ts";
 import type { JwkObject } from "../jwk/read-key.ts";
 
-/** Input of a signature. A backend uses the digest or the message, whichever it can sign. */
+/** Input for a signature. A backend uses either the digest or the message, depending on which it can sign. */
 export interface SignInput {
-  /** SHA-256 of `message`, 32 bytes, for HSMs and key services, which sign digests. */
+  /** SHA-256 of `message` (32 bytes), for HSMs and key services, which sign digests. */
   readonly digest: Bytes;
   /** JWS signing input in ASCII, for Web Crypto and `node:crypto`, which hash the message themselves. */
   readonly message: Bytes;
@@ -12,7 +12,7 @@ export interface SignInput {
 }
 
 /**
- * One private key, in memory, an HSM or a key service. Calls may overlap.
+ * One private key in memory, an HSM or a key service. Calls may overlap.
  *
  * @example
  * ```ts
@@ -26,7 +26,7 @@ export interface SignInput {
 export interface Signer {
   /** Public key: a P-256 JWK, such as a `JsonWebKey` that Web Crypto exports. It must not change. */
   readonly publicKey: JwkObject;
-  /** Signs with ES256. Returns 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
+  /** Signs with ES256. Returns 64 bytes: r, then s, each as 32 big-endian bytes. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
   /** Releases resources once the signatures in flight have finished. */
   close?(): Promise<void>;
@@ -34,7 +34,7 @@ export interface Signer {
 
 /** A signer whose key is in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
-  /** URI of a key version that never changes, not of an alias. Contains no credentials. */
+  /** URI of a key version that never changes, and not of an alias. Does not contain credentials. */
   readonly uri: string;
   /** Releases resources once the signatures in flight have finished. */
   close(): Promise<void>;
@@ -54,7 +54,10 @@ export interface SignerBackend {
    * issuer and its kid (the RFC 7638 thumbprint).
    */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Destroys a key immediately, or as soon as the service allows. @returns when the key is gone, in epoch milliseconds */
+  /**
+   * Destroys a key immediately, or as soon as the service allows it. @returns the time at which the key will be gone,
+   * in epoch milliseconds
+   */
   destroy(
     uri: string,
     options?: { readonly signal?: AbortSignal | undefined },

@@ -135,7 +135,7 @@ export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions>
   const given = checkOptions(options, verifyRules);
   const unsuitable = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
   if (unsuitable === undefined) return given;
-  throw invalidOption(`${JSON.stringify(unsuitable)} is not an algorithm with a public key`);
+  throw invalidOption(`${JSON.stringify(unsuitable)} is not a public-key algorithm`);
 }
 
 /** Checks the result of `keys`. */
