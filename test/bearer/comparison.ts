@@ -96,7 +96,7 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
     .filter(([, wrong]) => wrong !== "")
     .flatMap(([name, wrong]) => indented(`**${name}**: ${wrong}.`, 140, 2))
     .map((text) => text.replace(/^ {2}(?=\*\*)/, "- "));
-  return [...table, "", "Wrong responses, with their status:", "", ...faults].join("\n");
+  return [...table, "", "Each middleware's wrong responses, with their status:", "", ...faults].join("\n");
 }
 
 export async function compare(t: Pick<TestContext, "after">): Promise<string> {
