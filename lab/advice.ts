@@ -12,7 +12,7 @@ export interface Advice {
 
 const jwksRsa = "auth0/node-jwks-rsa/blob/v4.1.0/src/wrappers/cache.js#L6";
 const aboutJwksRsa =
-  "It keeps each key separately for ten minutes (`cacheMaxAge`), regardless of `Cache-Control`. After that, it refetches the set. If that fails, it rejects the token.";
+  "jwks-rsa keeps each key separately for ten minutes (`cacheMaxAge`), regardless of `Cache-Control`. After that, it refetches the set. If that fails, it rejects the token.";
 const setJwksRsa =
   "Set `cacheMaxAgeFallback`. With `3_600_000`, no token is rejected in a one-hour outage, unless forged kids use up `jwksRequestsPerMinute`. If ten minutes is too long to trust a revoked key, lower `cacheMaxAge`.";
 const limited =

@@ -28,6 +28,15 @@ const row = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
   [row(head), row(head.map(() => "---")), ...rows.map(row)].join("\n");
 
+/** Returns names joined by "with", each followed by its version if versions are given. */
+function nameText(name: string, version = ""): string {
+  const versions = version.split(" + ");
+  return name
+    .split(" + ")
+    .map((part, index) => `${part} ${versions[index] ?? ""}`.trim())
+    .join(" with ");
+}
+
 const slug = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
 const refetches = (poll: number | null): string =>
@@ -55,7 +64,7 @@ function mainPage(date: string, behaviors: readonly Behavior[]): string {
     const { name, version, pollSeconds, refusesNewKey, floodRequests } = behavior;
     const { afterFetch, inCalm, afterForgedKid } = refusesNewKey;
     return [
-      `[${name}](verifiers/${slug(name)}.md) ${version}`,
+      `[${nameText(name, version)}](verifiers/${slug(name)}.md)`,
       refetches(pollSeconds),
       refuses(inCalm, longest([afterFetch, inCalm, afterForgedKid])),
       trusts(behavior),
@@ -130,11 +139,11 @@ function verifierPage(name: string, measured: Measured, { pollSeconds }: Behavio
     return [history.about, asked(observation, history.tokens.at(-1)?.[0] ?? 0), became(history.name, observation)];
   });
   const [, tag = ""] = /\/blob\/([^/]+)\//.exec(known.line) ?? [];
-  return `# ${name}, over time
+  return `# ${nameText(name)} over time
 
-Version ${measured.version}, set up as: ${known.setUp}. [All verifiers](../verifiers.md).
+We tested ${nameText(name, measured.version)}, set up as follows: ${known.setUp}. [Verifier behavior](../verifiers.md) compares all verifiers.
 
-**Behavior.** ${known.says} [The deciding line](https://github.com/${known.line}), at ${tag}.
+**Behavior.** ${known.says} [This line of source](https://github.com/${known.line}), at ${tag}, decides this.
 
 **Settings.** ${known.set}
 
