@@ -4,34 +4,37 @@ import { isLoopback } from "../../base/urls.ts";
 const maxLength = 2_048;
 
 /**
- * Refuses a client identifier that cannot be the URL of a metadata document. A URL has one spelling here, the one that `URL` writes, so one
- * client cannot be taken for two, nor two for one.
+ * Returns a client identifier. Refuses one that cannot be the URL of a metadata document.
  *
  * @param allowsLoopback whether http and loopback hosts are accepted
  * @throws ClientError `ERR_CLIENT_ID`
  * @see draft-ietf-oauth-client-id-metadata-document-02 section 3
  */
-export function checkClientId(clientId: unknown, allowsLoopback: boolean): URL {
-  if (typeof clientId !== "string" || clientId.length > maxLength || !URL.canParse(clientId)) {
-    throw invalidId(`is not a URL of at most ${maxLength} characters`);
-  }
-  const url = new URL(clientId);
-  const isLocal = isLoopback(url.hostname);
-  if (isLocal && !allowsLoopback) throw invalidId("is on a loopback host, which is accepted only if the issuer is too");
-  if (url.protocol !== "https:" && !(isLocal && url.protocol === "http:")) throw invalidId("is not an https URL");
-  if (url.username !== "" || url.password !== "") throw invalidId("contains a user name or password");
-  if (clientId.includes("#")) throw invalidId("has a fragment");
-  if (hasDotSegment(clientId.replace(/\?.*/s, ""))) throw invalidId("has a dot segment");
-  if (url.href !== clientId) throw invalidId("is not in canonical form, as `URL` writes it");
-  return url;
+export function checkClientId(clientId: unknown, allowsLoopback: boolean): string {
+  const problem = urlProblem(clientId, allowsLoopback);
+  if (problem !== undefined) throw new ClientError("ERR_CLIENT_ID", `the client identifier ${problem}`);
+  return clientId as string;
+}
+
+/**
+ * Returns what is wrong with a URL that a client chose; `undefined` if it may be fetched. A URL has one spelling here, the one that `URL`
+ * writes, so one client cannot be taken for two, nor two for one.
+ */
+export function urlProblem(value: unknown, allowsLoopback: boolean): string | undefined {
+  if (typeof value !== "string" || value.length > maxLength || !URL.canParse(value))
+    return `is not a URL of at most ${maxLength} characters`;
+  const { protocol, hostname, username, password, href } = new URL(value);
+  const isLocal = isLoopback(hostname);
+  if (isLocal && !allowsLoopback) return "is on a loopback host, which is for development only";
+  if (protocol !== "https:" && !(isLocal && protocol === "http:")) return "is not an https URL";
+  if (username !== "" || password !== "") return "contains a user name or password";
+  if (value.includes("#")) return "has a fragment";
+  if (hasDotSegment(value.replace(/\?.*/s, ""))) return "has a dot segment";
+  return href === value ? undefined : "is not in canonical form, as `URL` writes it";
 }
 
 /** Reports whether a path has a dot segment for a server that decodes it first. */
 function hasDotSegment(url: string): boolean {
   const decoded = url.replaceAll(/%2e/gi, ".").replaceAll(/%2f|%5c|\\/gi, "/");
   return /\/\.{1,2}(?:\/|$)/.test(decoded);
-}
-
-function invalidId(rule: string): ClientError {
-  return new ClientError("ERR_CLIENT_ID", `the client identifier ${rule}`);
 }

@@ -1,8 +1,9 @@
 import { ClientError } from "../../base/errors.ts";
 import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
-import { nonEmptyString, object, strings } from "../../base/options.ts";
+import { object, string, strings } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
 import { entriesOf, maxUntrustedKeys, secretMembers } from "../../keys/jwk/verification-keys.ts";
+import { urlProblem } from "./client-id.ts";
 
 const maxDepth = 8;
 const maxMembers = 100;
@@ -28,15 +29,22 @@ export interface ClientMetadata {
   readonly [member: string]: unknown;
 }
 
-const pageMembers = ["client_uri", "logo_uri", "tos_uri", "policy_uri"] as const;
-const stringMembers = [
-  "scope",
-  "application_type",
-  "token_endpoint_auth_method",
-  "token_endpoint_auth_signing_alg",
-  "request_object_signing_alg",
+/** Members with a type that is checked. @see RFC 7591 section 2 */
+const types: readonly (readonly [type: string, holds: (value: unknown) => boolean, names: readonly string[]])[] = [
+  [
+    "a string",
+    string.holds,
+    [
+      "scope",
+      "application_type",
+      "token_endpoint_auth_method",
+      "token_endpoint_auth_signing_alg",
+      "request_object_signing_alg",
+    ],
+  ],
+  ["a list of strings", strings.holds, ["grant_types", "response_types", "token_endpoint_auth_methods_supported"]],
+  ["an http or https URL", isPage, ["client_uri", "logo_uri", "tos_uri", "policy_uri"]],
 ];
-const listMembers = ["grant_types", "response_types", "token_endpoint_auth_methods_supported"];
 /** Schemes that would run or read something in a browser. */
 const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", "file:", "about:", "view-source:"]);
 
@@ -50,29 +58,23 @@ const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", 
 export function readClientMetadata(text: string, clientId: string): ClientMetadata {
   const refuse = (rule: string): ClientError =>
     new ClientError("ERR_CLIENT_DOCUMENT", `${shownUrl(clientId)}: the client's metadata document ${rule}`);
-  const metadata = jsonOf(text);
-  if (!object.holds(metadata)) throw refuse("is not a JSON object");
-  freeze(metadata, refuse, 1);
+  const document = jsonOf(text);
+  if (!object.holds(document)) throw refuse("is not a JSON object");
+  freeze(document, refuse, 1);
 
-  const member = (name: string): unknown => memberOf(metadata, name) ?? undefined;
-  if (member("client_id") !== clientId) throw refuse('has a "client_id" that differs from its URL');
+  const metadata = document as ClientMetadata;
+  if (metadata.client_id !== clientId) throw refuse('has a "client_id" that differs from its URL');
   for (const name of ["client_secret", "client_secret_expires_at"])
     if (Object.hasOwn(metadata, name)) throw refuse(`has a "${name}"; a public document must not`);
-  if (!nonEmptyString.holds(member("client_name")) || String(member("client_name")).trim() === "")
-    throw refuse('has no "client_name"');
-  for (const name of stringMembers)
-    if (isGiven(member(name)) && typeof member(name) !== "string") throw refuse(`has a "${name}" that is not a string`);
-  for (const name of listMembers)
-    if (isGiven(member(name)) && !strings.holds(member(name)))
-      throw refuse(`has a "${name}" that is not a list of strings`);
-  for (const name of pageMembers)
-    if (isGiven(member(name)) && !isPage(member(name)))
-      throw refuse(`has a "${name}" that is not an http or https URL`);
-  const redirectUris = member("redirect_uris");
+  if (!string.holds(metadata.client_name) || metadata.client_name.trim() === "") throw refuse('has no "client_name"');
+  for (const [type, holds, names] of types)
+    for (const name of names)
+      if (isGiven(metadata[name]) && !holds(metadata[name])) throw refuse(`has a "${name}" that is not ${type}`);
+  const { redirect_uris: redirectUris } = metadata;
   if (!strings.holds(redirectUris) || redirectUris.length === 0) throw refuse('has no "redirect_uris"');
   for (const uri of redirectUris) checkRedirectUri(uri, refuse);
-  checkKeys(metadata as ClientMetadata, refuse);
-  return metadata as ClientMetadata;
+  checkKeys(metadata, refuse);
+  return metadata;
 }
 
 type Refuse = (rule: string) => ClientError;
@@ -91,8 +93,9 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   Object.freeze(value);
 }
 
-const isPage = (value: unknown): boolean =>
-  typeof value === "string" && URL.canParse(value) && /^https?:$/.test(new URL(value).protocol);
+function isPage(value: unknown): boolean {
+  return typeof value === "string" && URL.canParse(value) && /^https?:$/.test(new URL(value).protocol);
+}
 
 function checkRedirectUri(uri: string, refuse: Refuse): void {
   if (!URL.canParse(uri) || /[#\s\p{Cc}]/u.test(uri))
@@ -124,8 +127,8 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
   if (methods.some((method) => method.startsWith("client_secret_")))
     throw refuse("offers a method with a shared secret, which a public document cannot establish");
   if (isGiven(jwks) && isGiven(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
-  if (isGiven(jwksUri) && !isKeysUrl(jwksUri, isLoopback(new URL(clientId).hostname)))
-    throw refuse('has a "jwks_uri" that is not an https URL in canonical form');
+  const problem = isGiven(jwksUri) ? urlProblem(jwksUri, isLoopback(new URL(clientId).hostname)) : undefined;
+  if (problem !== undefined) throw refuse(`has a "jwks_uri" that ${problem}`);
   if (isGiven(jwks)) {
     try {
       entriesOf(jwks, maxUntrustedKeys);
@@ -136,11 +139,4 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
   if (!methods.includes("private_key_jwt") || isGiven(jwksUri) || isGiven(jwks?.keys)) return;
   const message = `${shownUrl(clientId)}: the client offers private_key_jwt, but its metadata document has no keys`;
   throw new ClientError("ERR_CLIENT_KEYS_MISSING", message);
-}
-
-function isKeysUrl(value: unknown, allowsLoopback: boolean): boolean {
-  if (typeof value !== "string" || value.length > 2_048 || !URL.canParse(value)) return false;
-  const { protocol, hostname, href, username, password } = new URL(value);
-  const isSafe = isLoopback(hostname) ? allowsLoopback && /^https?:$/.test(protocol) : protocol === "https:";
-  return isSafe && href === value && !value.includes("#") && username === "" && password === "";
 }

@@ -202,8 +202,8 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   });
   const pinned = new Map<string, ClientMetadata>();
   for (const text of given.pinned ?? []) {
-    const { href } = checkClientId(memberOf(jsonOf(text), "client_id"), allowsLoopback);
-    pinned.set(href, readClientMetadata(text, href));
+    const clientId = checkClientId(memberOf(jsonOf(text), "client_id"), allowsLoopback);
+    pinned.set(clientId, readClientMetadata(text, clientId));
   }
   /** Documents of an earlier process that have not been used. */
   const saved = new Map((given.state ?? []).map((state) => [state.clientId, state]));
