@@ -480,6 +480,8 @@ describe("an issuer", () => {
   });
 });
 
+const publicHost = (name: string): object => ({ [name]: { routes: [{ path: "/*", public: true }] } });
+
 describe("the configuration", () => {
   test("is reloaded when the file changes, whole or not at all, and keeps the keys", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
@@ -525,18 +527,12 @@ describe("the configuration", () => {
   });
 
   test("is reloaded again if its file is replaced while it is read, at startup or on a reload", async (t) => {
-    const withHost = (name: string): string =>
-      JSON.stringify({
-        for: "nginx",
-        listen: "127.0.0.1:0",
-        admin: "127.0.0.1:0",
-        hosts: { [name]: { routes: [{ path: "/*", public: true }] } },
-      });
+    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
     const later = ["b.example", "c.example"];
-    const guard = await startGuardHere(t, JSON.parse(withHost("a.example")) as object, undefined, async (file) => {
+    const guard = await startGuardHere(t, { hosts: publicHost("a.example") }, undefined, async (file) => {
       const [next] = later.splice(0, 1);
       if (next === undefined) return;
-      await writeFile(`${file}.new`, withHost(next));
+      await writeFile(`${file}.new`, JSON.stringify({ ...base, hosts: publicHost(next) }));
       await rename(`${file}.new`, file);
     });
     await eventually("the last host", async () => (await result(guard, { target: "/", host: "c.example" })) === "200");

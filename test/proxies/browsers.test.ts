@@ -34,7 +34,7 @@ for (const proxy of proxies) {
   });
 }
 
-/** What a page of another origin may read. */
+/** Headers with which a page of another origin may read a response. */
 const origin = { "allow-origin": "https://app.example.com" };
 const whole = { ...origin, "expose-headers": "WWW-Authenticate, DPoP-Nonce, Retry-After" };
 

@@ -1,16 +1,18 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { send } from "../bearer/replies.ts";
 import { boundToken, dpopProof } from "../bearer/requests.ts";
 import type { GuardHere } from "../guard/running.ts";
+import { listening } from "../support/listening.ts";
 import { skipWithout } from "../support/parts.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
-import type { HeaderLine } from "../support/wire.ts";
+import { type HeaderLine, exchange, requestText } from "../support/wire.ts";
 import { type Proxy, proxies } from "./proxies.ts";
-import { type Answer, ask, scopes, startSite } from "./site.ts";
+import { type Answer, ask, node, scopes, startSite } from "./site.ts";
 
 // What only nginx does: refusals in header fields, two checks of one request, caches.
 
@@ -89,13 +91,51 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.deepEqual([statuses, (await checksOf(guard)) - before], [[200, 200, 401, 200], 4]);
   });
 
-  if (isSoak)
-    test("lines that docs/guard.md forbids open the site", async (t) => {
-      const through = async (site: string, target: string): Promise<Answer> =>
-        ask((await startSite(t, nginx, { site })).port, { target });
-      assert.equal((await through("location /orders/ { return 204; }", "/orders/1")).status, 204);
-      assert.equal((await through("satisfy any; allow all;", "/orders/1")).status, 200);
-      const { seen } = await through("rewrite ^/public/(.*)$ /admin/$1;", "/public/x");
-      assert.equal(seen?.paths[0], "/admin/x");
+  if (!isSoak) return;
+
+  test("lines that docs/guard.md forbids open the site", async (t) => {
+    const through = async (site: string, target: string): Promise<Answer> =>
+      ask((await startSite(t, nginx, { site })).port, { target });
+    assert.equal((await through("location /orders/ { return 204; }", "/orders/1")).status, 204);
+    assert.equal((await through("satisfy any; allow all;", "/orders/1")).status, 200);
+    const { seen } = await through("rewrite ^/public/(.*)$ /admin/$1;", "/public/x");
+    assert.equal(seen?.paths[0], "/admin/x");
+  });
+
+  test("auth_request on a mirror target, which docs/guard.md forbids, is never asked", async (t) => {
+    const backendPort = await node.start(t);
+    const pass = `proxy_pass http://127.0.0.1:${backendPort};`;
+    const program = `
+  location /orders/ { auth_request off; mirror /mirrored; ${pass} }
+  location = /mirrored { internal; auth_request /.jwksd-guard; ${pass} }`;
+    const { port, guard } = await startSite(t, nginx, { program, backendPort });
+    assert.equal((await ask(port, { target: "/orders/1" })).status, 200);
+    // nginx reads the next request of a connection when the mirrored one has ended.
+    const two = `${requestText({ target: "/orders/1" })}${requestText({ target: "/orders/1" }, ["Connection", "close"])}`;
+    await exchange(port, two.replaceAll("op.example", "api.example.com"));
+    assert.equal(await checksOf(guard), 0);
+  });
+
+  test("proxy_intercept_errors, which docs/guard.md forbids, replaces the program's own 403 and 500", async (t) => {
+    const server = createServer(({ url }, response) => {
+      response.writeHead(Number(url?.slice(-3)), { "Content-Length": 13 }).end("the program's");
     });
+    const backendPort = await listening(t, server);
+    const results = async (site: string): Promise<unknown[]> => {
+      const { port, token } = await startSite(t, nginx, { site, backendPort });
+      const headers: HeaderLine[] = [["Authorization", `Bearer ${token()}`]];
+      const replies = ["403", "500"].map((status) =>
+        send(port, { target: `/orders/${status}`, headers }, "api.example.com"),
+      );
+      return (await Promise.all(replies)).map(({ status, body }) => [status, body === "the program's"]);
+    };
+    assert.deepEqual(await results(""), [
+      [403, true],
+      [500, true],
+    ]);
+    assert.deepEqual(await results("proxy_intercept_errors on;"), [
+      [403, false],
+      [503, false],
+    ]);
+  });
 });
