@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { GuardHere } from "../guard/running.ts";
 import { skipWithout } from "../support/parts.ts";
 import { isSoak } from "../support/soak.ts";
 import { type HeaderLine, exchange } from "../support/wire.ts";
@@ -73,5 +74,34 @@ for (const proxy of isSoak ? proxies : []) {
       }
       assert.equal((await ask(port, { target: "/orders/1" }, token())).seen?.identity["subject"], "alice");
     });
+
+    test("a head that is too large is refused by nginx, by Caddy, or by the guard behind Caddy, as docs/guard.md says", async (t) => {
+      const { port, guard, token } = await startSite(t, proxy);
+      const result = async (bytes: number) => {
+        const before = await tooLargeIn(guard);
+        const { status, seen } = await ask(port, { target: "/orders/1", headers: headBytes(bytes) }, token());
+        return [status, seen, (await tooLargeIn(guard)) - before];
+      };
+      const [own, guards] = [
+        [proxy.name === "nginx" ? 400 : 431, undefined, 0],
+        [431, undefined, 1],
+      ];
+      assert.deepEqual(await result(150_000), proxy.name === "nginx" ? own : guards);
+      assert.deepEqual(await result(2 ** 20), proxy.name === "nginx" ? own : guards);
+      assert.deepEqual(await result(2 ** 20 + 8_192), own);
+    });
   });
+}
+
+/** Returns header lines of this size, in lines of at most 8,000 bytes. */
+const headBytes = (bytes: number): HeaderLine[] =>
+  Array.from({ length: Math.ceil(bytes / 8_000) }, (_, index) => [
+    `X-${index}`,
+    "x".repeat(Math.min(8_000, bytes - index * 8_000)),
+  ]);
+
+/** Returns the number of checks that the guard refused because they were too large. */
+async function tooLargeIn(guard: GuardHere): Promise<number> {
+  const [, count = 0] = /\{status="431",reason="http"\} (\d+)\n/.exec(await guard.page("/metrics")) ?? [];
+  return Number(count);
 }
