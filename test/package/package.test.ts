@@ -11,6 +11,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { builtClone } from "../support/build.ts";
 import { brokenLinks } from "../support/links.ts";
 import { isSoak, soak } from "../support/soak.ts";
+import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 // The package as npm would publish it, installed with its dependencies and nothing else.
 
@@ -132,6 +133,26 @@ test("without prom-client, everything except metrics is served, and /metrics nam
   const text = await runNode("no-metrics.mjs");
   assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
 });
+
+test(
+  "a PKCS#11 signer loads pkcs11js from the user's project, or names it",
+  { skip: skipWithoutPkcs11() },
+  async (t) => {
+    const token = await createSoftHsm(t);
+    token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
+    const signers = join(token.folder, "signers.json");
+    await writeFile(
+      signers,
+      JSON.stringify({ pkcs11: { modulePath: token.modulePath, pin: { file: token.pinFile } } }),
+    );
+    const check = [join(installed, packageJson.bin.jwksd), "signer", "check", `${token.uri};object=k`, "--probes", "2"];
+    assert.match(await runNode(...check, "--signers", signers), /npm install pkcs11js/);
+    const path = join(project, "node_modules/pkcs11js");
+    await symlink(join(modules, "pkcs11js"), path);
+    t.after(() => rm(path));
+    assert.match(await runNode(...check, "--signers", signers), /^ok +signatures 2, /m);
+  },
+);
 
 test("the modules that run as separate processes are next to the command", () => {
   const command = join(installed, packageJson.bin.jwksd);
