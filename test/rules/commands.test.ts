@@ -261,7 +261,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "activate b",
     "before a read has seen it announced, no matter how long ago that was",
-    /^kid "b" must not sign yet: its propagation period has not begun; it begins once.*11-21 12:00.* at the earliest$/,
+    /^kid "b" must not sign yet: its propagation period has not begun; the period begins once.*11-21 12:00.* at the earliest$/,
     { given: unseen({ ...announced, announcedAt: start - year }), allowedAt: start + announceForMs(policy) },
   ],
   [

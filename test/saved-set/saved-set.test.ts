@@ -336,7 +336,7 @@ describe("a saved set", () => {
       edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
       says: /keys do not match its MAC/,
     },
-    { name: "under another wrapping key", by: others, says: /its MAC was not made with any of the wrapping keys/ },
+    { name: "under another wrapping key", by: others, says: /its MAC was not computed with any of the wrapping keys/ },
     {
       name: "of another issuer",
       of: { ...owner, issuer: "https://b.example" },

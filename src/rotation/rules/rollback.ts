@@ -4,7 +4,7 @@ import { type KeyRecord, type LiveState, isLive } from "./records.ts";
 const stateRank: Readonly<Record<LiveState, number>> = { announced: 0, active: 1, retiring: 2 };
 
 /**
- * Returns a key's position in its life cycle. A key never returns to an earlier position, because each activation has a
+ * Returns a key's position in the sequence of its states. A key never returns to an earlier position, because each activation has a
  * higher one.
  */
 const rankOf = (record: KeyRecord): number =>

@@ -13,9 +13,9 @@ import { createSaver } from "./saver.ts";
 
 /** Storage for one string, such as a file: see `textFile` in `jwksd/node`. */
 export interface TextStorage {
-  /** Name of the storage for messages, without a password. */
+  /** Name of the storage for messages. It must not contain a password. */
   readonly name: string;
-  /** Returns the string; `undefined` if none was written yet. */
+  /** Returns the string; `undefined` if nothing was written yet. */
   read(): Promise<string | undefined>;
   /** Replaces the string atomically. */
   write(text: string): Promise<void>;
@@ -23,29 +23,35 @@ export interface TextStorage {
 
 /** An event in the life of keys with a saved set. */
 export type SavedSetEvent =
-  /** The store is unavailable at startup, so the saved set is published. `savedAt` is its age, in epoch milliseconds. */
+  /**
+   * The store is unavailable at startup, so the saved set is published. `savedAt` is the time at which the set was last
+   * known to be up to date, in epoch milliseconds.
+   */
   | { readonly type: "used"; readonly savedAt: number; readonly failure: KnownError }
-  /** Another attempt to start the manager failed. The saved set stays published. */
+  /** Another attempt to start the manager has failed. The saved set stays published. */
   | { readonly type: "failed"; readonly failure: KnownError }
   /** The store was reached. Its keys are now published and sign. */
   | { readonly type: "reached" }
-  /** The set could not be saved. Reported once until it is saved again. */
+  /** The set could not be saved. This is reported once until a set is saved again. */
   | { readonly type: "not-saved"; readonly failure: KnownError };
 
-/** A running key manager, with everything that must be closed together with it. */
+/** A running key manager, and everything that must be closed together with it. */
 export interface StartedManager<Manager> {
   readonly manager: Manager;
   close(this: void): Promise<void>;
 }
 
-/** Parts of keys with a saved set. */
+/** The parts from which keys with a saved set are set up. */
 export interface KeySourceSetup<Manager> {
-  /** Starts the manager. @param showsKeys whether a saved set shows that the store held keys, so that none may be generated in an empty store */
+  /**
+   * Starts the manager. @param showsKeys whether a saved set shows that the store had keys, so that none must be
+   * generated in an empty store
+   */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
   readonly savedSet: TextStorage;
-  /** Age up to which a saved set is used, in seconds; with 0, no set is saved or used. Default: derived from the policy. */
+  /** Maximum age of a saved set, in seconds. With 0, no set is saved or used. Default: derived from the policy. */
   readonly maxSavedSetSeconds: number | undefined;
-  /** Returns the owner of the keys: the expected one until the store has been read, then the store's. */
+  /** Returns the owner of the keys: the expected owner until the store has been read, and then the store's owner. */
   owner(this: void): Owner;
   /** Returns the wrapping keys; `undefined` if they are not available without the store. */
   wrappingKeys(this: void): Promise<WrappingKeys | undefined>;
@@ -53,13 +59,13 @@ export interface KeySourceSetup<Manager> {
   readonly onEvent: ((event: SavedSetEvent) => void) | undefined;
 }
 
-/** Keys from a manager or, until it has reached its store, from a saved set. */
+/** Keys from a manager or, until the manager has reached its store, from a saved set. */
 export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
   /** The key manager; `undefined` until its store is reached. */
   readonly manager: Manager | undefined;
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;
-  /** Last error because of which the saved set is published; `undefined` once the store has been reached. */
+  /** Last error that keeps the saved set published; `undefined` once the store has been reached. */
   readonly outage: KnownError | undefined;
   /** Closes the manager. Does not close a store that the caller opened. */
   close(): Promise<void>;
@@ -73,7 +79,7 @@ export async function startKeys<Manager extends KeyManager>(
   setup: KeySourceSetup<Manager>,
 ): Promise<KeysWithSavedSet<Manager>> {
   const { savedSet, clock, onEvent } = setup;
-  // Read only once: if the saved set is removed later, a process that was refused must still not generate keys.
+  // Read only once, because a process that was refused must not generate keys even if the saved set is removed later.
   const showed = await showsKeys(savedSet, setup.owner());
   const start = async (): Promise<Running<Manager>> => running(await setup.start(showed), setup);
   try {
@@ -90,11 +96,11 @@ export async function startKeys<Manager extends KeyManager>(
 
 /** Reports whether a saved set shows that a store held this issuer's keys. */
 export async function showsKeys(savedSet: TextStorage, wanted: Owner): Promise<boolean> {
-  // If it cannot be read, it exists, so there were keys.
+  // A saved set that cannot be read exists, so there were keys.
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }
 
-/** Reads the saved set. @throws StoreError the outage, and why the saved set is not used */
+/** Reads the saved set. @throws StoreError that reports the outage, and why the saved set is not used */
 async function usableSet(
   { savedSet, maxSavedSetSeconds: maxAgeSeconds, clock, ...setup }: KeySourceSetup<unknown>,
   outage: StoreError,
@@ -191,7 +197,7 @@ function keysOf<Manager extends KeyManager>(
     }
   }
 
-  /** Passes a manager's keys to all subscribers. If a subscriber refuses them, the saved set stays published. */
+  /** Passes a manager's keys to all subscribers. If a subscriber rejects them, the saved set stays published. */
   async function joined(next: Running<Manager>): Promise<Running<Manager>> {
     try {
       signal.throwIfAborted();
@@ -222,7 +228,7 @@ function keysOf<Manager extends KeyManager>(
       return state.outage === undefined ? state.manager.keysets : state.keysets;
     },
     get isRotating() {
-      // The saved set may be old.
+      // The saved set may be out of date.
       return state.manager?.isRotating ?? true;
     },
     get maxTokenLifetimeSeconds() {
@@ -232,7 +238,7 @@ function keysOf<Manager extends KeyManager>(
     endOf: (kid) => state.manager?.endOf(kid),
     async subscribe(subscriber) {
       if (state.outage === undefined) return state.subscribe(subscriber);
-      // Added before its first update, so it does not miss the moment at which the store is reached.
+      // Added before its first update, so that it does not miss the moment at which the store is reached.
       subscribers.add(subscriber);
       try {
         await subscriber.update(state.keysets, { isRotating: true });

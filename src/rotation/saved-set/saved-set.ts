@@ -13,12 +13,12 @@ import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../rules/
 
 const typ = "jwksd-saved-set+jwt";
 
-/** Public keys from a store, for a start while the store is unavailable. */
+/** Public keys from a store, to publish if a process starts while the store is unavailable. */
 export interface SavedSet {
   readonly keysets: Keysets;
-  /** Time at which the store was last known to hold these keys, in epoch milliseconds. */
+  /** Time at which the store was last known to contain these keys, in epoch milliseconds. */
   readonly at: number;
-  /** Policy of the store at that time. */
+  /** The store's policy at that time. */
   readonly policy: RotationPolicy;
 }
 
@@ -27,8 +27,8 @@ export class Unusable extends Error {}
 
 /**
  * Serializes a saved set: the public keys, and a MAC over the keys, their issuer, the time and the policy. The MAC is a
- * JWT (`HS256`) that is signed with a key derived from the first wrapping key, so an attacker who can write the saved
- * set but has no wrapping key cannot get other keys published.
+ * JWT (`HS256`), signed with a key that is derived from the first wrapping key. An attacker who can write to the saved
+ * set but has no wrapping key therefore cannot get other keys published.
  */
 export async function savedSetText(
   { keys, at, policy }: Pick<SavedSet, "at" | "policy"> & { readonly keys: readonly Jwk[] },
@@ -53,9 +53,9 @@ export interface SavedSetRule {
 }
 
 /**
- * Returns how old a saved set may be, in seconds. By default, a set is used until a key that it lacks might sign; a key
- * that an operator forces to sign is not taken into account. A saved set may lack keys that were announced up to
- * `maxStaleSeconds` before it was saved, but these do not sign until cached sets have expired.
+ * Returns how old a saved set may be, in seconds. By default, a set is used until a key that is not in it might sign.
+ * Keys that an operator forces to sign are not taken into account. Keys that were announced up to `maxStaleSeconds`
+ * before the set was saved may be missing from it, but these do not sign until cached sets have expired.
  */
 export function maxSavedSetSeconds(
   given: number | undefined,
@@ -79,9 +79,9 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
 }
 
 /**
- * Reports whether a saved set shows that a store held this issuer's keys. The MAC is not verified, because the wrapping
- * key may have been lost with the store. An attacker who forges a saved set can only keep keys from being generated in
- * an empty store.
+ * Reports whether a saved set shows that a store contained this issuer's keys. The MAC is not verified, because the
+ * wrapping key may have been lost together with the store. All that an attacker can do with a forged saved set is keep
+ * keys from being generated in an empty store.
  */
 export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
   if (text === undefined) return false;
@@ -89,10 +89,10 @@ export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
   try {
     found = ownerIn(decodeJwt(parse(text).mac));
   } catch {
-    // Damaged, but there were keys.
+    // The set is damaged, but there were keys.
     return true;
   }
-  // A set that was saved during a trial without a chosen issuer says nothing about the issuer that is chosen now.
+  // A set that was saved during a trial, before an issuer was chosen, says nothing about the issuer that is chosen now.
   return found.isChosen === wanted.isChosen && isOf(found, wanted);
 }
 
@@ -108,7 +108,7 @@ async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
       return (await jwtVerify(mac, macKey, { algorithms: ["HS256"], typ })).payload;
     } catch {}
   }
-  throw new Unusable("its MAC was not made with any of the wrapping keys");
+  throw new Unusable("its MAC was not computed with any of the wrapping keys");
 }
 
 const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });
@@ -128,6 +128,6 @@ function checkAge(at: number, policy: RotationPolicy, { now, maxAgeSeconds: give
     throw new Unusable(`its time is ${durationText(at - now)} in the future; correct the clock`);
   if (now - at <= maxAgeSeconds * 1000) return;
   throw new Unusable(
-    `it was up to date ${durationText(now - at)} ago, but only ${maxAgeSeconds} s are allowed (maxSavedSetSeconds)`,
+    `it was last up to date ${durationText(now - at)} ago, but maxSavedSetSeconds allows only ${maxAgeSeconds} s`,
   );
 }

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 
 const everyMs = 60_000;
 
-/** Saves a value immediately, and then every minute for as long as it is known to be the latest. */
+/** Saves a value immediately, and then every minute for as long as the value is known to be the latest. */
 export interface Saver<Value> {
   save(value: Value): void;
   /** Resolves when all pending writes have succeeded or failed. */
@@ -14,8 +14,8 @@ export interface Saver<Value> {
 /**
  * Creates a saver for the latest value.
  *
- * @param write writes the value with the time at which it was last known to be the latest
- * @param isConfirmed whether the value is known to be the latest now
+ * @param write writes the value, and the time at which it was last known to be the latest
+ * @param isConfirmed reports whether the value is known to be the latest now
  * @param onFailure receives the first of several consecutive errors
  */
 export function createSaver<Value>(
@@ -51,7 +51,7 @@ export function createSaver<Value>(
     },
     written,
     async stop() {
-      // A write in flight sets a timer.
+      // A write in flight sets a timer when it ends.
       await written();
       cancelTimer?.();
     },

@@ -22,21 +22,21 @@ export interface SavedSetOptions {
   readonly issuer: string;
   /** The store's wrapping keys. The first one authenticates the saved set. */
   readonly wrappingKeys: string | readonly string[];
-  /**
-   * Storage of the saved set: `textFile` from `jwksd/node`, or another storage that an outage of the store does not
-   * affect.
-   */
+  /** Storage for the saved set: `textFile` from `jwksd/node`, or other storage that a store outage does not affect. */
   readonly savedSet: TextStorage;
-  /** Starts the key manager, with the options that it receives in addition to your own. Called again until the store is available. */
+  /**
+   * Starts the key manager with your options and, in addition, the ones that it receives. Called again until the store
+   * is available.
+   */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**
-   * Age up to which a saved set is used, in seconds; with 0, no set is saved or used. Default: the time during which no
-   * key that the set lacks can sign, unless an operator forces it to.
+   * Maximum age of a saved set, in seconds. With 0, no set is saved or used. Default: the time during which no key that
+   * is missing from the set can sign, unless an operator forces it to.
    */
   readonly maxSavedSetSeconds?: Optional<number>;
-  /** Receives outages, and failures to save. Default: none. */
+  /** Receives outages and failures to save the set. Default: none. */
   readonly onEvent?: Optional<(event: SavedSetEvent) => void>;
-  /** Source of the time. Default: the machine's clock. */
+  /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
 
@@ -65,7 +65,8 @@ const rules: Rules<SavedSetOptions> = {
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, and why there is no saved set to use; and other errors of `start`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` or `ERR_STORE_EMPTY`, which also says why no saved set can be used; and
+ * other errors from `start`
  */
 export async function startWithSavedSet(options: SavedSetOptions): Promise<KeysWithSavedSet> {
   const {

@@ -6,8 +6,8 @@ export const issuerRule = stringThat(
 );
 
 /**
- * Returns the key of an issuer in a database: its SHA-256 in hexadecimal, because databases limit the length of keys and some ignore their
- * case.
+ * Returns an issuer's key in a database: its SHA-256 hash in hexadecimal, because databases limit the length of keys,
+ * and some ignore their case.
  */
 export async function issuerKey(issuer: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(issuer));

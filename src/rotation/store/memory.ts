@@ -5,11 +5,11 @@ import { maxBytesOf } from "./read-limits.ts";
 import type { ClosableRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
-  /** Clock of the store. Default: none, as for all stores that are used on one machine. */
+  /** The store's clock. Default: none, as in all stores that are used on only one machine. */
   readonly clock?: Optional<Clock>;
 }
 
-/** Creates a store in memory, for tests and for keys that need not outlive the process. Runs on every runtime. */
+/** Creates a store in memory, for tests and for keys that need not outlive the process. Works in every runtime. */
 export function memoryStore(options: MemoryStoreOptions = {}): ClosableRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const present = new Map<string, string>();

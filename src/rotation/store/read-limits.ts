@@ -1,21 +1,21 @@
 /**
  * Maximum sizes of values that are read from a store, in bytes. Anyone who can write to a store can write larger
- * values, and reading those would block a process.
+ * values, and reading them would block a process.
  */
 export const maxBytesOf = {
-  /** The stored document. Less than 16 MB, MariaDB's default for `max_allowed_packet`. */
+  /** The stored document. The limit is below 16 MB, MariaDB's default for `max_allowed_packet`. */
   document: 15_000_000,
   version: 64,
   issuer: 8_192,
-  /** A presence record, without its id, which has its own limit. */
+  /** A presence record without its id. The id has its own limit. */
   record: 16_384,
   id: 512,
 } as const;
 
-/** Returns SQL that selects a column, or an empty string if it is too long. */
+/** Returns SQL that selects a column, or an empty string if the column is too long. */
 export const bounded = (column: string, kind: keyof typeof maxBytesOf): string =>
   `CASE WHEN octet_length(${column}) > ${maxBytesOf[kind]} THEN '' ELSE ${column} END AS ${column}`;
 
-/** Returns SQL that selects a document, or NULL if its version is the known one or it is too long. */
+/** Returns SQL that selects a document, or NULL if its version is already known or the document is too long. */
 export const boundedDocument = (known: string): string =>
   `CASE WHEN version = ${known} OR octet_length(text) > ${maxBytesOf.document} THEN NULL ELSE text END AS text`;

@@ -1,4 +1,4 @@
-/** Options of every method of a register. */
+/** Options that every method of a register accepts. */
 export interface StoreCall {
   /**
    * Signal that makes the method reject with its reason when it aborts. If it has already aborted, the method does
@@ -9,21 +9,24 @@ export interface StoreCall {
 
 export interface ReadOptions extends StoreCall {
   /**
-   * Whether the response must prove that it does not come from a replaced primary, which might still answer plain
-   * reads. Default: `false`.
+   * Whether the response must prove that it does not come from a primary that has been replaced, which might still
+   * answer plain reads. Default: `false`.
    */
   readonly confirmed?: boolean | undefined;
 }
 
 export interface WriteOptions extends StoreCall {
-  /** Time at which the next step is due, in epoch milliseconds, for registers that can list due issuers. Default: never. */
+  /**
+   * Time at which the next step is due, in epoch milliseconds. It is for registers that can list due issuers. Default:
+   * never.
+   */
   readonly due?: number | undefined;
 }
 
-/** An issuer in the database. Do not trust the name, because anyone who can write to the store can add one. */
+/** An issuer in the database. Do not trust its name, because anyone who can write to the store can add an issuer. */
 export interface ListedIssuer {
   readonly issuer: string;
-  /** Key of the row, for the next page. It need not be derived from the issuer. */
+  /** Key of the row, from which the next page continues. It need not be derived from the issuer. */
   readonly key: string;
 }
 
@@ -41,8 +44,8 @@ export interface ReadResult {
   readonly text?: string | undefined;
   /**
    * Time by the register's clock at some moment during the call, in epoch milliseconds. Missing if the register has no
-   * clock. All processes that use it should then be on one machine, because a machine with a wrong clock would go
-   * unnoticed.
+   * clock. If so, all processes that use the register should be on one machine, because a machine with a wrong clock
+   * would go unnoticed.
    */
   readonly now?: number | undefined;
 }
@@ -55,72 +58,73 @@ export interface PresenceList {
   readonly count: number;
 }
 
-/** The presence records of the running processes. They inform operators and decide nothing. */
+/** The presence records of the running processes. They only inform operators; no decision depends on them. */
 export interface Presence {
-  /** Writes the record of a process, at most 4,096 characters. Replaces the previous record. */
+  /** Writes a process's record, which has at most 4,096 characters. Replaces the process's previous record. */
   put(id: string, record: string, options?: StoreCall): Promise<void>;
   /**
-   * Lists at most `limit` records. The query itself is bounded, because anyone who can write to the store can write
-   * records: a record of more than 16,384 bytes is listed as an empty string, and a record whose id has more than 512
-   * bytes is left out.
+   * Lists at most `limit` records. The query itself must be bounded, because anyone who can write to the store can
+   * write records: it lists a record of more than 16,384 bytes as an empty string, and leaves out a record whose id has
+   * more than 512 bytes.
    */
   list(limit: number, options?: StoreCall): Promise<PresenceList>;
-  /** Removes the records of these processes, at most 500 of them, if they exist. */
+  /** Removes these processes' records, if they exist. There are at most 500 ids. */
   drop(ids: readonly string[], options?: StoreCall): Promise<void>;
 }
 
 /**
- * Stores one document for one issuer and shares it between processes. Any database that can replace a value
- * conditionally can be a register. Every method throws StoreError if it is certain that nothing was written:
+ * Stores one document for one issuer, and shares it between processes. Any database that can replace a value
+ * conditionally can serve as a register. Every method throws a StoreError if it is certain that nothing was written:
  * `ERR_STORE_UNAVAILABLE` (`retryable`) if the database cannot be reached or used, `ERR_STORE_READ_ONLY` if this
  * process can read but not write. After any other error, a write may have succeeded or may still succeed.
  *
  * `checkRegister` from `jwksd/testing/adapters` tests a register.
  */
 export interface Register {
-  /** Location of the document for messages, without a password. */
+  /** Location of the document, for messages. It must not contain a password. */
   readonly name: string;
   /**
    * Reads the stored document.
    *
-   * @param known version that the caller has: its document is left out of the result
+   * @param known version that the caller already has; its document is left out of the result
    */
   read(known?: string, options?: ReadOptions): Promise<ReadResult>;
   /**
-   * Replaces the document if its version is still `ifVersion` (`undefined`: nothing was written yet). The new version
-   * is random and was never used before; a counter would repeat after a backup is restored.
+   * Replaces the document if its version is still `ifVersion` (`undefined` if nothing was written yet). The new version
+   * must be random, so that it was never used before; a counter would repeat after a backup is restored.
    *
-   * @returns `true` if it was written, and survives a crash of the process and the machine; `false` if the version is another one. A driver
-   * that repeats a statement may return `false` for a write that succeeded
+   * @returns `true` if the document was written and survives a crash of the process and the machine; `false` if the
+   * version is a different one. A driver that repeats a statement may return `false` for a write that succeeded
    */
   write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
   /** Presence records. Missing if processes are short-lived, as in a Worker. */
   readonly presence?: Presence | undefined;
   /**
-   * Calls back within a second after a write by any process, until the signal aborts; several writes may share one call. A caller that watches
-   * before it reads misses nothing. Missing if the register cannot watch: then jwksd reads once a second.
+   * Until the signal aborts, calls back within a second after any process has written. Several writes may share one
+   * call. A caller that watches before it reads misses nothing. Missing if the register cannot watch; jwksd then reads
+   * once a second.
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   /**
-   * Lists the issuers in the whole database whose next step is due, the most overdue first. Missing if the store cannot
+   * Lists the issuers in the whole database whose next step is due, most overdue first. Missing if the store cannot
    * list them.
    *
-   * @param after last issuer of the previous page, so that issuers that stay due do not block others
+   * @param after last issuer of the previous page; without it, issuers that stay due would block others
    */
   due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
   /**
-   * Lists all issuers in the whole database, in the order of their keys. Missing if a store cannot list them.
+   * Lists all issuers in the whole database, ordered by key. Missing if the store cannot list them.
    *
    * @param after last issuer of the previous page
    */
   list?(limit: number, after?: ListedIssuer, options?: StoreCall): Promise<readonly ListedIssuer[]>;
   /** Returns the register of another issuer in the same database, with the same connections. Missing without `list`. */
   forIssuer?(issuer: string): Register;
-  /** Maximum size of a document that it can store, in bytes of UTF-8. Default: no limit. */
+  /** Maximum size of a document that the register can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /**
-   * Closes the register; may be called more than once. Afterwards, callbacks stop and every other method throws
-   * `ERR_STORE_UNAVAILABLE`.
+   * Closes the register. May be called more than once. Afterwards, there are no more callbacks, and every other method
+   * throws `ERR_STORE_UNAVAILABLE`.
    */
   close?(): Promise<void>;
 }

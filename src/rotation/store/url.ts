@@ -1,10 +1,10 @@
 import { invalidOption } from "../../base/errors.ts";
 import { type Rule, string, withMethods } from "../../base/options.ts";
 
-/** Rule for special characters in the user and password, as stated in messages. */
+/** Rule for special characters in user names and passwords, for messages. */
 export const escapes = String.raw`with "/", "\", "@", "?", "#" and "%" in user and password written as %2F, %5C, %40, %3F, %23 and %25`;
 
-/** Creates the rule for a database option, which is a URL or a client with one of these methods. */
+/** Creates the rule for a database option: a URL, or a client with one of these methods. */
 export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
   must: `a URL or ${client}`,
   types: ["string"],
@@ -12,9 +12,9 @@ export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
 });
 
 /**
- * Parses the URL of a database.
+ * Parses a database URL.
  *
- * @param form required form, such as `mysql://USER@HOST:PORT/DATABASE`
+ * @param form required form of the URL, such as `mysql://USER@HOST:PORT/DATABASE`
  * @throws ConfigError `ERR_OPTION_INVALID`; the message does not show the URL
  */
 export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
@@ -25,8 +25,8 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
 }
 
 /**
- * Reports whether user and password are escaped. If they are not, part of a password could be mistaken for a host or a
- * path, which messages show.
+ * Reports whether the user and password are escaped. If they are not, part of a password could be mistaken for a host
+ * or path, and messages show those.
  */
 export function isEscaped(text: string): boolean {
   const found = /^[a-z]+:\/\/(?:([^@/\\?#]*)@)?[^@]*$/i.exec(text);

@@ -56,10 +56,11 @@ const maxReads = 12;
 const maxPauseMs = 500;
 
 /**
- * Creates the store of one issuer in better-auth's database, which any number of processes and issuers may share. It has no clock.
+ * Creates the store for one issuer in better-auth's database, which any number of processes and issuers may share. The
+ * store has no clock.
  *
- * @param adapter for example `await getAdapter(options)` from `better-auth/db/adapter`, where `options` has the database and
- *   {@link storePlugin}; not a transaction's adapter
+ * @param adapter better-auth adapter, such as `await getAdapter(options)` from `better-auth/db/adapter`, where
+ * `options` has the database and {@link storePlugin}; it must not be a transaction's adapter
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseStoreOptions): ClosableRegister {
@@ -94,7 +95,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseSto
 
   return {
     name,
-    // The limit of `text` in MySQL.
+    // The limit for `text` columns in MySQL.
     maxBytes: 65_535,
 
     read: (known, { signal, confirmed = false } = {}) =>
@@ -142,7 +143,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseSto
 }
 
 /**
- * Returns the details of an adapter's error. Uses only the last line of the message, because Prisma shows the query
+ * Returns details about an adapter's error. Uses only the last line of the message, because Prisma puts the query
  * before it. With Drizzle, the database's error is the cause.
  */
 function faultOf(error: unknown): Fault {

@@ -38,13 +38,14 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes. D1 limits the size of a row. @see
+ * Maximum size of a document, in bytes, because D1 limits the size of a row. @see
  * https://developers.cloudflare.com/d1/platform/limits/
  */
 const maxBytes = 1_900_000;
 
 /**
- * Creates the store of one issuer in a D1 database, which many Workers and issuers may share. The first call creates the tables.
+ * Creates the store for one issuer in a D1 database, which many Workers and issuers may share. The first call creates
+ * the tables.
  *
  * @param database binding of the database, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`
@@ -53,7 +54,7 @@ export function d1Store(database: D1Binding, options: DatabaseStoreOptions): Clo
   checkArgument("the database", database, binding);
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const transact: SqlDatabase["transact"] = async (statements) => {
-    // One session per call: replicas may answer later calls of a session.
+    // One session per call, because replicas may answer later calls in a session.
     const session = database.withSession("first-primary");
     const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
     const answers = await session.batch(batch);

@@ -8,19 +8,19 @@ import { issuerRule } from "../issuer-key.ts";
 export interface DatabaseStoreOptions {
   /** Issuer whose keys are stored. Any number of issuers may share the database. */
   readonly issuer: string;
-  /** Timeout of one call, in milliseconds. Default: 5,000. */
+  /** Timeout for each call, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: Optional<number>;
 }
 
 export const databaseRules = { issuer: required(issuerRule), timeoutMs: timeout };
 
-/** The details of an error from a database or its package. */
+/** Details about an error from a database or its package. */
 export interface Fault {
-  /** Code of the error, or a short description. */
+  /** The error's code, or a short description. */
   readonly code: string;
-  /** Server's message, which contains no written data. */
+  /** The server's message. It contains no written data. */
   readonly text?: string | undefined;
-  /** Cause and remedy. Error messages contain them instead of the server's message. */
+  /** Cause and remedy, which error messages contain instead of the server's message. */
   readonly advice?: string | undefined;
   /** Whether the tables belong to another program. */
   readonly isForeign?: boolean | undefined;
@@ -30,27 +30,27 @@ export interface Fault {
   readonly isReadOnly?: boolean | undefined;
 }
 
-/** Options of a call. */
+/** Options for a call. */
 export interface Call {
   readonly signal?: AbortSignal | undefined;
   /** Whether the call writes. */
   readonly writes: boolean;
 }
 
-/** The calls of one register. */
+/** Makes the calls for one register. */
 export interface Calls {
   /** Runs a call; rejects with the errors of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
-  /** Wraps an error after which certainly nothing was written. */
+  /** Wraps an error if it is certain that nothing was written. */
   unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;
 }
 
-/** The error of a call that was not sent. */
+/** Thrown if a call was not sent. */
 export class NotSent extends Error {}
 
-/** The error of a call that timed out. */
+/** Thrown if a call timed out. */
 export class NoResponse extends Error {}
 export const noResponse = (): Error => new NoResponse("no response in time");
 
@@ -62,7 +62,7 @@ const unconnected = new Map([
   ["EAI_AGAIN", "the host name cannot be resolved now; try again"],
 ]);
 
-/** Returns the details of an error that did not come from a server. */
+/** Returns details about an error that did not come from a server. */
 export function networkFault(error: unknown): Fault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code: given } = (thrown ?? {}) as { readonly code?: unknown };

@@ -53,14 +53,14 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes. Durable Objects limit the size of a row. @see
+ * Maximum size of a document, in bytes, because Durable Objects limit the size of a row. @see
  * https://developers.cloudflare.com/durable-objects/platform/limits/
  */
 const maxBytes = 1_900_000;
 
 /**
  * The class of the Durable Objects that store keys. Export it from the Worker and bind it with `new_sqlite_classes`.
- * Alternatively, your own class may contain an instance and forward requests to it.
+ * Alternatively, your own class can contain an instance of it and forward requests.
  */
 export class KeysObject {
   readonly #state: DurableObjectState;
@@ -102,7 +102,7 @@ export class KeysObject {
 }
 
 /**
- * Creates the store of one issuer in its own Durable Object.
+ * Creates the store for one issuer in its own Durable Object.
  *
  * @param namespace binding of {@link KeysObject}, such as `env.KEYS`
  * @throws ConfigError `ERR_OPTION_INVALID`

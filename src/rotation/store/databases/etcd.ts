@@ -31,11 +31,13 @@ import {
 } from "./database-calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
-  /** Function for calling the members, for example with a client certificate. Default: the global `fetch`. */
+  /**
+   * Function that sends requests to the members, for example with a client certificate. Default: the global `fetch`.
+   */
   readonly fetch?: Optional<typeof fetch>;
 }
 
-/** A range of keys in JSON. Except for the header, members that would be empty or zero are missing from a response. */
+/** A range of keys in JSON. Except for the header, a response omits members that would be empty or zero. */
 interface KeyRange {
   readonly header: object;
   readonly kvs?: readonly { readonly key: string; readonly value?: string }[];
@@ -57,8 +59,8 @@ const membersRule: Rule = {
 };
 
 /**
- * Maximum size of a response, in bytes. Larger than any valid response, which contains the document or the presence
- * records in base64.
+ * Maximum size of a response, in bytes. It is larger than any valid response with the document or the presence records
+ * in base64.
  */
 const maxResponseBytes = 4 * 2 ** 20;
 
@@ -72,11 +74,11 @@ class Refused extends Error {
 }
 
 /**
- * Creates the store of one issuer in etcd 3.4 or later, which any number of processes and issuers may share. Its clock is the responding
- * member's, in whole seconds.
+ * Creates the store for one issuer in etcd 3.4 or later, which any number of processes and issuers may share. The
+ * store's clock is the responding member's clock, in whole seconds.
  *
- * @param urls `https://HOST:PORT` of one or several members, with user and password if etcd requires them. If a member
- *   does not respond, the next one is called
+ * @param urls `https://HOST:PORT` for one or several members, with user and password if etcd requires them. If a member
+ * does not respond, the next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): ClosableRegister {
@@ -112,7 +114,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     return [decoded, now];
   }
 
-  /** Sends a request to a member, with a token if there is a user. A token lasts for a few minutes. */
+  /** Sends a request to a member, with a token if there is a user. Tokens last for a few minutes. */
   async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Decoded, now: number]> {
     const { login } = members[current] as Member;
     if (login === undefined) return post(path, body, signal);
@@ -124,7 +126,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     return post(path, body, signal).catch(async (error: unknown) => {
       const isRefused = error instanceof Refused;
       if (isRefused && error.status !== 401 && !error.message.includes("auth store is old")) throw error;
-      // A gateway may close the connection if a token has expired.
+      // If a token has expired, a gateway may close the connection.
       token = undefined;
       if (!isRefused) throw error;
       await renew();
@@ -141,7 +143,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
           return await ask(path, body, signal);
         } catch (error) {
           current = (current + 1) % members.length;
-          // If it may have been written, the caller has to check.
+          // If the data may have been written, the caller has to check.
           const isSafe = !options.writes || faultOf(error).isCertain;
           if (tried === members.length || !isSafe || signal.aborted) throw error;
         }
@@ -153,7 +155,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     // By default, a request may have up to 1.5 MB.
     maxBytes: 2 ** 20,
 
-    // Every read is linearizable, so it is confirmed: a majority has to agree on the leader.
+    // Every read is linearizable and therefore confirmed: a majority has to agree on the leader.
     async read(known = "", { signal } = {}) {
       const [{ succeeded, ranges }, now] = await run({ signal, writes: false }, (prefix) => {
         const version = { request_range: { key: base64(`${prefix}version`) } };
@@ -205,7 +207,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     },
 
     async list(limit, after, { signal } = {}) {
-      // The next key after the given one.
+      // The first possible key after the given key.
       const start = after === undefined ? names : `${names}${after.key}\0`;
       const range = { key: base64(start), range_end: base64("jwksd/names0"), limit: `${limit}` };
       const [{ pairs }] = await run({ signal, writes: false }, () => ["kv/range", range]);
@@ -244,7 +246,7 @@ const put = (key: string, value: string) => ({ key: base64(key), value: base64(v
 function base64(text: string): string {
   const bytes = new TextEncoder().encode(text);
   let binary = "";
-  // In pieces, because a function cannot take an argument per byte of a long string.
+  // In pieces, because a function cannot take that many arguments, one for each byte.
   for (let at = 0; at < bytes.length; at += 8_192) binary += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(binary);
 }
@@ -262,7 +264,7 @@ function textOf(value: unknown): string {
 
 type Decoded = NonNullable<ReturnType<typeof decode>>;
 
-/** Decodes a response; returns `undefined` if it is not from etcd. */
+/** Decodes a response. Returns `undefined` if the response is not from etcd. */
 function decode(json: unknown) {
   try {
     const { succeeded = false, count = "0", responses = [], token, ...range } = json as JsonResponse;
@@ -273,15 +275,15 @@ function decode(json: unknown) {
   }
 }
 
-/** Returns the message of an error response. Since etcd 3.6, that has no `error` member. */
+/** Returns an error response's message. Since etcd 3.6, such responses have no `error` member. */
 const messageIn = (json: unknown): string | undefined =>
   ["message", "error"]
     .map((name) => memberOf(json, name))
     .find((member): member is string => typeof member === "string" && member !== "");
 
 /**
- * Statuses of requests that certainly changed nothing, because they were invalid, not allowed or too many. @see
- * https://grpc.io/docs/guides/status-codes/
+ * Response statuses after which it is certain that nothing was changed, because the request was invalid, was not
+ * allowed, or was one too many. @see https://grpc.io/docs/guides/status-codes/
  */
 const refusals = new Set([400, 401, 403, 404, 429]);
 

@@ -17,7 +17,7 @@ export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of an `@libsql/client` client that is used here. */
 interface LibsqlClient {
-  /** `file` if the database is a local file, which is refused. */
+  /** Protocol; `file` if the database is a local file, which is rejected. */
   readonly protocol: string;
   batch(
     statements: { sql: string; args: (string | number | null)[] }[],
@@ -27,10 +27,11 @@ interface LibsqlClient {
 }
 
 /**
- * Creates the store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
+ * Creates the store for one issuer on a libSQL server, which any number of processes and issuers may share. The first
+ * call creates the tables.
  *
- * @param database `libsql://HOST?authToken=TOKEN` or another URL of a server that `@libsql/client` accepts, which needs that package; or one of
- *   its clients, which the caller closes
+ * @param database `libsql://HOST?authToken=TOKEN`, or another server URL that `@libsql/client` accepts (a URL needs
+ * that package); or an `@libsql/client` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): ClosableRegister {
@@ -43,7 +44,7 @@ export function libsqlStore(database: string | LibsqlClient, options: DatabaseSt
       statements: sqliteStatements,
       faultOf: sqliteFault,
       async transact(statements) {
-        // Uses write mode, because a replica may answer a batch that only reads.
+        // Write mode, because a replica may answer a batch that only reads.
         const batch = statements.map(([sql, ...args]) => ({ sql, args }));
         const answers = await (await client()).batch(batch, "write");
         return answers.map(({ rows, rowsAffected }) => ({
@@ -66,7 +67,7 @@ export function libsqlStore(database: string | LibsqlClient, options: DatabaseSt
 /** @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function loadDriver() {
   try {
-    // webpack cannot bundle its native code and the files next to it.
+    // webpack cannot bundle the package's native code and the files next to it.
     return await import(/* webpackIgnore: true */ "@libsql/client");
   } catch (error) {
     throw importFailure("@libsql/client", error);
@@ -75,10 +76,14 @@ async function loadDriver() {
 
 const aFile = "for a file, use sqliteStore(PATH)";
 
-/** Returns the client of a database; the first call creates the client for a URL. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Returns the client for a database. If the database is a URL, the client is created when it is first used. @throws
+ * ConfigError `ERR_OPTION_INVALID`
+ */
 function clientOf(database: string | LibsqlClient) {
   if (typeof database !== "string") {
-    // Two processes that share a file lock each other out permanently: an unfinished statement of the client keeps the other from committing.
+    // Two processes that share a file lock each other out permanently: an unfinished statement in one process's client
+    // keeps the other process from committing.
     if (database.protocol === "file") throw invalidOption(`the client must be for a libSQL server; ${aFile}`);
     return { name: "in libSQL", client: async () => database, close: async () => {} };
   }

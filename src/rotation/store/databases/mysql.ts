@@ -28,15 +28,15 @@ interface MysqlConnection {
   destroy(): void;
 }
 
-/** A `mysql2` pool with callbacks, which contains one with promises. */
+/** A `mysql2` pool with callbacks, which contains a pool with promises. */
 interface MysqlCallbackPool {
   promise(): MysqlPool;
 }
 
-// All values are bytes, so that no character set or collation affects them. Names of columns are text.
+// All values are bytes, so that no character set or collation affects them. Column names are text.
 const statements = questionMarks({
   insert: "INSERT IGNORE",
-  // Not UNIX_TIMESTAMP, which is ambiguous in the hour that is repeated when daylight saving time ends.
+  // UNIX_TIMESTAMP is not used, because it is ambiguous in the hour that is repeated when daylight saving time ends.
   clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
   schema: [
     `CREATE TABLE IF NOT EXISTS jwksd_documents (issuer VARBINARY(64) PRIMARY KEY, name BLOB NOT NULL,
@@ -47,11 +47,11 @@ const statements = questionMarks({
 });
 
 /**
- * Creates the store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
- * creates the tables.
+ * Creates the store for one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share.
+ * The first call connects and creates the tables.
  *
- * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the `mysql2` package and is parsed by it; or a `mysql2` pool, which the
- *   caller ends
+ * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the `mysql2` package and is parsed by it; or
+ * a `mysql2` pool, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function mysqlStore(
@@ -83,7 +83,10 @@ async function loadDriver() {
   }
 }
 
-/** Returns the pool of a database; the first call creates the pool for a URL. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Returns the pool for a database. If the database is a URL, the pool is created when it is first used. @throws
+ * ConfigError `ERR_OPTION_INVALID`
+ */
 function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
   if (typeof database !== "string") {
     const pool = "promise" in database ? database.promise() : database;
@@ -106,14 +109,14 @@ async function openPool(uri: string, connectTimeout: number): Promise<MysqlPool 
   } catch {
     // The error quotes the URL.
     throw invalidOption(
-      'the options in the database URL must be ones that mysql2 accepts, such as ?ssl={"rejectUnauthorized":true}',
+      'the options in the database URL must be options that mysql2 accepts, such as ?ssl={"rejectUnauthorized":true}',
     );
   }
 }
 
 /**
- * Runs the statements in one transaction, which overrides these session settings: `autocommit`, `completion_type`, and the isolation level and
- * access mode of transactions.
+ * Runs the statements in one transaction. Overrides these session settings: `autocommit`, `completion_type`, and the
+ * isolation level and access mode of transactions.
  */
 async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Result[]> {
   const connection = await pool.getConnection().catch((cause: unknown) => {
@@ -131,7 +134,7 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
     for (const [sql, ...values] of statements)
       results.push(resultOf(await connection.execute(sql, values.map(toBytes))));
     await connection.query("COMMIT AND NO CHAIN NO RELEASE");
-    // A demoted primary's address may point to another server now.
+    // If a primary was demoted, its address may point to another server now.
     if (results.some(isFromStandby)) connection.destroy();
     else connection.release();
     return results;
@@ -160,7 +163,10 @@ const textOf = (value: unknown): unknown => (Buffer.isBuffer(value) ? value.toSt
 /** Server error numbers. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
 const numbers = {
   noTable: [1146],
-  /** Deadlock, lock wait timeout, outdated snapshot, or a transaction that the pool's owner left open on the connection. */
+  /**
+   * There was a deadlock, a lock wait timeout or an outdated snapshot, or the pool's owner left a transaction open on
+   * the connection.
+   */
   races: [1213, 1205, 1020, 1568],
   /** A privilege is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],

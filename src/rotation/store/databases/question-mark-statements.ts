@@ -4,12 +4,12 @@ import type { Statement, Statements } from "./sql-register.ts";
 export interface Dialect {
   /** Keyword that inserts a row unless its key exists. */
   readonly insert: "INSERT IGNORE" | "INSERT OR IGNORE";
-  /** The `now` column, and the `standby` column if the database has standbys. */
+  /** The `now` column and, if the database has standbys, the `standby` column. */
   readonly clock: string;
   readonly schema: readonly string[];
 }
 
-/** Returns a write for the transaction of a confirmed read. Only the primary can write. */
+/** Returns a write for a confirmed read's transaction. Only the primary can write. */
 const confirmation = (): Statement => [
   "REPLACE INTO jwksd_presence (issuer, id, record) VALUES ('-', '-', ?)",
   crypto.randomUUID(),
@@ -32,7 +32,7 @@ export function questionMarks({ insert, clock, schema }: Dialect): Statements {
     first: (row) => [first, row.key, row.issuer, row.version, row.text, row.due],
     next: (row, ifVersion) => [next, row.version, row.text, row.due, row.key, ifVersion],
     put: (key, id, record) => [put, key, id, record],
-    // Some servers refuse a parameter as the limit.
+    // Some servers do not accept a parameter as the limit.
     list: (key, limit) => [`${list} LIMIT ${limit}`, key, key],
     drop: (key, id) => ["DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?", key, id],
     due: (now, after, limit) => [`${due} LIMIT ${limit}`, after.due, now, after.due, after.key],

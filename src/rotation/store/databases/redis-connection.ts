@@ -19,7 +19,10 @@ interface Connection {
   readonly end: () => void;
 }
 
-/** Returns a connection to a server, or the client of the caller as one. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Returns a connection to a server, or wraps the caller's client as a connection. @throws ConfigError
+ * `ERR_OPTION_INVALID`
+ */
 export function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Connection {
   if (typeof database === "string") return urlConnection(database, timeoutMs);
   // An ioredis client also has a sendCommand, with other arguments.
@@ -41,7 +44,7 @@ async function loadDriver() {
 
 type Driver = Awaited<ReturnType<typeof loadDriver>>;
 
-/** Creates a connection that the first call opens, and that is opened again after a failure. */
+/** Creates a connection that the first call opens. After a failure, the next call opens it again. */
 function urlConnection(url: string, timeoutMs: number): Connection {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   type Client = ReturnType<typeof newClient>;
@@ -86,16 +89,19 @@ function urlConnection(url: string, timeoutMs: number): Connection {
 }
 
 /**
- * Reports whether a server refuses writes because it was demoted or cut off. In that case, its address may now point to
+ * Reports whether a server refuses writes because it was demoted or cut off. If so, its address may now point to
  * another server.
  */
 const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
 
-/** Errors from a replica or for a user without permission. For scripts in Redis 7.0, the latter have the code `ERR`. */
+/**
+ * Errors from a replica, or for a user without permission. If a script causes the latter, Redis 7.0 reports the code
+ * `ERR`.
+ */
 const readOnly = /READONLY|NOPERM|The user executing the script can't/;
 
 /**
- * Returns the details of a server's error, which begins with a code in capitals. Nothing was written before the error,
+ * Returns details about a server's error, which begins with a code in capitals. Nothing was written before the error,
  * because scripts write last.
  */
 export function faultOf(error: unknown): Fault {

@@ -14,12 +14,13 @@ import { type IoredisClient, type RedisClient, connectionTo, faultOf } from "./r
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-// The document is one hash, so that its fields are written together. Braces keep an issuer's keys on one cluster node.
+// The document is a single hash, so that its fields are written together. The braces keep an issuer's keys on one
+// cluster node.
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
 
 /**
- * Lua script that reads the document. With a second argument, the script first writes, because a primary that lacks
- * required replicas refuses writes.
+ * Lua script that reads the document. With a second argument, the script writes first: that fails on a primary without
+ * its required replicas.
  */
 const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end
 local time = redis.call('TIME')
@@ -32,7 +33,7 @@ return { time[1], time[2], version, text and #text <= ${maxBytesOf.document} and
 const writeScript = `if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'text', ARGV[3], 'due', ARGV[4])
 return 1`;
-// Scripts, because their responses do not depend on the client's protocol version.
+// These are scripts, because a script's response does not depend on the client's protocol version.
 const putScript = "redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])";
 const listScript = `local found, cursor, most = {}, '0', 2 * tonumber(ARGV[1])
 repeat
@@ -50,10 +51,10 @@ return { redis.call('HLEN', KEYS[2]), found }`;
 const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
 
 /**
- * Creates the store of one issuer in Redis or Valkey, which any number of processes and issuers may share.
+ * Creates the store for one issuer in Redis or Valkey, which any number of processes and issuers may share.
  *
- * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the `redis` package and is parsed by it; or a connected `redis` client,
- *   or an `ioredis` client, which the caller closes
+ * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the `redis` package and is parsed by it; or a
+ * connected `redis` client, or an `ioredis` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function redisStore(

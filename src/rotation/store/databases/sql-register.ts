@@ -9,13 +9,13 @@ import { type Call, type Fault, callsTo } from "./database-calls.ts";
 export type Value = string | number | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
 
-/** Result of a statement: its rows, with columns that are text or numbers, and the number of changed rows. */
+/** Result of a statement: its rows, whose columns are text or numbers, and the number of changed rows. */
 export interface Result {
   readonly rows: readonly Readonly<Record<string, unknown>>[];
   readonly changes: number;
 }
 
-/** Reports whether the result of a read is from a server that is not the primary. */
+/** Reports whether a read's result is from a server that is not the primary. */
 export const isFromStandby = ({ rows }: Result): boolean => Number(rows[0]?.["standby"]) === 1;
 
 export interface SqlFault extends Fault {
@@ -41,17 +41,20 @@ export interface Statements {
    * (only for databases with standbys); `version`; and `text`, NULL if the caller knows this version.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
-  /** Like `read`, in a database without tables. Missing if a read creates them. */
+  /** Does the same as `read`, in a database without tables. Missing if a read creates the tables. */
   readonly readNothing?: (confirmed: boolean) => readonly Statement[];
   first(row: Row): Statement;
   next(row: Row, ifVersion: string): Statement;
   put(key: string, id: string, record: string): Statement;
-  /** Columns: `id`, `record` and, in each row, `count`: the total number of records. @see Presence */
+  /**
+   * Selects the presence records. Columns: `id`, `record`, and `count`, which is the total number of records in every
+   * row. @see Presence
+   */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
   /** Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
-  /** Columns: `name`, `id`. All rows, ordered by `id`, after the given one. */
+  /** Selects all rows after the given one, ordered by `id`. Columns: `name`, `id`. */
   issuers(after: string, limit: number): Statement;
   /** Statements that create missing tables. */
   readonly schema: readonly string[];
@@ -97,8 +100,8 @@ export function sqlRegister(
   }
 
   /**
-   * Runs statements; repeats them if another process was faster. If the tables do not exist, runs `withoutTables` or
-   * creates them.
+   * Runs statements. Repeats them if another process was faster. If the tables do not exist, runs `withoutTables` or
+   * creates the tables.
    */
   async function attempt(
     transaction: readonly Statement[],
@@ -128,7 +131,7 @@ export function sqlRegister(
       return results.at(-1) ?? { rows: [], changes: 0 };
     }, options);
 
-  /** Runs a query; the result is empty if there are no tables. */
+  /** Runs a query. If there are no tables, the result is empty. */
   const list = (query: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Result> =>
     run((key) => [query(key)], { signal, writes: false }, statements.readNothing && []);
 
@@ -138,8 +141,8 @@ export function sqlRegister(
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
   /**
-   * Returns a column. Throws if it is missing, because a database setting renames columns, rearranges rows or limits
-   * their number; otherwise, the store would look empty.
+   * Returns a column. Throws if the column is missing, because then a database setting renames columns, rearranges rows
+   * or limits their number, and the store would look empty.
    */
   function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
     const value = row?.[wanted];

@@ -16,7 +16,7 @@ export const sqliteStatements: Statements = questionMarks({
 });
 
 /**
- * Returns the details of an error from D1, a Durable Object or libSQL. All of these errors contain SQLite's message. A
+ * Returns details about an error from D1, a Durable Object or libSQL. These errors all contain SQLite's message. A
  * failed statement is rolled back together with its transaction.
  */
 export function sqliteFault(error: unknown): SqlFault {

@@ -1,4 +1,4 @@
-/** A row. All values are text or null, because the statements cast other types. */
+/** A row. All values are text or null, because the statements cast other types to text. */
 export type Row = Readonly<Record<string, string | null | undefined>>;
 
 /** A connection to the database, through the `pg` or `postgres` package. */
@@ -8,11 +8,11 @@ export interface Driver {
   /**
    * Runs one statement, or several in one string if there are no values.
    *
-   * @throws NotSent if it was certainly not run; otherwise the package's error
+   * @throws NotSent if it is certain that the statement was not run; otherwise, the package's error
    */
   run(text: string, values: readonly (string | null)[], signal: AbortSignal | undefined): Promise<readonly Row[]>;
   /**
-   * Listens for notifications; resolves when it stops listening. PgBouncer in transaction mode does not deliver
+   * Listens for notifications. Resolves when it stops listening. PgBouncer in transaction mode does not deliver
    * notifications.
    */
   listen(channel: string, onNotification: (payload: string) => void, signal: AbortSignal): Promise<void>;

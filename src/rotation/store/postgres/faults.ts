@@ -1,9 +1,9 @@
 import { NotSent, networkFault } from "../databases/database-calls.ts";
 import type { SqlFault } from "../databases/sql-register.ts";
 
-/** Advice by SQLSTATE, or by class of SQLSTATEs. @see PostgreSQL's "Appendix A: Error Codes" */
+/** Advice for each SQLSTATE, or class of SQLSTATEs. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
-  ["28", "it refuses the user or password; check PGUSER, PGPASSWORD and pg_hba.conf"],
+  ["28", "it rejects the user or password; check PGUSER, PGPASSWORD and pg_hba.conf"],
   [
     "3D000",
     'the database does not exist; check its name; if it is new, create it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
@@ -17,9 +17,9 @@ const advice = new Map([
   ["55P03", "another process has locked the keys; try again"],
 ]);
 
-/** Advice for errors that occur before a connection is established, by the driver's code and message. */
+/** Advice for errors that occur before a connection is established, selected by the driver's code and message. */
 const connecting = [
-  [/^\w*ALTNAME/, "its certificate is for another name; use the host name in the certificate"],
+  [/^\w*ALTNAME/, "its certificate is for another name; connect to a host name that is in the certificate"],
   [
     /^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|^\w*(TLS|SSL)/,
     "its certificate is not trusted; set sslmode and sslrootcert",
@@ -35,13 +35,13 @@ function sqlState(error: unknown): string | undefined {
 }
 
 /**
- * Reports whether the server refused a statement and the connection is still usable. If the server is stopping, or if a
+ * Reports whether the server rejected a statement and the connection is still usable. If the server is stopping, or a
  * proxy answered, the statement may have been executed.
  */
 export const isRefusal = (error: unknown): boolean =>
   (error as { readonly severity?: unknown }).severity === "ERROR" && !/^(08|57)/.test(sqlState(error) ?? "");
 
-/** Returns the details of an error, without the server's detail, hint and context, which may contain rows. */
+/** Returns details about an error. Leaves out the server's detail, hint and context, because they may contain rows. */
 export function postgresFault(error: unknown): SqlFault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code, message } = thrown as { readonly code?: unknown; readonly message: string };

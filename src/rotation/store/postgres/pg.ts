@@ -26,7 +26,7 @@ function release(client: PostgresClient, isReusable: boolean): void {
   client.removeListener("error", ignore);
 }
 
-/** Creates a driver for a pool. `end` does not close the pool. Connecting and the response each have a deadline. */
+/** Creates a driver for a pool. Connecting has a deadline, and so does each response. `end` does not close the pool. */
 export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): Driver {
   const deadline = { clock: systemClock, timeoutMs, expired: noResponse };
 
@@ -50,7 +50,7 @@ export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): D
       const client = await connect(signal);
       let isReusable = false;
       try {
-        // The result of several statements has no rows.
+        // Several statements in one query return no rows.
         const { rows = [] } = await withDeadline(() => client.query({ text, values: [...values] }), {
           ...deadline,
           signal,

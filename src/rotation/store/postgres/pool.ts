@@ -17,7 +17,7 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** Maximum number of connections: several for calls and one for notifications. */
+/** Maximum number of connections. One of them is for notifications, the others are for calls. */
 const max = 10;
 
 /**
@@ -51,13 +51,13 @@ async function openDriver(url: string, name: string, timeoutMs: number): Promise
   checkSettings(pg, first);
   let pool = newPool(pg, first, timeoutMs);
 
-  /** Connects; continues without TLS if the server does not support it and `sslmode` does not require it. */
+  /** Connects. If the server does not support TLS and `sslmode` does not require it, connects without TLS. */
   async function connect(): Promise<PostgresClient> {
     const tried = pool;
     try {
       return await tried.connect();
     } catch (error) {
-      // The pool that was tried has no connections to close.
+      // The pool that failed has no connections to close.
       const next = tried === pool && hasNoTls(error) ? others.shift() : undefined;
       if (next !== undefined) pool = newPool(pg, next, timeoutMs);
       if (tried === pool) throw error;

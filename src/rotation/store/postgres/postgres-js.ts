@@ -10,8 +10,8 @@ export interface PostgresSql {
 }
 
 /**
- * Codes of errors that occur before a connection is established: the package's, Node.js's, and SQLSTATEs from a server
- * that does not accept connections.
+ * Codes of errors that occur before a connection is established: the package's codes, Node's codes, and SQLSTATEs from
+ * a server that does not accept connections.
  */
 const unconnected =
   /^(CONNECT_TIMEOUT|CONNECTION_ENDED|ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|28...|3D000|53300|57P03)$/;

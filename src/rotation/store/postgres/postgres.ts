@@ -22,12 +22,12 @@ export type { DatabaseStoreOptions } from "../databases/database-calls.ts";
 const pollMs = 1_000;
 
 /**
- * Creates the store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. The first write creates the
- * tables. Connecting and each statement may take `timeoutMs` each.
+ * Creates the store for one issuer in a PostgreSQL database, which any number of processes and issuers may share. The
+ * first write creates the tables. Connecting may take `timeoutMs`, and so may each statement.
  *
- * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the `pg` package and is parsed by it: missing parts come from the
- *   environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` means what it means to libpq. Or a `pg.Pool`, or an instance of the `postgres`
- *   package, which the caller ends
+ * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the `pg` package and is parsed by it: missing parts
+ * come from the environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` has the same meaning as in libpq.
+ * Alternatively, a `pg.Pool` or an instance from the `postgres` package, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
@@ -56,11 +56,11 @@ export function postgresStore(
       }
       return results;
     },
-    // A separate statement, because it may fail and takes a lock that every notifying process waits for. If the
-    // notification is lost, the poll finds the write.
+    // This is a separate statement, because it may fail and takes a lock that every notifying process waits for. If the
+    // notification is lost, polling finds the write.
     onWritten: (written) => void driver.run("SELECT pg_notify('jwksd', $1)", [written], undefined).catch(() => {}),
   };
-  // A connection and a response have a deadline each, which the driver keeps.
+  // Connecting and the response each have a deadline, which the driver enforces.
   const register = sqlRegister(sql, { issuer, timeoutMs: 2 * timeoutMs });
   return {
     ...register,
@@ -78,7 +78,7 @@ export function postgresStore(
             .catch(() => {})
             .finally(() => (listening = undefined));
           const [row] = await driver.run(versionQuery, [own], both);
-          // A poll that fails calls back, and the read that follows reports the cause.
+          // If a poll fails, it calls back, and the read that follows reports the cause.
           if (row?.["standby"] !== "0") throw new Error("a standby, or a row that was changed");
           return row["version"];
         },
@@ -103,7 +103,7 @@ function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: numb
 }
 
 /**
- * Reports whether a value is a `postgres` instance. An instance inside a transaction has no `listen` and is refused,
+ * Reports whether a value is a `postgres` instance. An instance inside a transaction has no `listen`. It is rejected,
  * because its writes might not be committed.
  */
 const isSql = (value: unknown): value is PostgresSql =>

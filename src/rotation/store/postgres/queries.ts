@@ -8,19 +8,22 @@ const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now
 const standby = "pg_is_in_recovery()::int::text AS standby";
 
 /**
- * Selecting this makes the transaction end only when its commit is on disk and on the synchronous standbys, if there
- * are any.
+ * With this in the SELECT list, the transaction does not end until its commit is on disk and on the synchronous
+ * standbys, if there are any.
  */
 const durable =
   "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit', 'on', true) END";
 
-/** Limits how long the server waits for locks to jwksd's own timeout. @param limit number of the parameter */
+/**
+ * Limits how long the server waits for locks to jwksd's own timeout. @param limit number of the parameter that contains
+ * it
+ */
 const limits = (limit: number): string =>
   `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $${limit}, true), ${durable})`;
 
 /**
- * Writes to the server's log, so the response arrives only once the commit is as durable as required. This does not
- * need a privilege. A process that gets no response retries after a while, and the lock ensures that only one of these
+ * Writes to the server's log, so that the response does not arrive until the commit is as durable as required. This
+ * needs no privilege. A process that gets no response retries after a while; because of the lock, only one of these
  * statements at a time waits for a standby.
  */
 const confirmation = `CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'jwksd', '')::text END`;
@@ -52,15 +55,18 @@ export const versionQuery = `SELECT ${standby}, (SELECT ${bounded("version", "ve
 /** Id of the lock that lets only one process at a time create the tables: "jwksd" in ASCII. */
 const creationLock = "459061457764";
 
-/** Sent as one message, which the server runs as one transaction. Suppresses notices, because some drivers print them. */
+/**
+ * Creates the tables. Sent as one message, which the server runs as one transaction. Suppresses notices, because some
+ * drivers print them.
+ */
 const creation = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${creationLock});
 ${schema}`;
 
 /**
  * Returns the statements for PostgreSQL.
  *
- * @param timeoutMs time that the server waits for locks
- * @param lock id of this process's lock: see {@link confirmation}
+ * @param timeoutMs how long the server waits for locks
+ * @param lock id of this process's lock; see {@link confirmation}
  */
 export function postgresStatements(timeoutMs: number, lock: string): Statements {
   const limit = `${Math.ceil(timeoutMs)}ms`;

@@ -1,4 +1,4 @@
-/** SQL that creates missing tables. The first column of each table is the SHA-256 of the issuer in hexadecimal. */
+/** SQL that creates missing tables. Each table's first column is the issuer's SHA-256 hash in hexadecimal. */
 export const schema = `CREATE SCHEMA IF NOT EXISTS jwksd;
 CREATE TABLE IF NOT EXISTS jwksd.documents (
   issuer text PRIMARY KEY,

@@ -4,7 +4,7 @@ import { isEscaped } from "../url.ts";
 export const isPostgresUrl = (text: string): boolean =>
   isEscaped(text) && ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "");
 
-/** Returns the name of a database for messages. Parts that its URL lacks come from the environment. */
+/** Returns a database's name for messages. Parts that are missing from its URL come from the environment. */
 export function nameOf(text: string): string {
   const url = urlOf(text) ?? new URL(text);
   const of = (name: string, given: string): string =>
@@ -15,8 +15,8 @@ export function nameOf(text: string): string {
 }
 
 /**
- * Parses a URL. Moves user and port to parameters if there is no host, because `URL` does not allow them then. To
- * libpq, a missing host means a Unix socket.
+ * Parses a URL. If there is no host, moves user and port to parameters, because `URL` does not allow them without a
+ * host. For libpq, a missing host means a Unix socket.
  */
 function urlOf(text: string): URL | undefined {
   const [, scheme = "", user = "", port, rest = ""] =
@@ -33,8 +33,8 @@ function urlOf(text: string): URL | undefined {
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /**
- * Returns the connection strings to try in order: by default, or with `prefer`, first with TLS and then without it. The modes have their libpq
- * meaning, not `pg`'s default meaning.
+ * Returns the connection strings to try, in order. By default, or with `prefer`, the first is with TLS and the second
+ * without it. The modes have the same meaning as in libpq, not `pg`'s default meaning.
  *
  * @see https://www.postgresql.org/docs/current/libpq-ssl.html
  */

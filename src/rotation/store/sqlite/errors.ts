@@ -6,7 +6,7 @@ import { fileErrorText } from "../../../base/file-errors.ts";
 const locked =
   "another process has locked it, for a write or for an unfinished read, such as sqlite3 in a transaction; end that process (fuser finds it), or try again";
 
-/** Advice by SQLite's primary result codes. @see https://sqlite.org/rescode.html */
+/** Advice for each of SQLite's primary result codes. @see https://sqlite.org/rescode.html */
 const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
   [5, locked],
@@ -20,7 +20,7 @@ const advice = new Map([
 ]);
 const [busy, ioError, damaged, full] = [5, 10, 11, 13];
 
-/** Result codes of a file that can perhaps be read but not written. */
+/** Result codes for a file that cannot be written, but can perhaps be read. */
 const unwritable: ReadonlySet<number> = new Set([3, 8, 14]);
 
 /** Returns the primary result code of a SQLite error. */
@@ -32,12 +32,12 @@ function resultCode(error: unknown): number | undefined {
 /** Reports whether another connection held a lock, so that the same call may soon succeed. */
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
-/** Reports whether the disk failed. If it failed at the end of a write, the write may be in the file. */
+/** Reports whether the disk failed. If the disk failed at the end of a write, the write may be in the file. */
 export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
 /**
- * Returns the system's reason why nothing can be written next to a file, if there is one. SQLite reports only that the
- * write failed.
+ * Returns the reason that the system gives if nothing can be written next to a file. SQLite reports only that the write
+ * failed.
  */
 function obstacle(path: string): string | undefined {
   for (const place of [dirname(path), path]) {
@@ -51,8 +51,8 @@ function obstacle(path: string): string | undefined {
 }
 
 /**
- * Converts an error to the store's error, with SQLite's error as the cause. The cause reveals nothing, because SQLite's
- * messages name tables and columns, never values.
+ * Converts an error to the store's error, with SQLite's error as the cause. The cause reveals no values, because
+ * SQLite's messages contain only the names of tables and columns.
  *
  * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error unchanged
  */
@@ -62,8 +62,8 @@ export function storeError(error: unknown, path: string, writes?: "document" | "
   if (code === undefined && !isSystemError) return error;
   if (!existsSync(path)) return unavailable(path, "it no longer exists; restore it from a backup", error);
   if (code === undefined) return unavailable(path, fileErrorText(error), error);
-  // A lock that keeps a process from writing its presence record also keeps the others from changing the document, so
-  // its reads are fresh.
+  // A lock that keeps a process from writing its presence record also keeps other processes from changing the document,
+  // so the process's reads are fresh.
   if (unwritable.has(code) || (code === busy && writes === "presence")) {
     const isFull = statfsSync(dirname(path)).bavail === 0;
     const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";

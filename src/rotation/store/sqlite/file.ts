@@ -7,7 +7,7 @@ import { isIoError } from "./errors.ts";
 import { checkJournal } from "./journal-check.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
-/** SQLite application id that distinguishes jwksd's files from other SQLite files: "jwks" in ASCII. */
+/** SQLite application id that tells jwksd's files from other SQLite files: "jwks" in ASCII. */
 const applicationId = 0x6a776b73;
 
 const schema = `CREATE TABLE document (id INTEGER PRIMARY KEY CHECK (id = 1), version TEXT NOT NULL, text TEXT NOT NULL) STRICT;
@@ -15,12 +15,12 @@ CREATE TABLE presence (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
 PRAGMA application_id = ${applicationId}`;
 
 /**
- * Begins a write. With `EXTRA`, the write survives a power loss, because the folder is synced too, after the journal
- * has been deleted from it. `secure_delete` overwrites deleted data, such as the private key of a removed key.
+ * Begins a write. With `EXTRA`, the write survives a power loss, because the folder is also synced after the journal
+ * has been deleted from it. `secure_delete` overwrites deleted data, such as a removed key's private key.
  */
 const begin = "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; BEGIN IMMEDIATE";
 
-/** Creates an empty file, which SQLite treats as a new database, unless the file exists. */
+/** Creates an empty file unless the file exists. SQLite treats an empty file as a new database. */
 export function createFile(path: string): void {
   try {
     // Readable only by the owner from the start. SQLite gives its journal the same mode.
@@ -56,7 +56,7 @@ export function setUp(db: DatabaseSync, path: string): void {
 
 /** Returns `true` for a jwksd file, and `false` for a new database. @throws StoreError `ERR_STORE_FORMAT` for any other file */
 function isOurs(db: DatabaseSync, path: string): boolean {
-  // One statement, so it sees a consistent state even if another process is setting up the file.
+  // A single statement sees a consistent state, even if another process is setting up the file.
   const query = `SELECT (SELECT application_id FROM pragma_application_id) AS application,
     (SELECT user_version FROM pragma_user_version) AS version, (SELECT count(*) FROM sqlite_schema) AS objects`;
   const { application, version, objects } = db.prepare(query).get() as Record<string, number>;
@@ -66,7 +66,7 @@ function isOurs(db: DatabaseSync, path: string): boolean {
 }
 
 /**
- * Runs a statement that writes if a condition holds; meanwhile, no other process can write.
+ * Runs a statement that writes if a condition holds. No other process can write in the meantime.
  *
  * @returns whether the condition was true
  * @throws Error if the statement may have been executed
@@ -80,7 +80,7 @@ export function change(
 ): boolean {
   db.exec(begin);
   if (!condition()) return false;
-  // This makes the first page the first one in the journal, where `checkJournal` expects it.
+  // Makes the file's first page the first page in the journal, where `checkJournal` expects it.
   db.exec("PRAGMA user_version = 1");
   db.prepare(sql).run(...values);
   try {

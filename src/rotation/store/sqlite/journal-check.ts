@@ -1,7 +1,7 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { StoreError } from "../../../base/errors.ts";
 
-/** First bytes of a valid journal. Until they are written, the file is unchanged. */
+/** First bytes of a valid journal. Until they are written, the database file is unchanged. */
 const magic = "d9d505f920a163d7";
 const headerBytes = 28;
 /** Offset of the write counter in a file's first page. */
@@ -9,8 +9,8 @@ const counterAt = 24;
 
 /**
  * Checks that a journal belongs to its file. If a process dies during a write, it leaves a journal next to the file,
- * and SQLite later uses the journal to roll the file back. SQLite does so with any file at that path, even with a
- * backup that has replaced the original.
+ * and SQLite later uses the journal to roll the file back. SQLite does that to any file at that path, even to a backup
+ * that has replaced the original.
  *
  * @throws StoreError `ERR_STORE_FORMAT` if the journal belongs to another file
  */
@@ -19,11 +19,11 @@ export function checkJournal(path: string): void {
   const journal = bytesOf(name);
   if (journal === undefined || journal.length < headerBytes || journal.toString("hex", 0, 8) !== magic) return;
   if (belongsTo(journal, readFileSync(path))) return;
-  // If another process is writing now, the file belongs to a later journal. Each journal has a random number.
+  // If another process is writing now, the file belongs to a later journal. Each journal contains a random number.
   if (!bytesOf(name)?.subarray(12, 16).equals(journal.subarray(12, 16))) return;
   throw new StoreError(
     "ERR_STORE_FORMAT",
-    `${name} is an unfinished write to another file, which was at ${path} before; to use the current file, delete ${name}`,
+    `${name} contains an unfinished write to another file, which was at ${path} before; to use the current file, delete ${name}`,
   );
 }
 
@@ -37,8 +37,8 @@ function bytesOf(name: string): Buffer | undefined {
 }
 
 /**
- * Reports whether a file's first page has its content from before or after an unfinished write. Every write to a store
- * changes the first page first.
+ * Reports whether a file's first page has the content that it had before, or has after, an unfinished write. Every
+ * write to a store changes the first page first.
  *
  * @see https://sqlite.org/fileformat2.html#the_rollback_journal
  */

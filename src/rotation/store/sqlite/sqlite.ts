@@ -32,17 +32,18 @@ const maxLockRetries = 250;
 
 /**
  * Creates a store in one SQLite file, which any number of processes on one machine may share. If the file does not
- * exist, it is created with mode 0600; its folder must exist. The file is opened for each call, so a replacement is
- * used from then on.
+ * exist, it is created with mode 0600; its folder must exist. The file is opened again for each call, so if it is
+ * replaced, the next call uses the new file.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE` if the file cannot be created
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export function sqliteStore(path: string): ClosableRegister {
   checkArgument("the path", path, nonEmptyString);
-  // Made absolute, so a later change of directory has no effect and SQLite's special names are ordinary files.
+  // The path is made absolute, so that a later change of directory has no effect and SQLite's special names are
+  // ordinary files.
   const file = resolve(path);
-  // Checked before creating a file that the runtime could not open.
+  // Checked first, because otherwise a file would be created that the runtime cannot open.
   checkRuntime();
   nodeSqlite();
   createFile(file);
@@ -72,7 +73,7 @@ export function sqliteStore(path: string): ClosableRegister {
       } catch (error) {
         if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, writes);
       }
-      // Waits here and not in SQLite, which would block the whole process.
+      // Waits here, because waiting in SQLite would block the whole process.
       await sleep(Math.random() * 2 * lockRetryMs, systemClock, signal);
     }
   }
