@@ -132,16 +132,16 @@ async function measure(database: Database, { rounds }: Plan) {
         measured: `${heap.toFixed(1)} MiB`,
       },
       {
-        name: `${what}: at most 35 queries per second for them`,
+        name: `${what}: at most 35 queries per second for the hot issuers`,
         reached: perSecond <= 35,
         measured: perSecond.toFixed(1),
       },
       {
-        name: `${what}: GET of a hot issuer at least 0.9 of one provider`,
+        name: `${what}: GET rate for a hot issuer at least 0.9 times one provider's`,
         reached: shares.every(([, byCpu]) => byCpu >= 0.9),
         measured: shares.map(([share, byCpu]) => `${share.toFixed(2)} (${byCpu.toFixed(2)} by CPU)`).join(", in turn "),
       },
-      { name: `${what}: a cold issuer, p99 under 20 ms`, reached: p99 < 20, measured: `${p99.toFixed(1)} ms` },
+      { name: `${what}: p99 for a cold issuer under 20 ms`, reached: p99 < 20, measured: `${p99.toFixed(1)} ms` },
     ],
   };
 }

@@ -198,7 +198,7 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
     text: `The processes serve one issuer and share a database. Each has its own pool:\n\n${table(head, rows)}`,
     goals: [
       {
-        name: "queries of an idle process per minute: at most 70",
+        name: "queries per minute from an idle process: at most 70",
         reached: perMinute <= 70,
         measured: perMinute.toFixed(1),
       },

@@ -198,7 +198,7 @@ function resultsTable({ contestants }: Group, results: Results): string {
 function softHsmGoal(results: Results, name: string): Goal {
   const measured = ratioOf(results, name, raw, 16);
   return {
-    name: `SoftHSM, ${name}, 16 in flight: at least 0.8 of ${raw}`,
+    name: `SoftHSM, ${name}, 16 in flight: at least 0.8 times ${raw}`,
     reached: measured >= 0.8,
     measured: measured.toFixed(2),
   };
@@ -239,7 +239,7 @@ async function publishingWhileSigning(
     { name: "node:http constant, while pkcs11js signs without jwksd", port: portOf(constant), load: withoutJwksd },
     { name: "node:http constant, while another process signs", port: portOf(constant), load: signing },
     { name: "jwksd serve, while another process signs", port: portOf(service), load: signing },
-    { name: "provider.node of the process that signs", port: (server.address() as AddressInfo).port, load: signing },
+    { name: "provider.node in the process that signs", port: (server.address() as AddressInfo).port, load: signing },
     {
       name: "jwksd serve on its own core",
       port: portOf(service),
@@ -273,7 +273,7 @@ async function publishingWhileSigning(
     rows.push([name, median(idle).toFixed(2), median(busy).toFixed(2), ratio.toFixed(2)]);
     if (name.startsWith("node:http")) continue;
     goals.push({
-      name: `/jwks from ${name}: p99 at most 1.5 of idle`,
+      name: `/jwks from ${name}: p99 at most 1.5 times idle`,
       reached: ratio <= 1.5,
       measured: ratio.toFixed(2),
     });
