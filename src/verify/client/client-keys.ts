@@ -96,11 +96,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     const text = jsonText(named.map(([, entry]) => entry));
     const name = await textHash(text);
     const known = byValue.get(name);
-    byValue.delete(name);
     const keys = known ?? verificationKeysOnDemand({ keys: JSON.parse(text) });
-    byValue.set(name, keys);
-    const [oldest] = byValue.keys();
-    if (byValue.size > maxKeySets && oldest !== undefined) byValue.delete(oldest);
+    keep(byValue, name, keys);
     if (known === undefined && keys.skipped.length > 0) {
       const skipped = keys.skipped.map((key) => ({ ...key, index: named[key.index]?.[0] ?? 0 }));
       emit({ type: "skipped", clientId, keys: skipped });
@@ -108,12 +105,12 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     return keys;
   }
 
-  function keepBudget(name: string): void {
-    const budget = budgets.get(name) ?? withoutReset(newBudget());
-    budgets.delete(name);
-    budgets.set(name, budget);
-    const [oldest] = budgets.keys();
-    if (budgets.size > maxKeySets && oldest !== undefined) budgets.delete(oldest);
+  /** Makes an entry the latest one, and drops the oldest if there are too many. */
+  function keep<Value>(map: Map<string, Value>, name: string, value: Value): void {
+    map.delete(name);
+    map.set(name, value);
+    const [oldest] = map.keys();
+    if (map.size > maxKeySets && oldest !== undefined) map.delete(oldest);
   }
 
   function remote(clientId: string, jwksUri: string): ClientKeys {
@@ -133,7 +130,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       prove() {
         if (used === undefined) return;
         remoteSets.prove(used);
-        keepBudget(name);
+        keep(budgets, name, budgets.get(name) ?? withoutReset(newBudget()));
       },
     };
   }
