@@ -591,7 +591,7 @@ describe("options", () => {
     [
       "an issuer that is listed twice",
       { ...valid, issuer: [issuer, "https://b.example", { issuer, jwksUri: `${issuer}/other` }] },
-      /^issuer "https:\/\/op\.example" is listed twice; list it once, with "keys": a function that searches both sets$/,
+      /^issuer "https:\/\/op\.example" is listed twice; list it once, and set its "keys" to a function that searches both sets$/,
     ],
     ["a listed issuer without its URL", { ...valid, issuer: [{ issuer }] }, /issuer or jwksUri/],
     ["a tolerance in milliseconds", { ...valid, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],

@@ -133,7 +133,7 @@ const noSuchAlg = invalid("the token's alg is not allowed");
 const missing = (claim: string): Expected => invalid(`claim '${claim}' is missing`);
 const unexpected = (claim: string): Expected => invalid(`claim '${claim}' does not have the expected value`);
 const idToken = invalid("the token is an ID token; send an access token");
-const noProof = badProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
+const noProof = badProof("the proof is not a single JWT with typ dpop+jwt that is signed with its own jwk");
 
 /** Returns a token that is bound to the key of `dpopProof`. */
 export const boundToken = (setup: Pick<Setup, "issuer">, more: TokenParts = {}): string =>

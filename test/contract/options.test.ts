@@ -313,7 +313,7 @@ test("the message for an invalid value names its type, unless another value of t
     [() => createBearer({ issuer, audience: "a", algorithms: [""] }), /non-empty strings$/],
     [
       () => createBearer({ issuer, audience: "a", metadata: [] as never }),
-      /an object that JSON can hold, not an array$/,
+      /an object that is serializable as JSON, not an array$/,
     ],
     [() => createBearer({ issuer, audience: "a", maxTokenBytes: 0 }), /from 1 to 1048576, not 0$/],
     [() => createBearer({ issuer, audience: "a", token: true as never }), /must be a function, not of type boolean$/],

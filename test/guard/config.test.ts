@@ -56,7 +56,10 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   ...["issuer", "jwksUri", "clock", "onEvent", "fetch", "state"].map(
     (name) => [withIssuer({ keySet: { [name]: null } }), RegExp(`there is no "${name}" member of "keySet"`)] as const,
   ),
-  [{ for: "nginx", hosts: { "*": { ...host, issuers: [{ ...issuer, dpop: "required" }] } } }, /"dpop" needs "baseUrl"/],
+  [
+    { for: "nginx", hosts: { "*": { ...host, issuers: [{ ...issuer, dpop: "required" }] } } },
+    /"dpop" requires "baseUrl"/,
+  ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
   [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path as the guard accepts it/],

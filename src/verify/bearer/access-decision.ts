@@ -39,12 +39,12 @@ import { createConfirmation } from "./token-binding.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
 
 /**
- * The decision about a request: its sender, or the refusal and its response. The sender is unknown if a token is optional
- * and missing.
+ * The decision about a request, which is its sender, or a refusal with its response. If a token is optional and
+ * missing, the sender is `undefined`.
  */
 export type AccessDecision = { readonly auth: Auth | undefined } | { readonly refusal: Refusal; readonly reply: Reply };
 
-/** Decides whether a request to one route is let through. Never rejects. */
+/** Decides whether a request to one route is let through. The promise never rejects. */
 export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
 
 /** A request that was let through. */
@@ -54,7 +54,7 @@ interface Admitted {
   readonly auth: Auth | undefined;
 }
 
-/** The response to a refused request, for any framework. */
+/** The response to a refused request, in a form that suits any framework. */
 export interface Challenge {
   readonly status: 401 | 403;
   readonly headers: Readonly<Record<string, string>>;
@@ -65,10 +65,10 @@ export interface Challenge {
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 const defaultDenial: Denial = { status: 403, description: "the token does not allow this request" };
 
-/** Decides which requests are let through, for all adapters. */
+/** Decides which requests are let through, on behalf of all adapters. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
-  /** Verifies a token without its request and returns its auth. @throws TokenError, FetchError */
+  /** Verifies a token without a request. Returns its auth. @throws TokenError, FetchError */
   verify(this: void, token: string): Promise<Auth>;
   /** Returns the sender of a request that was let through. */
   authOf(this: void, source: object): Auth | undefined;
@@ -82,8 +82,8 @@ export function createGuard(settings: BearerSettings): Guard {
   const { keysOf, refresh } = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
   /**
-   * Tokens whose proofs were confirmed, by request. They are remembered because a route may have two guards, but a
-   * proof is valid only once.
+   * Tokens whose proofs were confirmed, keyed by request. They are remembered because a route may have two guards, but
+   * a proof is valid only once.
    */
   const confirmed = new WeakMap<object, string>();
   const admitted = new WeakMap<object, Admitted>();
@@ -109,7 +109,7 @@ export function createGuard(settings: BearerSettings): Guard {
     }
   }
 
-  /** Returns the request's credentials; `undefined` if there is no token and it is optional. @throws RefusedRequest */
+  /** Returns the request's credentials, or `undefined` if the token is optional and missing. @throws RefusedRequest */
   async function findCredentials(
     { target, authorization = "", source }: GuardedRequest,
     isOptional: boolean,
@@ -124,7 +124,10 @@ export function createGuard(settings: BearerSettings): Guard {
     throw new RefusedRequest({ status: 401, hint: "there is no token" });
   }
 
-  /** Returns the auth of a request that may pass. @throws RefusedRequest, TokenError, FetchError, the application's errors */
+  /**
+   * Returns the auth of a request that is let through. @throws RefusedRequest, TokenError, FetchError, the
+   * application's errors
+   */
   async function admit(
     credentials: Credentials,
     request: GuardedRequest,
@@ -157,13 +160,13 @@ export function createGuard(settings: BearerSettings): Guard {
 
   function challenge(source: object, denial: Denial): Challenge {
     const known = admitted.get(source);
-    if (known === undefined) throw invalidOption("challenge() needs a request that this guard has let through");
+    if (known === undefined) throw invalidOption("challenge() requires a request that this guard has let through");
     const { status, description, scope } = checkDenial(denial);
     const isAnonymous = known.auth === undefined;
     const refusal: Refusal = isAnonymous ? { status: 401, hint: description, scope } : deniedBy(denial);
     report(refusal, known.request);
     const reply = replyTo(refusal, known.scheme, terms, undefined);
-    // Frameworks set the length.
+    // The framework sets the length.
     const { "Content-Length": _, ...headers } = Object.fromEntries(fieldsOf(reply));
     return { status: isAnonymous ? 401 : status, headers, body: reply.body ?? "" };
   }
@@ -192,7 +195,9 @@ export function createGuard(settings: BearerSettings): Guard {
     );
   }
 
-  /** Returns the request's id. Ignores errors in the application's function, because they must not prevent the event. */
+  /**
+   * Returns the request's ID. Ignores errors from the application's function, because they must not prevent the event.
+   */
   function idOf(source: object): string | undefined {
     try {
       const id = requestId?.(source);
@@ -206,7 +211,7 @@ export function createGuard(settings: BearerSettings): Guard {
   return { decide, verify, authOf, challenge, refresh };
 }
 
-/** An event, before the request is added to it. */
+/** An event before the request is added to it. */
 type EventStart =
   | { readonly type: "failed"; readonly code: JwksdErrorCode; readonly cause: unknown }
   | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;

@@ -7,7 +7,7 @@ import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";
 
 /**
- * Reports whether claims belong to an ID token. Cognito marks its ID tokens with `token_use`, Keycloak with `typ`.
+ * Reports whether claims belong to an ID token. Cognito marks its ID tokens with `token_use`, and Keycloak with `typ`.
  *
  * @see OpenID Connect Core 1.0 sections 2 and 3.3.2.11
  */
@@ -17,7 +17,7 @@ const isIdToken = (claims: JWTPayload): boolean =>
   claims["typ"] === "ID";
 
 /**
- * Verifies an access token: its format, type, issuer, signature and claims.
+ * Verifies an access token's format, type, issuer, signature and claims.
  *
  * @throws TokenError see `verify`
  * @throws the key set's errors
@@ -31,7 +31,7 @@ export async function verifyAccessToken(
   const header = readHeader(token, verification.algorithms, maxTokenBytes);
   checkTyp(header, typRules[typ]);
   const claims = readClaims(token);
-  // The issuer is not verified yet. It only selects the keys.
+  // The issuer has not been verified yet, and only selects the keys.
   const { iss: issuer } = claims;
   if (typeof issuer !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" is missing');
   const trusted = await keysOf(issuer);

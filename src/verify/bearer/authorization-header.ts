@@ -1,9 +1,9 @@
 import { RefusedRequest, type Scheme, invalidRequest, invalidToken } from "./refusal.ts";
 
-/** The part of a request that a guard reads. Repeated header fields are joined with commas. */
+/** The part of a request that a guard reads, in which repeated header fields are joined with commas. */
 export interface GuardedRequest {
   readonly method: string;
-  /** Request target: path and query. */
+  /** Request target, which is the path and the query. */
   readonly target: string;
   /** `Authorization` header. */
   readonly authorization: string | undefined;
@@ -11,7 +11,7 @@ export interface GuardedRequest {
   readonly proof: string | undefined;
   /** The request as the framework passes it, for the application's functions. */
   readonly source: object;
-  /** The server's own request object, which is the same for all adapters. */
+  /** The server's own request object, which is the same in all adapters. */
   readonly raw: object;
 }
 
@@ -22,17 +22,17 @@ export interface Credentials {
 }
 
 const knownSchemes: readonly Scheme[] = ["Bearer", "DPoP"];
-/** A scheme, spaces and one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
+/** Matches a scheme, spaces and one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
 const authorizationForm = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
 
-/** Returns the scheme of an `Authorization` header, if it is one of these. @see RFC 9110 section 11.1 */
+/** Returns an `Authorization` header's scheme, if it is one of these. @see RFC 9110 section 11.1 */
 export function schemeOf(authorization: string = "", among: readonly Scheme[]): Scheme | undefined {
   const [name = ""] = /^[!#$%&'*+\-.^_`|~\w]*/.exec(authorization) ?? [];
   return among.find((scheme) => scheme.toLowerCase() === name.toLowerCase());
 }
 
 /**
- * Returns the token from a request's `Authorization` header. Refuses a second token in the query.
+ * Returns the token from a request's `Authorization` header. Rejects a second token in the query.
  *
  * @throws RefusedRequest
  */
@@ -45,7 +45,7 @@ export function credentialsOf(
   const [, token] = authorizationForm.exec(authorization ?? "") ?? [];
   // A request without a token for an accepted scheme is not authenticated, and its challenge has no error. RFC 6750 section 3
   if (scheme === undefined || !accepted.includes(scheme)) {
-    // If proofs are required, a token without one is an error, so the client does not send it again.
+    // If proofs are required, a token without a proof is an error, so that the client does not send it again.
     if (scheme === "Bearer" && token !== undefined)
       throw invalidToken("a token needs a DPoP proof here; send it with the DPoP scheme");
     throw new RefusedRequest({ status: 401, hint: missingCredentials(authorization, accepted) });
@@ -57,12 +57,14 @@ export function credentialsOf(
 
 /** @see RFC 6750 section 2.1 */
 const tokenForm = /^[\w\-.~+/]+=*$/;
-/** Matches a JWS. Other tokens are not searched for in a URL, because a short one may occur there by chance. */
+/**
+ * Matches a JWS. Only these tokens are searched for in a URL, because another, shorter token may occur there by chance.
+ */
 const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
 /**
- * Returns the credentials for a token that the `token` option found. Refuses a token that the URL contains too, in any
- * escaped form. @throws RefusedRequest
+ * Returns the credentials for a token that the `token` option found. Rejects a token that the URL contains too, however
+ * it is escaped there. @throws RefusedRequest
  */
 export function credentialsElsewhere(token: unknown, target: string): Credentials {
   if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
@@ -78,7 +80,10 @@ function missingCredentials(authorization = "", [scheme]: readonly Scheme[]): st
   return `the Authorization header is not ${scheme}, a space and a token`;
 }
 
-/** Reports whether there is a token in the query. @see RFC 6750 section 2: a client must use only one method of sending a token */
+/**
+ * Reports whether there is a token in the query. @see RFC 6750 section 2 (a client must use only one method to send a
+ * token)
+ */
 export function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");
   return start !== -1 && new URLSearchParams(target.slice(start)).has("access_token");

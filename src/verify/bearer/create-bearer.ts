@@ -14,10 +14,10 @@ import type { Denial } from "./refusal.ts";
 import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
 
-/** Requirements of a route for which a token is required. */
+/** Requirements for a route that requires a token. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
-/** A guard for an API: lets requests with a valid access token through and refuses the others. */
+/** A guard for an API, which lets requests with a valid access token through and refuses all others. */
 export interface Bearer {
   /** Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which the MCP SDK reads. */
   express(this: void, requirements?: Requirements): ExpressMiddleware;
@@ -34,17 +34,19 @@ export interface Bearer {
   upgrade(this: void, requirements?: Requirements): UpgradeGuard;
   /** Creates a NestJS guard, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
   nest(this: void, requirements?: Requirements): NestGuard;
-  /** Returns the auth of a `Request`, or the `Response` to send; `undefined` if a token is optional and there is none. */
+  /**
+   * Returns the auth of a `Request`, or the `Response` to send. Returns `undefined` if the token is optional and
+   * missing.
+   */
   check(this: void, request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
   check(this: void, request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
   /**
-   * Returns the sender of a request that this guard let through. Accepts the request from Express, Fastify, NestJS,
-   * `upgrade` or `check`, and the context from Hono or Koa.
+   * Returns the auth of a request that this guard has let through. Accepts the request from Express, Fastify, NestJS,
+   * `upgrade` or `check`, or the context from Hono or Koa.
    */
   authOf(this: void, request: object): Auth | undefined;
   /**
-   * Returns the response with which a handler refuses a request that this guard has let through: 403, or 401 if a new token may help or there
-   * was none.
+   * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401 if there was no token or a new one may help.
    *
    * @example
    * ```ts
@@ -52,14 +54,14 @@ export interface Bearer {
    * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
    * ```
    *
-   * If there was no token, the response is a 401 without the description. Only the event contains it.
+   * If there was no token, the response is a 401 without the description, which only the event contains.
    *
    * @throws ConfigError `ERR_OPTION_INVALID` if the guard did not let this request through, or if the denial is invalid
    */
   challenge(this: void, request: object, denial: Denial): Challenge;
   /**
-   * Fetches the keys of all issuers now, for example before the process is ready. Does nothing if `issuer` is a
-   * function, or for `keys` without `refresh()` or `reload()`.
+   * Fetches all issuers' keys now, for example before the process reports that it is ready. Does nothing if `issuer` is
+   * a function, or for `keys` without `refresh()` or `reload()`.
    *
    * @throws FetchError see `createRemoteKeySet`
    */
@@ -75,9 +77,7 @@ export interface Bearer {
 }
 
 /**
- * Creates a guard for access tokens. It responds to an invalid token with 401 and a challenge, to a token with
- * insufficient scope with 403, and with 503 while the keys are unavailable. The token is read from the `Authorization`
- * header, unless the `token` option finds it elsewhere.
+ * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token whose scope is insufficient, and with 503 while the keys are unavailable. It reads the token from the `Authorization` header, unless the `token` option finds it elsewhere.
  *
  * @example
  * ```ts
@@ -100,7 +100,8 @@ export function createBearer(options: BearerOptions): Bearer {
   const adapterOf =
     <Adapter>(name: string, create: (decide: Decide) => Adapter) =>
     (requirements: Requirements = {}, ...more: readonly unknown[]): Adapter => {
-      // If an adapter was passed to a framework without calling it, the framework calls it with a request and more arguments.
+      // If an adapter is passed to a framework without being called, the framework calls it with a request and more
+      // arguments.
       if (more.length > 0) throw invalidOption(`bearer.${name} is not middleware; pass the result of bearer.${name}()`);
       return create(decideFor(requirements));
     };

@@ -2,19 +2,19 @@ import type { CryptoKey } from "jose";
 import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
-/** How long a nonce is current, in milliseconds. After that, it is still accepted for the same time. */
+/** Time for which a nonce is current, in milliseconds. After that, it is still accepted for the same time again. */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 
-/** Creates and checks the nonces of proofs. */
+/** Creates and checks nonces for proofs. */
 export interface Nonces {
   current(): Promise<string>;
   accepts(nonce: unknown): Promise<boolean>;
 }
 
 /**
- * Creates nonces that are a MAC of the time. Nothing is stored, and replicas with the same secret accept each other's nonces. All clients get
- * the same nonce, because a nonce only proves that the proof is newer than the nonce.
+ * Creates nonces by computing a MAC of the time. Nothing is stored, and replicas with the same secret accept each
+ * other's nonces. All clients get the same nonce, because a nonce only proves that the proof is newer than the nonce.
  *
  * @see RFC 9449 section 9
  */

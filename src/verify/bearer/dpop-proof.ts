@@ -12,17 +12,17 @@ import { createNonces } from "./dpop-nonces.ts";
 import { RefusedRequest, invalidProof } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Values that a proof must match. */
+/** The values that a proof must match. */
 export interface Proven {
   readonly method: string;
-  /** Request target: path and query. */
+  /** Request target, which is the path and the query. */
   readonly target: string;
   readonly token: string;
   /** Thumbprint of the key that the token is bound to. */
   readonly jkt: string;
 }
 
-/** Creates the check of DPoP proofs, which throws RefusedRequest. @see RFC 9449 section 4.3 */
+/** Creates a function that checks DPoP proofs and throws RefusedRequest. @see RFC 9449 section 4.3 */
 export function createProofCheck(settings: BearerSettings) {
   const { baseUrl = "", proofMaxAgeSeconds, nonceSecret, clock, aheadSeconds, verification } = settings;
   const { replay = memoryReplayStore({ clock }) } = settings;
@@ -52,7 +52,7 @@ export function createProofCheck(settings: BearerSettings) {
       const description = "the proof needs the nonce from the DPoP-Nonce header";
       throw new RefusedRequest({ status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() });
     }
-    // Done last, so a refused proof does not count as used.
+    // Done last, so that a rejected proof does not count as used.
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
     if (!isNew) throw invalidProof("the proof was used before (jti)");
@@ -62,25 +62,27 @@ export function createProofCheck(settings: BearerSettings) {
 }
 
 /**
- * Returns a proof's claims and the thumbprint of its key. Treats every error as the client's fault. @throws
- * RefusedRequest
+ * Returns a proof's claims and its key's thumbprint. Treats every error as the client's fault. @throws RefusedRequest
  */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string }> {
   try {
     const header = readHeader(proof, publicKeyAlgorithms);
     checkTyp(header, { typ: "dpop+jwt" });
     const { jwk = {}, alg } = header;
-    // The lookup refuses private members, expensive sizes, and types that do not fit the alg.
+    // The lookup rejects private members, expensive sizes, and types that do not fit the alg.
     const key = await verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
     if (key === undefined) throw new Error("the jwk is not a usable key");
     await checkSignature(proof, alg, key);
     return { claims: readClaims(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {
-    throw invalidProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
+    throw invalidProof("the proof is not a single JWT with typ dpop+jwt that is signed with its own jwk");
   }
 }
 
-/** Reports whether two URLs are the same when normalized, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
+/**
+ * Reports whether two URLs, without query and fragment, are the same after normalization. @see RFC 9449 section 4.3,
+ * points 9 and 10; RFC 3986 section 6.2
+ */
 function isSameUrl(htu: unknown, url: string): boolean {
   return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normalized(htu) === normalized(url);
 }

@@ -14,8 +14,8 @@ import {
 import type { BearerSettings } from "./settings.ts";
 
 /**
- * Returns the URL of a resource's metadata. Drops a trailing slash only if it is the whole path. @see RFC 9728 section
- * 3.1
+ * Returns the URL of a resource's metadata. A trailing slash is dropped only if it is the whole path. @see RFC 9728
+ * section 3.1
  */
 export function resourceMetadataUrl(resource: string): string {
   const { origin, pathname } = new URL(resource);
@@ -26,7 +26,10 @@ export function resourceMetadataUrl(resource: string): string {
 export interface ResourceMetadata {
   /** Handles a `Request`. Returns 404 for other paths. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** Handles a request in Express, connect and `node:http`. For other paths, it calls `next` if present, and otherwise returns 404. */
+  /**
+   * Handles a request in Express, connect and `node:http`. For other paths, calls `next` if given; otherwise, responds
+   * with 404.
+   */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
 }
 
@@ -45,7 +48,7 @@ function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSet
   };
 }
 
-/** Creates the handlers, for the well-known path with and without the resource's path. */
+/** Creates the handlers, which serve the well-known path both with and without the resource's path. */
 export function createMetadata(settings: BearerSettings): ResourceMetadata {
   const { resource } = settings;
   let document: Promise<Document> | undefined;

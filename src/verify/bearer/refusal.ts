@@ -3,7 +3,7 @@ import { type Reply, problem } from "../../publish/respond.ts";
 
 export type Scheme = "Bearer" | "DPoP";
 
-/** Error codes of challenges. @see RFC 6750 section 3.1; RFC 9449 section 12.2; RFC 9470 section 3 */
+/** Error codes in challenges. @see RFC 6750 section 3.1; RFC 9449 section 12.2; RFC 9470 section 3 */
 export type ChallengeError =
   | "invalid_request"
   | "invalid_token"
@@ -12,32 +12,32 @@ export type ChallengeError =
   | "invalid_dpop_proof"
   | "use_dpop_nonce";
 
-/** Describes why a request is not let through. */
+/** The reason a request is not let through. */
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 503;
-  /** Error code of the challenge; none if there was no token, or if the keys are unavailable. */
+  /** Error code in the challenge. `undefined` if there was no token, or if the keys are unavailable. */
   readonly error?: ChallengeError;
-  /** Scope that the challenge asks for. Default: the scope of the route. */
+  /** Scope that the challenge asks for. Default: the route's scope. */
   readonly scope?: string | undefined;
-  /** Message for the client's developer. It quotes nothing from the request. */
+  /** Message for the client's developer. It does not quote anything from the request. */
   readonly description?: string;
   /** Message for the API's operator. */
   readonly hint?: string | undefined;
-  /** Further parameters of the challenge. */
+  /** Further parameters for the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
-  /** Seconds until the next attempt, for a 503. */
+  /** Time until the next attempt, in seconds, for a 503 response. */
   readonly retryAfterSeconds?: number;
   /** Nonce for the next proof. */
   readonly nonce?: string;
-  /** Error code of an invalid token, or of the error that caused a 503. */
+  /** Error code for an invalid token, or the code of the error that caused a 503 response. */
   readonly code?: JwksdErrorCode;
-  /** Error that caused a 503. */
+  /** Error that caused a 503 response. */
   readonly cause?: unknown;
 }
 
 /**
- * Thrown to refuse a request. It is not an Error, because it never leaves the guard and a stack trace would take a
- * third of an anonymous request's time.
+ * Thrown to refuse a request. It is not an Error, because it never leaves the guard, and creating a stack trace would
+ * take a third of the time for an anonymous request.
  */
 export class RefusedRequest {
   readonly refusal: Refusal;
@@ -47,22 +47,23 @@ export class RefusedRequest {
   }
 }
 
-/** A refusal of a valid token by the application. */
+/** The application's refusal of a valid token. */
 export interface Denial {
-  /** Status: 403 if this token is not sufficient; 401 if a new token may be. */
+  /** Status, which is 403 if this token is not sufficient, or 401 if a new token might be. */
   readonly status: 401 | 403;
-  /** Message of 1 to 500 characters for the client's developer. It should quote nothing from the request. */
+  /** Message of 1 to 500 characters for the client's developer. It should not quote anything from the request. */
   readonly description: string;
   /** Scope that would be sufficient. Default: none. */
   readonly scope?: string | undefined;
 }
 
-/** Returns the refusal for a denial. @see RFC 6750 section 3.1, which has one error for each status */
+/** Returns the refusal for a denial. @see RFC 6750 section 3.1 (one error for each status) */
 export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
   status,
   error: status === 401 ? "invalid_token" : "insufficient_scope",
   description,
-  // The token already has the route's scope. If the challenge named that, the client would request the same token again.
+  // The token already has the route's scope. If the challenge named that scope, the client would request the same token
+  // again.
   scope: scope ?? "",
 });
 
@@ -74,7 +75,7 @@ export const invalidProof = (description: string): RefusedRequest =>
   new RefusedRequest({ status: 401, error: "invalid_dpop_proof", description });
 
 /**
- * Returns the refusal for an error: a 503 if the error says nothing about the token, because keys or a store are
+ * Returns the refusal for an error. It is a 503 if the error says nothing about the token, because keys or a store are
  * unavailable.
  */
 export function refusalOf(error: unknown): Refusal {
@@ -93,14 +94,14 @@ export function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** Values that all of a guard's challenges have in common. */
+/** Values that are the same in all of a guard's challenges. */
 export interface ChallengeTerms {
   readonly schemes: readonly Scheme[];
-  /** Algorithms of DPoP proofs. */
+  /** Algorithms that are accepted for DPoP proofs. */
   readonly algorithms: readonly string[];
-  /** Audience of the API. It is included because a challenge needs at least one parameter. @see RFC 6750 section 3 */
+  /** The API's audience. It is included because a challenge needs at least one parameter. @see RFC 6750 section 3 */
   readonly realm: string;
-  /** URL of the resource's metadata. @see RFC 9728 section 5.1 */
+  /** URL at which the resource's metadata is served. @see RFC 9728 section 5.1 */
   readonly resourceMetadata: string | undefined;
   /** Whether the token is in the `Authorization` header. */
   readonly isInHeader: boolean;
@@ -133,7 +134,7 @@ export function replyTo(
     headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, required));
   }
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
-  // The same text as in the challenge, if that is ASCII.
+  // This is the same text as in the challenge, provided that it is ASCII.
   return problem(status, titles[status] ?? "", description.replaceAll('"', "'"), headers).get;
 }
 
@@ -143,8 +144,8 @@ const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): st
     : "This request needs an access token.";
 
 /**
- * Returns one challenge for each scheme that the client may use. The challenge for the scheme that it did use contains
- * the error. A client that used DPoP gets only that challenge, because clients read only the first one.
+ * Returns one challenge for each scheme that the client may use. The challenge for the scheme that it used contains the
+ * error. A client that used DPoP gets only that challenge, because clients read only the first one.
  *
  * @see RFC 9449 sections 7.2 and 9
  */
@@ -176,7 +177,7 @@ function challengesOf(
     .join(", ");
 }
 
-/** Replaces the characters that would need an escape in a quoted string. @see RFC 6750 section 3 */
+/** Replaces the characters that would have to be escaped in a quoted string. @see RFC 6750 section 3 */
 export function quotable(value: string): string {
   return value.replaceAll('"', "'").replace(/[^ !#-[\]-~]/g, "?");
 }

@@ -15,42 +15,45 @@ import {
 import type { VerifiedClaims } from "../token/verify.ts";
 import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
 
-/** A valid access token and its content. It also has the members of the MCP SDK's `AuthInfo`. */
+/** A valid access token and its content, including the members of the MCP SDK's `AuthInfo`. */
 export interface Auth {
-  /** Claims. The signature covers them all. */
+  /** Claims, all of which the signature covers. */
   readonly claims: VerifiedClaims;
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Scopes from the `scope` claim, or from another claim in `scopeClaims`. */
+  /** Scopes, from the `scope` claim or another claim in `scopeClaims`. */
   readonly scopes: string[];
-  /** `client_id` claim, or `azp`; empty if the token has neither. */
+  /** The `client_id` claim, or `azp`. Empty if the token has neither. */
   readonly clientId: string;
-  /** `exp` claim, in epoch seconds. */
+  /** The `exp` claim, in epoch seconds. */
   readonly expiresAt: number;
-  /** The token itself. It is a secret. */
+  /** The token itself, which is a secret. */
   readonly token: string;
 }
 
-/** Requirements of a route for the token. */
+/** A route's requirements. */
 export interface Requirements {
   /**
-   * Scopes, separated by spaces, all of which the token must have. With `{ any: [...] }`, the token must have one of
-   * them. Default: none.
+   * Scopes that the token must have, separated by spaces. `{ any: [...] }` means that it must have one of them.
+   * Default: none.
    */
   readonly scope?: string | { readonly any: readonly string[] } | undefined;
-  /** Accepted authentication contexts: the `acr` claim must be one of these. Default: any. @see RFC 9470 */
+  /** Accepted authentication contexts. The `acr` claim must be one of them. Default: any. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
-  /** Longest time since the user signed in (`auth_time` claim), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
+  /**
+   * Maximum time since the user signed in (`auth_time` claim), in seconds. `clockToleranceSeconds` is added to it.
+   * Default: any time. @see RFC 9470
+   */
   readonly maxAgeSeconds?: number | undefined;
   /**
-   * Decides about a request with a valid token. Receives the request as the framework passes it. `true` lets the
-   * request through, `false` is a 403, and a denial explains the refusal. If the function throws, or returns an object
-   * that is not a denial, the response is a 503. Default: none.
+   * Decides whether a request with a valid token is let through. Receives the request as the framework passes it.
+   * Returns `true` to let the request through, `false` to respond with 403, or a denial to explain the refusal. If the
+   * function throws or returns an object that is not a denial, the response is a 503. Default: none.
    */
   readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
   /**
-   * Whether a request without an `Authorization` header is let through, without auth. With the `token` option, that is a request without a
-   * token. A token that is sent must be valid. Default: `false`.
+   * Whether a request without an `Authorization` header (with the `token` option, without a token) is let through,
+   * without auth. If a token is sent, it must be valid. Default: `false`.
    */
   readonly optional?: boolean | undefined;
 }
@@ -60,7 +63,7 @@ export interface CheckedRequirements extends Omit<Requirements, "check"> {
   readonly check?: ((auth: Auth, request: object) => boolean | Denial | Promise<boolean | Denial>) | undefined;
 }
 
-/** A string that a challenge can contain. */
+/** Rule for a string that a challenge can contain. */
 const challengeText = stringThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const words: Rule = {
@@ -77,7 +80,7 @@ const denialRules: Rules<Denial> = {
     holds: (value): value is 401 | 403 => value === 401 || value === 403,
   },
   description: stringThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
-  // Refuses a scope of only spaces, which would require nothing.
+  // Rejects a scope of only spaces, which would require nothing.
   scope: stringThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
 };
 
@@ -106,18 +109,19 @@ export const requirementRules: Rules<Requirements> = {
   optional: boolean,
 };
 
-/** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export function checkRequirements(requirements: Requirements): CheckedRequirements {
+/** Checks a route's requirements. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */ export function checkRequirements(
+  requirements: Requirements,
+): CheckedRequirements {
   const { check, ...others } = checkOptions(requirements, requirementRules, "requirement");
-  // Only the application knows its framework's request type.
+  // Only the application knows the type of its framework's requests.
   return { ...others, check: check as CheckedRequirements["check"] };
 }
 
-/** Returns the scope to name in a challenge, which is sufficient for the route. */
+/** Returns a scope that is sufficient for the route, to name in a challenge. */
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
-/** Returns a token's scopes, from the first of these claims that it has. @see RFC 8693 section 4.2 */
+/** Returns a token's scopes, from the first of these claims that is in it. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
   const given = names
     .map((name) => (Object.hasOwn(claims, name) ? claims[name] : undefined))
@@ -126,17 +130,17 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
-/** Guard settings that limit the time of a sign-in. */
+/** Guard settings that limit when a user may have signed in. */
 interface SignInLimits {
   readonly clock: Clock;
-  /** How far the time of a sign-in may be in the future, in seconds. */
+  /** Maximum time by which a sign-in may be in the future, in seconds. */
   readonly aheadSeconds: number;
   readonly verification: { readonly clockToleranceSeconds: number };
 }
 
 /**
- * Refuses a valid token that does not meet a route's requirements. The sign-in is checked first, because a new sign-in may also grant more
- * scopes.
+ * Refuses a valid token that does not meet a route's requirements. Checks the sign-in first, because a new sign-in may
+ * also grant more scopes.
  *
  * @throws RefusedRequest
  */
@@ -165,7 +169,7 @@ export function refuseUnmet(
     throw new RefusedRequest({ status: 403, error: "insufficient_scope", description: missing });
 }
 
-/** Returns what is missing from these scopes, or `undefined`. */
+/** Describes the scope that is missing, or returns `undefined`. */
 function missingScope(scope: Requirements["scope"], scopes: readonly string[]): string | undefined {
   if (typeof scope === "object")
     return scope.any.some((name) => scopes.includes(name))
@@ -176,8 +180,8 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
 }
 
 /**
- * Returns the problem with the sign-in's time (`auth_time`, in whole seconds), if there is one. Refuses a time far in
- * the future, because a time in milliseconds would never expire.
+ * Describes the problem with the time of the sign-in (`auth_time`, in whole seconds), if there is one. A time far in
+ * the future is a problem, because a time in milliseconds would never expire.
  */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,

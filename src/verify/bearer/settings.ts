@@ -26,7 +26,7 @@ import type { AudienceClaim, BearerOptions } from "./options.ts";
 import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
 
-const httpsUrl: Rule = stringThat("an https URL without query and fragment", (value) => {
+const httpsUrl: Rule = stringThat("an https URL without a query or fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;
   const { protocol, username, password } = new URL(value);
   return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
@@ -46,7 +46,7 @@ export const bearerRules: Rules<BearerOptions> = {
   maxIssuers: number(1),
   resource: httpsUrl,
   metadata: {
-    must: "an object that JSON can hold",
+    must: "an object that is serializable as JSON",
     types: ["object"],
     holds: (value): value is object => object.holds(value) && isJson(value),
   },
@@ -74,7 +74,7 @@ function isJson(value: object): boolean {
   }
 }
 
-/** Remedies for options that are given in the wrong place, by name. */
+/** Remedies for options that are given in the wrong place, keyed by name. */
 const remedies: Readonly<Record<string, string>> = {
   ...Object.fromEntries(Object.keys(keySetRules).map((name) => [name, `write keySet: { ${name} }`])),
   ...Object.fromEntries(
@@ -98,9 +98,9 @@ export function resolveBearerOptions(options: BearerOptions) {
   const issuers = isFunction ? [] : [issuer].flat();
   const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
   if (byClaim !== undefined && (typeof byClaim.claim !== "string" || byClaim.claim === "iss"))
-    throw invalidOption('the "audience" option must have "claim", the name of a claim, and "values"');
+    throw invalidOption('the "audience" option must have "claim", which is the name of a claim, and "values"');
   if (given.token !== undefined && dpop !== undefined)
-    throw invalidOption('"dpop" needs tokens in the Authorization header; remove "token"');
+    throw invalidOption('"dpop" requires tokens in the Authorization header; remove "token"');
   checkVerifyOptions({
     keys: () => undefined,
     issuer: names,
@@ -109,19 +109,19 @@ export function resolveBearerOptions(options: BearerOptions) {
     clockToleranceSeconds,
     requiredClaims,
   });
-  // An invalid option must be reported now, not when an issuer's first token arrives.
+  // Checked here, because an invalid option must be reported now and not when an issuer's first token arrives.
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
       throw invalidOption(`"metadata" must not set "${own}"; another option sets it`);
   if (given.metadata !== undefined && resource === undefined)
-    throw invalidOption('"metadata" needs "resource", the URL that it describes');
+    throw invalidOption('"metadata" requires "resource", which is the URL that it describes');
   const baseUrl = given.baseUrl ?? (resource && new URL(resource).origin);
   if (dpop !== undefined && baseUrl === undefined)
-    throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the Host header may be forged');
+    throw invalidOption('"dpop" requires "baseUrl", because a proof names the URL and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** How far the time of a proof or a sign-in may be ahead of the clock, in seconds. */
+    /** Maximum time by which a proof or a sign-in may be in the future, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
       audience: withBothSpellings(audience, resource),
@@ -152,7 +152,10 @@ export function resolveBearerOptions(options: BearerOptions) {
   };
 }
 
-/** Adds the other spelling of a resource without a path. Clients request either. @see RFC 3986 section 6.2.3; RFC 8707 section 2 */
+/**
+ * If a resource has no path, adds its other spelling, because clients may request either. @see RFC 3986 section 6.2.3;
+ * RFC 8707 section 2
+ */
 function withBothSpellings(audience: string | readonly string[], resource: string | undefined): readonly string[] {
   const given = [audience].flat();
   if (resource === undefined || new URL(resource).pathname !== "/") return given;

@@ -8,14 +8,13 @@ import { invalidToken } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /**
- * Checks that the sender of a request holds the key and the certificate to which its token is bound. @throws
- * RefusedRequest
+ * Checks that a request's sender holds the key and the certificate that its token is bound to. @throws RefusedRequest
  */
 export type Confirm = (claims: JWTPayload, credentials: Credentials, request: GuardedRequest) => Promise<void>;
 
 /**
- * Creates the check of a token's bindings (`cnf`). Every known binding must be confirmed. If all of a token's bindings
- * are unknown, the token is refused rather than treated as unbound.
+ * Creates a function that checks a token's bindings (`cnf`). Every known binding must be confirmed. If all of a token's
+ * bindings are unknown, the token is rejected instead of being treated as unbound.
  *
  * @see RFC 7800 section 3; RFC 9449 section 7; RFC 8705 section 3
  */
@@ -24,7 +23,7 @@ export function createConfirmation(settings: BearerSettings): Confirm {
   const checkProof = createProofCheck(settings);
 
   return async ({ cnf }, { scheme, token }, { method, target, proof, source }) => {
-    // A claim can be any JSON value.
+    // The claim can be any JSON value.
     const { jkt, "x5t#S256": x5t } = Object(cnf) as { readonly jkt?: unknown; readonly "x5t#S256"?: unknown };
     if (scheme === "DPoP" && typeof jkt !== "string") throw invalidToken("the token is not bound to a key (cnf.jkt)");
     if (cnf === undefined) return;
@@ -40,7 +39,7 @@ export function createConfirmation(settings: BearerSettings): Confirm {
 }
 
 /**
- * Returns the thumbprint of a certificate, or `undefined` if there is none.
+ * Returns a certificate's thumbprint, or `undefined` if there is no certificate.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` for anything else, such as the whole object from `getPeerCertificate()`
  * @see RFC 8705 section 3.1
@@ -48,17 +47,17 @@ export function createConfirmation(settings: BearerSettings): Confirm {
 async function thumbprintOf(certificate: string | Uint8Array | null | undefined): Promise<string | undefined> {
   if (certificate === undefined || certificate === null || certificate.length === 0) return undefined;
   const der = typeof certificate === "string" ? derOf(certificate) : certificate;
-  // The DER of a certificate is a SEQUENCE.
+  // A certificate in DER is a SEQUENCE.
   if (!(der instanceof Uint8Array) || der[0] !== 0x30)
     throw invalidOption(
-      '"certificate" did not return a certificate; return it as DER, PEM, PEM with %20 for spaces, or :base64: (RFC 9440)',
+      '"certificate" did not return a certificate; return it as DER, as PEM, as PEM with %20 for spaces, or as :base64: (RFC 9440)',
     );
   return toBase64url(await sha256(Uint8Array.from(der)));
 }
 
-/** Formats in which programs return certificates and proxies write them into a header. */
+/** Formats in which programs return certificates, and in which proxies write them into a header. */
 const certificateForms = [
-  // The first certificate of a PEM. RFC 7468 section 5
+  // The first certificate in a PEM. RFC 7468 section 5
   /-----BEGIN CERTIFICATE-----([\s\w+/=]+)-----END CERTIFICATE-----/,
   // RFC 9440 section 2.2
   /^:([\w+/=]+):$/,

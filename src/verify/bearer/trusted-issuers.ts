@@ -19,7 +19,7 @@ import type { BearerSettings } from "./settings.ts";
  */
 export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
-/** The keys of a trusted issuer. */
+/** A trusted issuer's keys. */
 interface Trusted {
   readonly keys: KeySource;
   /** Records that the keys have verified a token. */
@@ -34,10 +34,13 @@ export interface TrustedIssuers {
   readonly refresh: () => Promise<void>;
 }
 
-/** Maximum average size of the JWK Sets if `issuer` is a function, in bytes. It limits the total memory for all sets. */
+/**
+ * Maximum average size of the JWK Sets if `issuer` is a function, in bytes. It limits the total memory that all sets
+ * use.
+ */
 const meanSetBytes = 65_536;
 
-/** Creates the key sets of the issuers that the options trust. */
+/** Creates the key sets for the issuers that the options trust. */
 export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   const { issuers, keySet, clock, state, maxIssuers, onEvent } = settings;
 
@@ -59,7 +62,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     for (const each of issuers) {
       const name = issuerOf(each);
       if (listed.has(name)) {
-        const remedy = 'list it once, with "keys": a function that searches both sets';
+        const remedy = 'list it once, and set its "keys" to a function that searches both sets';
         throw invalidOption(`issuer ${JSON.stringify(name)} is listed twice; ${remedy}`);
       }
       listed.set(name, open(each));
@@ -89,7 +92,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     maxKeySets: maxIssuers,
     meanBytes: meanSetBytes,
     optionsOf: (issuer) => ({ ...keySet, issuer }),
-    // Anyone can be an issuer here, and importing a key costs more than reading it.
+    // Anyone can run an issuer that the function accepts, and importing a key costs more than reading it.
     internalOf: (issuer) => ({ ...internalOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
     newBudget: () => createBudget(),
     emit: onKeySetEvent,
@@ -102,12 +105,15 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
       const set = sets.use(issuer);
       return { keys: ({ kid, alg }) => set.resource.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
-    // The issuers are not known.
+    // There is nothing to fetch, because the issuers are not known in advance.
     async refresh() {},
   };
 }
 
-/** Methods that fetch the keys: `refresh` in our `createRemoteKeySet`, `reload` in jose's `createRemoteJWKSet`. */
+/**
+ * Methods that fetch the keys, which are `refresh` in our `createRemoteKeySet` and `reload` in jose's
+ * `createRemoteJWKSet`.
+ */
 interface Refreshable {
   readonly refresh?: () => Promise<void>;
   readonly reload?: () => Promise<void>;
@@ -116,7 +122,7 @@ interface Refreshable {
 /** Returns the keys from an application's own key source. @throws ConfigError `ERR_OPTION_INVALID` */
 function ownKeys(keys: KeySource & Refreshable): Trusted {
   if (typeof keys !== "function")
-    throw invalidOption('"keys" of an issuer must be a function; pass the result of createRemoteKeySet(), for example');
+    throw invalidOption('an issuer\'s "keys" must be a function, such as the result of createRemoteKeySet()');
   return {
     async keys(header) {
       try {
@@ -141,7 +147,9 @@ async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>
   }
 }
 
-/** Refuses a token whose key turned out to be invalid when it was imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN` */
+/**
+ * Rejects a token whose key turned out to be invalid when it was imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
+ */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
   throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
@@ -153,7 +161,7 @@ function untrusted(hint: string): never {
 
 const maxNamed = 5;
 
-/** Lists the trusted issuers for the operator, to compare with the token's issuer. */
+/** Lists the trusted issuers, so that the operator can compare them with the token's issuer. */
 function trustedText(names: readonly string[]): string {
   const trusted = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
   if (names.length > maxNamed) trusted.push(`${names.length - maxNamed} more`);
@@ -163,8 +171,8 @@ function trustedText(names: readonly string[]): string {
 const issuerOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
- * Reports whether a string from a token is an issuer in canonical form, without query, user name or backslash. Its path can be anything, so the
- * application's function must compare the host.
+ * Reports whether a string from a token is an issuer in canonical form, without a query, user name or backslash. Its
+ * path can be anything, so the application's function must compare the host.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1
  */

@@ -9,26 +9,31 @@ export interface CachedOptions<Value>
     Pick<FetchesOptions<Value>, "timeoutMs" | "maxWaitMs" | "failures" | "what"> {
   /** Fetches the response. */
   readonly load: (stored: Stored<Value> | undefined, bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
-  /** Reports whether a stored response may be used in spite of an error. Default: if the error is a retryable FetchError. */
+  /**
+   * Reports whether a stored response may be used despite an error. Default: whether the error is a retryable
+   * FetchError.
+   */
   readonly isOutage?: (error: unknown) => boolean;
-  /** Creates the error for a call whose fetch is not due yet. @param cause the last failure, if that is the reason */
+  /**
+   * Creates the error for a call whose fetch is not allowed yet. @param cause the last failure, if that is the reason
+   */
   readonly retryLater: (pauseMs: number, cause?: JwksdError) => FetchError;
   readonly emit: (
     event: CacheEvent | { readonly type: "failed"; readonly error: JwksdError } | { readonly type: "exhausted" },
   ) => void;
 }
 
-/** A response that is cached by the rules of HTTP and fetched once for all callers. */
+/** A response that is cached according to the rules of HTTP, and fetched only once for all callers. */
 export interface Cached<Value> {
   readonly keeper: Keeper<Value>;
   readonly fetches: Fetches;
-  /** Returns the stored response if it may be used, otherwise a fetched one. @throws FetchError, and the errors of `load` */
+  /** Returns the stored response if it may be used, or fetches one. @throws FetchError, and the errors of `load` */
   usable(this: void): Promise<Kept<Value>>;
   /** Fetches in the background if the stored response is about to become stale. */
   refreshAhead(this: void, now: number): void;
 }
 
-/** Creates the cache of one response. @see RFC 9111; RFC 5861 */
+/** Creates a cache for one response. @see RFC 9111; RFC 5861 */
 export function createCached<Value>(options: CachedOptions<Value>): Cached<Value> {
   const { clock, signal, maxWaitMs, load, isOutage = isRetryable, retryLater, emit } = options;
   const keeper = createKeeper(options);
@@ -38,7 +43,7 @@ export function createCached<Value>(options: CachedOptions<Value>): Cached<Value
     store: keeper.store,
   });
 
-  /** Returns the stored response if it may be used although fetching failed with this error. */
+  /** Returns the stored response if it may be used even though fetching failed with this error. */
   const inOutage = (error: unknown): Kept<Value> | undefined =>
     isOutage(error) ? keeper.usable("outageUntil") : undefined;
 
@@ -68,7 +73,7 @@ export function createCached<Value>(options: CachedOptions<Value>): Cached<Value
       }
       const fetch = fetches.join(false);
       try {
-        // While an old response may be used, a server that does not respond delays no caller for longer than that.
+        // As long as an old response may be used, a server that does not respond delays callers by at most this time.
         await fetches.wait(fetch, keeper.usable("outageUntil") === undefined ? Infinity : maxWaitMs);
       } catch (error) {
         const old = inOutage(error);

@@ -20,11 +20,11 @@ export interface FetchOptions extends RequestCaching {
   readonly maxBytes: number;
   /** Aborts the request. */
   readonly signal: AbortSignal;
-  /** Accepted media types of the body; `+json` accepts all `application` types with that suffix. Default: any. */
+  /** Accepted media types of the body. `+json` accepts all `application` types with that suffix. Default: any. */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 
-/** A 200 with its body, or a 304 without a body. */
+/** A 200 response with its body, or a 304 response without a body. */
 export interface Fetched {
   readonly text: string | undefined;
   /** Size of the decompressed body, in bytes. */
@@ -34,10 +34,10 @@ export interface Fetched {
 }
 
 /**
- * Fetches a document, with limits for its size and the time. Does not follow redirects.
+ * Fetches a document, with a size limit and a time limit. Does not follow redirects.
  *
- * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`,
- * `ERR_FETCH_BODY`
+ * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`,
+ * `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY`
  */
 export function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
   return traced("jwksd fetch", { "url.full": shownUrl(url) }, () => fetchUntraced(url, options));
@@ -47,7 +47,7 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
   const { clock, timeoutMs, signal } = options;
   const expired = (): FetchError =>
     new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);
-  // Ends a body that is not read to its end.
+  // Cancels a body that is not read to the end.
   const end = new AbortController();
   try {
     return await withDeadline((signal) => request(url, options, AbortSignal.any([signal, end.signal])), {
@@ -67,13 +67,13 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
 
 async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
   const init = requestInit(options, signal);
-  // Nothing was received, and a new connection may work.
+  // Nothing was received, so a new connection may work.
   const response = await options.fetch(url, init).catch((error: unknown) => {
     if (!isDeadConnection(error) || signal.aborted) throw error;
     return options.fetch(url, init);
   });
   const reader = response.body?.getReader();
-  // The caller's fetch may ignore its signal and return its response after the abort.
+  // The caller's fetch may ignore its signal and return a response after the abort.
   const leave = (): void => void reader?.cancel().catch(() => {});
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
@@ -102,7 +102,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   };
 }
 
-/** Checks a media type without its parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
+/** Checks a media type, ignoring its parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
 function checkMediaType(url: string, contentType = "", allowed: readonly string[] | undefined): void {
   const [first = ""] = contentType.split(";", 1);
   const mediaType = first.trim().toLowerCase();
@@ -114,7 +114,7 @@ function checkMediaType(url: string, contentType = "", allowed: readonly string[
   );
 }
 
-/** Reads a body chunk by chunk and stops at the limit, in decompressed bytes. */
+/** Reads a body chunk by chunk and stops at the limit, which is in decompressed bytes. */
 async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Array> | undefined, maxBytes: number) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
@@ -133,8 +133,8 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
 }
 
 /**
- * Returns the error's code, which Node's `fetch` has in `cause` and `node:https` in the error itself. Ignores anything
- * but a single word.
+ * Returns the error's code, which is in `cause` for Node's `fetch`, and in the error itself for `node:https`. Ignores
+ * anything that is not a single word.
  */
 function failureText(error: unknown): string {
   return [systemCode(error), memberOf(error, "code"), memberOf(error, "name")].find(isWord) ?? typeof error;
@@ -144,11 +144,11 @@ function isWord(value: unknown): value is string {
   return typeof value === "string" && /^\w{1,64}$/.test(value);
 }
 
-/** Maximum time for which `Retry-After` can delay a new key. */
+/** Maximum time for which `Retry-After` can delay a new key, in seconds. */
 const maxRetryAfterSeconds = 30;
 
 /**
- * Returns `Retry-After` in seconds, at most 30; 0 means immediately. A date is measured from the response's `Date`, if
+ * Returns `Retry-After` in seconds, at most 30. 0 means immediately. A date is measured from the response's `Date`, if
  * there is one.
  *
  * @see RFC 9110 section 10.2.3

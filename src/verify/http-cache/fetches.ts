@@ -12,14 +12,14 @@ export interface FetchesOptions<Value> extends Pick<FetchOptions, "clock" | "tim
   readonly load: (bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
   /** Stores a fetched response. */
   readonly store: (fetched: FetchedResponse<Value>, bypassCaches: boolean) => void;
-  /** Paces fetches after failures. Default: each fetch after the first failure has to wait. */
+  /** Paces fetches after failures. Default: every fetch after the first failure has to wait. */
   readonly failures?: Budget;
-  /** The fetched thing in messages: "keys". */
+  /** Word for the fetched content in messages, such as "keys". */
   readonly what: string;
   readonly emit: (event: { readonly type: "failed"; readonly error: JwksdError }) => void;
 }
 
-/** One fetch of a response, including the requests that find its URL. */
+/** One fetch of a response, including the requests to find its URL. */
 export interface OneFetch {
   readonly number: number;
   readonly bypassCaches: boolean;
@@ -27,29 +27,29 @@ export interface OneFetch {
   readonly done: Promise<void>;
 }
 
-/** The fetches of one response: one at a time for all callers, and paced after failures. */
+/** The fetches of one response. They run one at a time for all callers, and are paced after failures. */
 export interface Fetches {
   /** Returns the fetch in flight. */
   current(): OneFetch | undefined;
   /** Returns the fetch in flight, or starts one. */
   join(bypassCaches: boolean): OneFetch;
-  /** Fetches without a caller that needs the result, unless a fetch is in flight or a failure is too recent. */
+  /** Starts a fetch that no caller waits for, unless one is in flight or a failure is too recent. */
   inBackground(): Promise<void>;
-  /** Waits until a fetch has ended or has taken this long. @throws FetchError */
+  /** Waits until a fetch has finished or has taken this long. @throws FetchError */
   wait(fetch: OneFetch, maxMs?: number): Promise<void>;
-  /** Records that the caller of `wait` goes ahead without the result of the fetch. */
+  /** Records that the caller of `wait` continues without the fetch's result. */
   abandon(fetch: OneFetch): void;
-  /** Returns the number of fetches that were started. */
+  /** Returns the number of fetches that have been started. */
   started(): number;
   /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
   bypassedSince(count: number): boolean;
-  /** Returns how long the next fetch has to wait because of failures, in milliseconds. */
+  /** Returns the time that the next fetch has to wait because of failures, in milliseconds. */
   waitMs(nowMs: number): number;
-  /** Returns the error of the last fetch, if it failed within the last minute. */
+  /** Returns the last fetch's error, if it failed within the last minute. */
   lastError(): JwksdError | undefined;
 }
 
-/** Time allowed for everything in a fetch except waiting for the network. */
+/** Time allowed for everything in a fetch except waiting for the network, in milliseconds. */
 const slackMs = 1_000;
 
 export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
@@ -65,11 +65,11 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
     new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not finish in time`);
   const elapsedMs = ({ startedAt }: OneFetch): number => msBetween(startedAt, monotonicNow(clock));
 
-  /** Returns the time until the fetch's own timeouts will have ended it, in milliseconds. */
+  /** Returns the time until a fetch's own timeouts will have ended it, in milliseconds. */
   const leftMs = (fetch: OneFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
 
   function current(): OneFetch | undefined {
-    // The runtime may have dropped it.
+    // The runtime may have dropped an overdue fetch.
     if (pending !== undefined && leftMs(pending) === 0) pending = undefined;
     return pending;
   }
@@ -87,7 +87,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
         if (pending === mine) pending = undefined;
       }),
     };
-    // No caller waits for a fetch in the background.
+    // If the fetch runs in the background, no caller handles its rejection.
     mine.done.catch(() => {});
     pending = mine;
     return mine;
@@ -95,7 +95,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
 
   async function run(bypassCaches: boolean, number: number): Promise<void> {
     const fetched = await load(bypassCaches);
-    // An overdue fetch must not overwrite the result of a later one.
+    // An overdue fetch must not overwrite a later fetch's result.
     if (number < lastStored) return;
     lastStored = number;
     if (bypassCaches) lastBypass = number;
@@ -149,7 +149,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   };
 }
 
-/** Returns the error with the pause that a retry will have to wait for, if that is longer than the error's own. */
+/** Returns the error with the time that a retry will have to wait, if that is longer than the error's own. */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;

@@ -1,6 +1,6 @@
 import { ageSeconds, httpDate, parseCacheControl } from "../../base/cache-control.ts";
 
-/** Header fields of a response that determine its freshness. */
+/** Header fields that determine a response's freshness. */
 export interface CachingHeaders {
   /** `Cache-Control` header. */
   readonly cacheControl?: string | undefined;
@@ -12,25 +12,25 @@ export interface CachingHeaders {
   readonly expires?: string | undefined;
 }
 
-/** Bounds for the values that servers send, in seconds. */
+/** Bounds on the values that servers send, in seconds. */
 export interface FreshnessBounds {
   /** Minimum time for which a response is fresh, regardless of its headers. */
   readonly minFreshSeconds: number;
   /** Maximum for `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
-  /** How long a response without `max-age` and `Expires` is fresh. */
+  /** Time for which a response without `max-age` and `Expires` is fresh. */
   readonly defaultFreshSeconds: number;
   /** Maximum for `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
-  /** Maximum for `stale-if-error`, and its default. */
+  /** Maximum and default for `stale-if-error`. */
   readonly outageToleranceSeconds: number;
 }
 
-/** Times in the life of a response, in epoch milliseconds. None is earlier than the one before it. */
+/** Times in the life of a response, in epoch milliseconds, in chronological order. */
 export interface Freshness {
   /** Time of the request. */
   readonly since: number;
-  /** Time from which it is refreshed in the background, so calls do not have to wait when it becomes stale. */
+  /** Time from which it is refreshed in the background, so that calls do not have to wait when it becomes stale. */
   readonly refreshFrom: number;
   /** Time until which it is used without a request. */
   readonly freshUntil: number;
@@ -42,16 +42,16 @@ export interface Freshness {
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** Clock difference up to which a `Date` does not prove the age of a response, in milliseconds. */
+/** Clock difference up to which a `Date` does not prove a response's age, in milliseconds. */
 export const clockToleranceMs = 60_000;
 const refreshAheadMs = 60_000;
 
 /**
- * Computes the freshness of a response in a private cache.
+ * Computes a response's freshness in a private cache.
  *
  * Times are measured from the request, so time in transit counts as age. The age is `Age`, or the time since `Date` if
- * that is longer (RFC 9111 section 4.2.3). An invalid value of a directive is treated as 0 (section 4.2.1). `s-maxage`
- * is for shared caches only.
+ * that is longer (RFC 9111 section 4.2.3). If a directive's value is invalid, it is treated as 0 (section 4.2.1).
+ * `s-maxage` is ignored, because it applies only to shared caches.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
@@ -77,7 +77,7 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
   };
 }
 
-/** Reports whether a response had expired before it was requested. Only a cache can have sent it then. */
+/** Reports whether a response had expired before it was requested. If it had, a cache must have sent it. */
 export function hadExpired(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): boolean {
   const { lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
   const ageMs = Math.max(ageSeconds(headers.age) * 1000, dateAgeMs(headers, requestedAtMs));
@@ -94,22 +94,25 @@ function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFre
   return { has, seconds, noReuse, lifetimeMs: noReuse ? 0 : lifetime * 1000 };
 }
 
-/** Returns how long before the request a response left the origin, according to its `Date`. @see RFC 9111 section 4.2.3 */
+/**
+ * Returns how long before the request the response left the origin according to its `Date`, in milliseconds. @see RFC
+ * 9111 section 4.2.3
+ */
 export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): number {
   return requestedAtMs - (httpDate(date) ?? requestedAtMs);
 }
 
 /**
- * Reports whether a response may be used now. Refuses a response from the future, because it means that the clock was
- * set back and the response's age is unknown.
+ * Reports whether a response may be used now. A response from the future cannot be used, because the clock must have
+ * been set back, so the response's age is unknown.
  */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
 }
 
 /**
- * Returns `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. If `Date` is missing (browsers hide it from
- * other origins), the time of the request is used instead.
+ * Returns `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. If `Date` is missing
+ * (browsers hide it from other origins), uses the time of the request instead.
  *
  * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
  */

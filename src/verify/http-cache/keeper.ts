@@ -5,14 +5,14 @@ import { shownUrl } from "../../base/urls.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, hadExpired, mayUse } from "./freshness.ts";
 import { type FetchedResponse, type Stored, isOutdated } from "./stored.ts";
 
-/** An event of one cached response. */
+/** An event from one cached response. */
 export type CacheEvent =
   | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
   | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number };
 
-/** The consequences of a new response. */
+/** The effects of a new response. */
 export interface Change {
-  /** Bounds for its freshness. */
+  /** Bounds on its freshness. */
   readonly bounds: FreshnessBounds;
   /** Called once the response is stored. */
   readonly announce?: () => void;
@@ -22,7 +22,7 @@ export interface KeeperOptions<Value> {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly bounds: FreshnessBounds;
-  /** Called before a response is stored. Default: no consequences. */
+  /** Called before a response is stored. Default: no effects. */
   readonly changing?: (before: Stored<Value> | undefined, next: Stored<Value>) => Change;
   readonly emit: (event: CacheEvent) => void;
 }
@@ -30,7 +30,7 @@ export interface KeeperOptions<Value> {
 /** A stored response and its times. */
 export type Kept<Value> = Stored<Value> & Freshness;
 
-/** Keeps the latest response of one place. */
+/** Keeps the latest response from one place. */
 export interface Keeper<Value> {
   current(): Kept<Value> | undefined;
   /** Returns the response if it may be used now. */
@@ -50,7 +50,7 @@ export function createKeeper<Value>(options: KeeperOptions<Value>): Keeper<Value
 
   function usable(until: Until, now: number = clock.now()): Kept<Value> | undefined {
     if (kept === undefined || storedAt === undefined || !mayUse(kept, until, now)) return undefined;
-    // A clock that was set back makes no response younger.
+    // Setting the clock back must not make a response younger.
     return epochMs(storedAt.wall) + longestSince(storedAt, clock) < kept[until] ? kept : undefined;
   }
 
@@ -58,7 +58,8 @@ export function createKeeper<Value>(options: KeeperOptions<Value>): Keeper<Value
     signal.throwIfAborted();
     const { bounds, announce } = changing(kept, next);
     const times = freshness(next.headers, next.requestedAt, bounds);
-    // Without fetches in the background, a call would have to wait for one, so the response is used until it is stale.
+    // If fetches cannot run in the background, a call would have to wait for a refresh, so the response is used until
+    // it is stale.
     kept = { ...next, ...times, refreshFrom: outlivesRequests ? times.refreshFrom : Infinity };
     storedAt = instantNow(clock);
     announce?.();
@@ -71,7 +72,7 @@ export function createKeeper<Value>(options: KeeperOptions<Value>): Keeper<Value
     store({ stored, status, bytes, ageSeconds }, bypassCaches) {
       if (kept === undefined || !isOutdated(stored, kept)) replace(stored);
       else if (usable("freshUntil") !== undefined) {
-        // A cache on the way ignored the bypass. The kept response stays until it is stale.
+        // A cache along the way ignored the bypass, so the stored response is kept until it is stale.
         kept = { ...kept, refreshFrom: Infinity };
       } else if (hadExpired(stored.headers, stored.requestedAt, bounds)) {
         const message = `${shownUrl(stored.url)}: a cache returned an expired response that is older than the stored one`;

@@ -10,25 +10,25 @@ export interface PoolOptions<Resource> {
   readonly fetch: LimitedFetch;
   readonly clock: Clock;
   readonly maxEntries: number;
-  /** Number of characters that each entry may have on average. */
+  /** Average number of characters that an entry may have. */
   readonly meanSize: number;
-  /** Opens the resource with a name. */
+  /** Opens the resource with this name. */
   readonly open: (name: string, tools: PoolTools) => Resource;
-  /** Returns the length of what a resource stores, in characters. */
+  /** Returns the length of a resource's stored data, in characters. */
   readonly sizeOf: (resource: Resource) => number;
-  /** Creates a budget for opening an entry, and one for its other requests. No response makes them whole. */
+  /** Creates a budget. Each entry has one for being opened, and one for its other requests. No response resets them. */
   readonly newBudget: () => Budget;
-  /** Creates the error for an entry that must not be opened yet. */
+  /** Creates the error for an entry that cannot be opened yet. */
   readonly retryLater: (pauseMs: number) => FetchError;
 }
 
 /** The interface between a pool and its resources. */
 export interface PoolTools {
-  /** Sends a request, unless there are too many. Its signal must abort at the end of the response. */
+  /** Sends a request, unless there are too many. The request's signal must abort when the response ends. */
   readonly fetch: Fetch;
-  /** Limits requests for the entry, other than the first. It outlives the entry. */
+  /** Limits all requests for the entry except the first. This budget outlives the entry. */
   readonly budget: Budget;
-  /** Must be called when the resource has stored a response. */
+  /** Must be called after the resource has stored a response. */
   readonly weigh: () => void;
 }
 
@@ -36,45 +36,48 @@ export interface PoolTools {
 export interface PoolEntry<Resource> {
   readonly name: string;
   readonly resource: Resource;
-  /** The budgets that limit the requests for this entry. They outlive it. */
+  /** The budgets that limit the requests for this entry, which they outlive. */
   readonly budgets: Budgets;
-  /** Length of what its resource stores, in characters. */
+  /** Length of its resource's stored data, in characters. */
   size: number;
-  /** Whether it was proven to be in use. */
+  /** Whether the entry has been proven to be in use. */
   isProven: boolean;
 }
 
-/** A resource that is opened again is fetched, and may cause another fetch immediately. */
+/** Two budgets, because opening a resource again fetches it, and may immediately cause another fetch. */
 interface Budgets {
   readonly open: Budget;
   readonly other: Budget;
 }
 
-/** Cached resources of many names. */
+/** A cache of resources, keyed by name. */
 export interface Pool<Resource> {
   /** @throws FetchError the error of `retryLater`, and the errors of `open` */
   use(name: string): PoolEntry<Resource>;
-  /** Marks an entry as in use and keeps it even if it was dropped in the meantime. */
+  /** Marks an entry as in use and keeps it, even if it was dropped in the meantime. */
   prove(this: void, entry: PoolEntry<Resource>): void;
-  /** Marks a name as in use, whether or not it has an entry now. */
+  /** Marks a name as in use, whether or not it currently has an entry. */
   vouch(name: string): void;
-  /** Returns the entries that were proven to be in use. */
+  /** Returns the entries that have been proven to be in use. */
   proven(): readonly PoolEntry<Resource>[];
 }
 
 /**
- * Caches the resources of many names. Anyone can make up a name that causes a fetch. So entries that were proven to be in use are kept longer
- * than others; among equals, the least recently used entry is dropped first. Its request budgets are kept.
+ * Caches resources under many names. Anyone can make up a name that causes a fetch, so entries that were proven to be
+ * in use are kept longer than others. Among equals, the least recently used entry is dropped first, but its request
+ * budgets are kept.
  */
 export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resource> {
   const { clock, maxEntries, meanSize, open, sizeOf, newBudget, retryLater } = options;
-  /** Sets by name; the least recently used come first. */
+  /** Entries by name, least recently used first. */
   const entries = new Map<string, PoolEntry<Resource>>();
-  /** Budgets of entries that were dropped within the last minute or so; at most as many as there are entries. */
+  /**
+   * Budgets of entries that were dropped within about the last minute. There are at most as many as there are entries.
+   */
   const dropped = new Map<string, Budgets>();
-  /** Creation times of entries that have not been proven since; at most as many as there are entries. */
+  /** Creation times of entries that have not been proven since. There are at most as many as there are entries. */
   const trials = new Map<string, number>();
-  /** Names that were vouched for, the earliest first; at most as many as there are entries. */
+  /** Names that were vouched for, earliest first. There are at most as many as there are entries. */
   const vouched = new Set<string>();
   let size = 0;
 
@@ -98,7 +101,10 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     return entry;
   }
 
-  /** Returns the milliseconds until one more entry may be created. Anyone can make up names, so all unproven entries share the trials of a minute. */
+  /**
+   * Returns the time until another entry may be created, in milliseconds. Anyone can make up names, so all unproven
+   * entries share a limit per minute.
+   */
   function trialPauseMs(now: number): number {
     for (const [name, createdAt] of trials) {
       const leftMs = createdAt + trialMs - now;
@@ -132,7 +138,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     }
   }
 
-  /** Drops the largest entries while all together are too large. */
+  /** Drops the largest entries until the total size is within the limit. */
   function weigh(entry: PoolEntry<Resource>): void {
     const before = entry.size;
     entry.size = sizeOf(entry.resource);

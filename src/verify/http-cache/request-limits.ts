@@ -2,27 +2,30 @@ import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
 import type { Fetch } from "./fetch-json.ts";
 
-/** Requests in flight to all hosts. Requests for entries that were never proven get half of each limit. */
+/**
+ * Maximum number of requests in flight to all hosts. Requests for entries that were never proven get half of each
+ * limit.
+ */
 const maxInFlight = 500;
 const minuteMs = 60_000;
 
-/** Limits of the requests to one host. */
+/** Limits on the requests to one host. */
 export interface HostLimits {
   readonly inFlight: number;
-  /** Number of requests within a minute of the first one. */
+  /** Maximum number of requests within a minute of the first one. */
   readonly perMinute: number;
 }
 
 export interface RequestLimitsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** Limits for each host. Default: no limit. */
+  /** Limits on the requests to each host. Default: no limit. */
   readonly perHost?: HostLimits;
 }
 
 /**
- * Sends a request, unless too many are in flight. Its signal must abort at the end of the response. @throws FetchError
- * `ERR_FETCH_BUSY`
+ * Sends a request, unless too many are in flight. The request's signal must abort when the response ends. @throws
+ * FetchError `ERR_FETCH_BUSY`
  */
 export type LimitedFetch = (url: string, init: RequestInit, isProven: boolean) => Promise<Response>;
 
@@ -33,10 +36,13 @@ interface Load {
   since: number;
 }
 
-/** Limits the requests to servers that anyone can name. Pools that share the result share its limits. */
+/**
+ * Limits the requests to servers, because anyone can name a server. Pools that share the returned function share its
+ * limits.
+ */
 export function limitRequests({ fetch, clock, perHost }: RequestLimitsOptions): LimitedFetch {
   let inFlight = 0;
-  /** Hosts with a request in flight or within the last minute, the earliest `since` first. */
+  /** Hosts with a request in flight or within the last minute, ordered by `since`. */
   const hosts = new Map<string, Load>();
 
   function loadOf(host: string, now: number): Load {

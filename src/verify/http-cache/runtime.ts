@@ -1,15 +1,15 @@
 import { memberOf } from "../../base/json.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 
-// The differences between runtimes that a key set must know. Everything else in this folder is the same everywhere.
-//
-// In workerd (Cloudflare Workers), a fetch or a timer may silently end with the response to the request that started it. So each caller waits
-// with its own timer, an overdue fetch is forgotten, and no fetch runs in the background.
+// The differences between runtimes that matter to a key set. Everything else in this folder works the same everywhere.
+// In workerd (Cloudflare Workers), a fetch or timer may be silently canceled when the request that started it has been
+// answered. Therefore, each caller waits with its own timer, overdue fetches are dropped, and no fetch runs in the
+// background.
 
 // The DOM types are not loaded: only browsers have a location with an origin.
 const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
 
-/** Validator and cache mode of a request. */
+/** A request's validator and cache mode. */
 export interface RequestCaching {
   /** ETag of the stored response. */
   readonly etag?: string | undefined;
@@ -17,7 +17,7 @@ export interface RequestCaching {
   readonly bypassCaches?: boolean;
 }
 
-/** Media types that are accepted if the caller names none. */
+/** Accepted media types, if the caller does not name any. */
 const defaultTypes = ["application/jwk-set+json", "application/json"];
 
 /** Returns the options for requesting a JSON document without following redirects. */
@@ -30,8 +30,8 @@ export function requestInit(
   signal: AbortSignal,
 ): RequestInit {
   const headers: Record<string, string> = { Accept: mediaTypes.filter((name) => name.includes("/")).join(", ") };
-  // A browser's cache would add its max-age to the max-age of this cache. A script that sets If-None-Match itself causes a CORS preflight, so
-  // a browser sends no conditional requests.
+  // A browser's own cache would keep a set for its max-age in addition to this one. If a script sets If-None-Match
+  // itself, the browser sends a CORS preflight, so there are no conditional requests in browsers.
   if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
   if (etag !== undefined) headers["If-None-Match"] = etag;
   if (bypassCaches) headers["Cache-Control"] = "no-cache";
@@ -39,8 +39,8 @@ export function requestInit(
 }
 
 /**
- * Reports whether the runtime supports the `no-cache` mode. workerd does since the compatibility date 2025-08-07;
- * before that, it throws.
+ * Reports whether the runtime supports the `no-cache` mode. workerd supports it as of the compatibility date 2025-08-07
+ * and throws before that.
  */
 function hasNoCacheMode(): boolean {
   try {
@@ -50,7 +50,7 @@ function hasNoCacheMode(): boolean {
   }
 }
 
-/** Reports whether a response is a redirect. A browser hides its status. */
+/** Reports whether a response is a redirect, whose status a browser hides. */
 export function isRedirect({ type, status }: Response): boolean {
   return type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304);
 }
@@ -64,7 +64,7 @@ export function isDeadConnection(error: unknown): boolean {
   return code === "UND_ERR_SOCKET" || code === "ECONNRESET" || code === "EPIPE";
 }
 
-/** Returns the system error code, which Node's `fetch` has in `cause`. */
+/** Returns the system error code, which Node's `fetch` puts in `cause`. */
 export function systemCode(error: unknown): unknown {
   return memberOf(memberOf(error, "cause"), "code");
 }

@@ -8,7 +8,7 @@ import type { RequestCaching } from "./runtime.ts";
 /** A stored response as plain data. */
 export interface StoredResponse {
   readonly url: string;
-  /** Body as it was received. */
+  /** The body, as it was received. */
   readonly body: string;
   /** ETag for the next conditional request. */
   readonly etag: string | undefined;
@@ -18,7 +18,7 @@ export interface StoredResponse {
   readonly requestedAt: number;
 }
 
-/** A stored response and the value that was read from its body. */
+/** A stored response with the value that was read from its body. */
 export interface Stored<Value> extends StoredResponse {
   readonly value: Value;
 }
@@ -29,14 +29,14 @@ export interface FetchedResponse<Value> {
   readonly status: 200 | 304;
   /** Size of the decompressed body, in bytes. */
   readonly bytes: number;
-  /** How long caches had kept the response, in seconds. */
+  /** Time that the response had spent in caches, in seconds. */
   readonly ageSeconds: number;
 }
 
-/** Reads the value of a response. Throws the error of the fetch if the body is invalid. */
+/** Reads a response's value. If the body is invalid, throws the error for the fetch. */
 export type Read<Value> = (response: StoredResponse) => Promise<Value>;
 
-/** Reports whether an external value has the form of a stored response without its URL. */
+/** Reports whether an external value has the shape of a stored response, apart from its URL. */
 export function isResponseState(state: Omit<StoredResponse, "url"> | null): boolean {
   const headers: unknown = state?.headers;
   return (
@@ -44,18 +44,18 @@ export function isResponseState(state: Omit<StoredResponse, "url"> | null): bool
     Number.isFinite(state.requestedAt) &&
     object.holds(headers) &&
     Object.values(headers).every((value) => value === undefined || typeof value === "string") &&
-    // An ETag that no header can contain would fail every conditional request.
+    // If the ETag cannot be sent in a header, every conditional request would fail.
     (state.etag === undefined || (typeof state.etag === "string" && /^[ -~\u0080-\u00ff]*$/.test(state.etag)))
   );
 }
 
-/** Options of `fetchStored`: the options of its requests, and a function that reads the body. */
+/** Options of `fetchStored`, which are the options of its requests and a function that reads the body. */
 export interface FetchStoredOptions<Value> extends Omit<FetchOptions, keyof RequestCaching> {
   readonly read: Read<Value>;
 }
 
 /**
- * Fetches a response. If its body is unchanged, it keeps the value that was read before.
+ * Fetches a response. If its body is unchanged, keeps the value that was read before.
  *
  * @throws FetchError see `fetchJson`, and the errors of `read`
  */
@@ -67,7 +67,7 @@ export async function fetchStored<Value>(
 ): Promise<FetchedResponse<Value>> {
   const known = stored?.url === url ? stored : undefined;
   const fetched = await fetchOnce(url, known, bypassCaches, options);
-  // A response from a cache must not bring back what the origin has replaced since.
+  // A cached response must not bring back something that the origin has since replaced.
   return !bypassCaches && isOutdated(fetched.stored, known) ? fetchOnce(url, known, true, options) : fetched;
 }
 
@@ -80,7 +80,8 @@ async function fetchOnce<Value>(
   const requestedAt = options.clock.now();
   const { text, bytes, etag, headers } = await fetchJson(url, {
     ...options,
-    // A server that computes its ETags from length and time may return 304 for another body, and would do so again and again.
+    // A server that computes ETags from the length and time may return 304 for a different body, and would do so every
+    // time.
     etag: bypassCaches ? undefined : known?.etag,
     bypassCaches,
   });
@@ -89,18 +90,19 @@ async function fetchOnce<Value>(
     const response = { url, body: text ?? "", etag, headers, requestedAt };
     return { stored: { ...response, value: await read(response) }, status, bytes, ageSeconds: ageSeconds(headers.age) };
   }
-  // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
+  // The fields in a 304 replace the stored ones. RFC 9111 section 4.3.4
   const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
   const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-  // With the ETag of another body, every later request would get a 304 and never the other body.
+  // If another body's ETag were stored, every later request would get a 304, and never that body.
   const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
   const stored = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
   return { stored, status, bytes, ageSeconds: ageSeconds(headers.age) };
 }
 
 /**
- * Reports whether a response differs from the stored one and left the origin before it, so that a cache on the way must have returned it. A
- * `Date` counts only if it is too old for a difference of clocks, because replicas of a server have one clock each.
+ * Reports whether a response differs from the stored one but left the origin before it, so that a cache along the way
+ * must have returned it. A `Date` counts only if it is older than a difference between clocks can explain, because each
+ * of a server's replicas has its own clock.
  *
  * @see RFC 9111 section 4: of two responses, the one with the newer `Date` is used
  */
@@ -115,7 +117,9 @@ export function isOutdated<Value>(next: Stored<Value>, stored: Stored<Value> | u
 
 const dateOf = ({ headers }: StoredResponse): number | undefined => httpDate(headers.date);
 
-/** Returns when the origin sent the response, in epoch milliseconds, based on the `Age` that caches report. */
+/**
+ * Returns the time at which the origin sent the response, in epoch milliseconds, based on the `Age` that caches report.
+ */
 function leftOrigin({ requestedAt, headers }: StoredResponse): number {
   return requestedAt - ageSeconds(headers.age) * 1000;
 }
@@ -126,8 +130,8 @@ function opaqueTag(etag: string | undefined): string | undefined {
 }
 
 /**
- * Reports whether a stored response may be used in spite of this error. If a document belongs to another issuer, or names an insecure URL,
- * waiting does not fix it.
+ * Reports whether a stored response may be used despite this error. If a document belongs to another issuer or names an
+ * insecure URL, waiting does not help.
  */
 export function isRetryable(error: unknown): boolean {
   return error instanceof FetchError && error.retryable;

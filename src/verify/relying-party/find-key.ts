@@ -10,13 +10,13 @@ import type { SavedState } from "./saved-state.ts";
 import type { KeptKeys } from "./stored.ts";
 import type { UnknownKids } from "./unknown-kids.ts";
 
-/** Members of a header that select a key. Other members are ignored. */
+/** The members of a header that select a key. Others are ignored. */
 export interface KeyHeader {
   readonly kid?: string | undefined;
   readonly alg?: string | undefined;
 }
 
-/** State and limits shared by the functions of one key set. */
+/** State and limits that the functions of one key set share. */
 export interface KeySetContext {
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -29,7 +29,7 @@ export interface KeySetContext {
 /**
  * Returns the key for a token's header.
  *
- * @param budget limit of the fetches for unknown kids
+ * @param budget limits the fetches for unknown kids
  * @throws TokenError, FetchError see `RemoteKeySet`
  */
 export async function findKey(
@@ -62,9 +62,9 @@ async function findAfterFetch(context: KeySetContext, kid: string, alg: string, 
 }
 
 /**
- * Fetches once more, bypassing caches, for a kid that the stored set lacks, if the budget allows that.
+ * If the budget allows it, refetches the set, bypassing caches, for a kid that is not in the stored set.
  *
- * @param startedBefore number of fetches that were started before the call
+ * @param startedBefore number of fetches that had been started before the call
  * @throws TokenError, FetchError
  */
 async function findAfterRefetch(
@@ -91,7 +91,7 @@ async function findAfterRefetch(
     });
     const key = keeper.current()?.value.keys.find(kid, alg);
     if (key !== undefined) return key;
-    // Only a fetch after this token arrived, bypassing all caches, proves that its kid is unknown.
+    // Only a fetch that started after this token arrived and bypassed all caches proves that its kid is unknown.
     if (fetches.bypassedSince(startedBefore)) {
       await unknownKids.add(kid, clock.now());
       throw unknownKid(context);
@@ -100,9 +100,9 @@ async function findAfterRefetch(
 }
 
 /**
- * Returns the error for a call whose fetch is not allowed yet. A kid that a fresh set lacks counts as unknown: the
- * provider has said how long the set may be kept, and a flood of forged kids must not look like an outage of this
- * verifier.
+ * Returns the error for a call whose fetch is not allowed yet. A kid that is missing from a fresh set counts as
+ * unknown, because the provider has said how long the set may be kept, and because a flood of forged kids must not look
+ * like an outage of this verifier.
  */
 function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchError {
   const { clock, emit } = context;
@@ -117,7 +117,7 @@ function unknownKid({ emit }: KeySetContext): TokenError {
   return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
 }
 
-/** @param cause the last failure, if it is the reason */
+/** Creates the error for keys that cannot be fetched yet. @param cause the last failure, if it is the reason */
 export function retryLater(pauseMs: number, cause?: JwksdError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   const message = `the keys cannot be fetched again yet; try again in ${retryAfterSeconds} s`;

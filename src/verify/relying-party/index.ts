@@ -1,5 +1,5 @@
 /**
- * The cached key set of a provider, for verifying its tokens.
+ * A provider's cached key set, for verifying its tokens.
  *
  * @module jwksd/relying-party
  */

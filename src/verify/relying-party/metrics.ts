@@ -2,7 +2,7 @@ import { FetchError } from "../../base/errors.ts";
 import { type Metric, counter, createTally, gauge, seconds } from "../../base/metrics.ts";
 import type { KeySetEvent } from "./options.ts";
 
-/** Counts the events of a key set. @param set the value of the `set` label: its issuer, or its URL */
+/** Counts the events of a key set. @param set the value of the `set` label, which is the set's issuer or URL */
 export function createKeySetMetrics(set: string) {
   const labels = { set };
   const fetches = createTally();
@@ -11,12 +11,12 @@ export function createKeySetMetrics(set: string) {
     record(event: KeySetEvent): void {
       if (event.type === "refreshed") fetches.add(String(event.status));
       else if (event.type === "failed") {
-        // Other errors are about a state.
+        // Other errors are about a saved state.
         if (event.error instanceof FetchError) fetches.add(event.error.code);
       } else if (event.type === "unknown-kid") counts.unknown += 1;
       else if (event.type === "exhausted") counts.exhausted += 1;
     },
-    /** @param requestedAt the request time of the stored set, in epoch milliseconds */
+    /** @param requestedAt the time at which the stored set was requested, in epoch milliseconds */
     metrics: (requestedAt: number | undefined): Metric[] => [
       counter(
         ["jwksd_remote_set_fetches_total", "Fetches of the set by result: 200, 304 or the error code."],

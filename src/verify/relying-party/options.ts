@@ -17,30 +17,30 @@ import type { Fetch } from "../http-cache/fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
 import { checkIssuer, checkSecureUrl } from "./urls.ts";
 
-/** An event of a key set. */
+/** An event from a key set. */
 export type KeySetEvent =
   /** The set was fetched (200) or confirmed (304). `bytes` is the size of the decompressed body. */
   | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
   /** Keys were added or removed. A kid whose key was replaced is in both lists. */
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
-  /** Entries of the set cannot be used. */
+  /** Entries in the set cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
-  /** A fetch failed, or a state could not be used, loaded or stored. */
+  /** A fetch failed, or a saved state could not be used, loaded or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
   /**
-   * A cache between this verifier and the provider responded although the request had `no-cache`. New keys may reach
+   * A cache between this verifier and the provider responded even though the request had `no-cache`. New keys may reach
    * this verifier late.
    */
   | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number }
-  /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not reported, because anyone can choose one. */
+  /** A token was rejected (`ERR_TOKEN_KID_UNKNOWN`). The kid is not reported, because it is attacker-controlled. */
   | { readonly type: "unknown-kid" }
-  /** A token was refused, because the keys cannot be fetched again yet (`ERR_KEYS_RETRY_LATER`). */
+  /** A token was rejected because the keys cannot be refetched yet (`ERR_KEYS_RETRY_LATER`). */
   | { readonly type: "exhausted" };
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
   /**
-   * Issuer of an OpenID provider. Its discovery document contains the URL of the JWK Set. Required unless `jwksUri` is
+   * An OpenID provider's issuer. Its discovery document contains the URL of the JWK Set. Required unless `jwksUri` is
    * given.
    */
   readonly issuer?: Optional<string>;
@@ -50,28 +50,28 @@ export interface RemoteKeySetOptions {
   readonly allowInsecure?: Optional<boolean>;
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: Optional<Fetch>;
-  /** Clock. Default: the machine's clock. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Time limit for one request, including the body, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
   /**
    * Minimum time for which a set is fresh, regardless of its headers, in seconds. A longer time bridges restarts of a
-   * provider that sends `no-cache`, such as Keycloak, but a revoked key is trusted for that time too. Default: 5.
+   * provider that sends `no-cache`, such as Keycloak, but a revoked key is trusted for that time as well. Default: 5.
    */
   readonly minFreshSeconds?: Optional<number>;
   /** Maximum time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
-   * How long a set that is no longer fresh is used while its server is down, in seconds. The server's `stale-while-revalidate` may be
-   * longer, so 0 means only that. Its `must-revalidate`, `no-cache` and `no-store` forbid this use, and `stale-if-error` may shorten it.
-   * Default: 3600.
+   * Time for which a set that is no longer fresh is used while its server is down, in seconds. If the server's
+   * `stale-while-revalidate` is longer, that applies, even if this option is 0. The server's `must-revalidate`,
+   * `no-cache` and `no-store` forbid this use, and its `stale-if-error` may shorten the time. Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
   /** Maximum time that a call waits for a response while the old keys may still be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: Optional<number>;
-  /** Receives each fetch, change, failure and refused token. Default: no listener. */
+  /** Receives each fetch, change, failure and rejected token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
-  /** Result of an earlier process's `state()`. A state for another issuer or URL is ignored. Default: none. */
+  /** The result of an earlier process's `state()`. A state for another issuer or URL is ignored. Default: none. */
   readonly state?: Optional<KeySetState>;
 }
 
@@ -87,7 +87,7 @@ export const keySetRules: Rules<RemoteKeySetOptions> = {
   outageToleranceSeconds: number(0),
   maxWaitMs: number(0),
   onEvent: callback,
-  // A state comes from a store. A damaged one must not prevent the start.
+  // A state comes from a store. If it is damaged, that must not prevent the process from starting.
   state: anything,
 };
 
@@ -105,7 +105,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   return { place, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
 }
 
-/** Location of a JWK Set: its URL, or the issuer whose discovery document contains the URL. */
+/** Location of a JWK Set, which is its URL or the issuer whose discovery document contains the URL. */
 export type KeySetPlace =
   | { readonly issuer: string; readonly jwksUri?: undefined }
   | { readonly issuer?: undefined; readonly jwksUri: string };

@@ -15,31 +15,29 @@ import { type KeySetState, type ReadKeys, setReader, withKeys } from "./stored.t
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
 /**
- * A provider's keys: a function for `jose.jwtVerify`, and for the `keys` option of this package's `verify`.
+ * A provider's keys, as a function to pass to `jose.jwtVerify` or to the `keys` option of this package's `verify`.
  *
  * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG` if the token does not name
- * one of the provider's keys. It throws FetchError if it cannot tell because the keys cannot be fetched now:
+ * one of the provider's keys. It throws FetchError if it cannot tell because the keys cannot be fetched at the moment:
  * `ERR_KEYS_RETRY_LATER`, `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`,
  * `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY` and `ERR_FETCH_OUTDATED`, which are `retryable`, and `ERR_DISCOVERY_ISSUER`,
- * `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
+ * `ERR_URL_INSECURE` and `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet {
-  /** Returns the key for a token's header. The key has this `kid` and is for this `alg`. */
+  /** Returns the key for a token's header. It has the header's `kid` and is for the header's `alg`. */
   (header: KeyHeader): Promise<CryptoKey>;
   /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;
-  /** Returns the stored response, for the `state` option of a later process; `undefined` before the first response. */
+  /** Returns the stored response, for a later process's `state` option, or `undefined` before the first response. */
   state(this: void): KeySetState | undefined;
-  /** Returns the counts of this key set's fetches and refused tokens, for a scrape. See docs/metrics.md. */
+  /** Returns the counts of this key set's fetches and rejected tokens, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
-  /** Aborts requests. After that, calls throw `ERR_CLOSED`, and no events are sent. */
+  /** Aborts requests. Afterward, calls throw `ERR_CLOSED` and no events are sent. */
   close(this: void): void;
 }
 
 /**
- * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed and refreshed before it
- * becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. An unknown
- * kid is never replaced by another key. There are no background timers.
+ * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed, and refreshed before it becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. Another key is never used for an unknown kid. There are no background timers.
  *
  * @example
  * ```ts
@@ -56,12 +54,12 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   return createKeySet(options).keys;
 }
 
-/** Options that other modules set, and objects that several sets share or that outlive one set. */
+/** Options that only other modules set, and objects that several sets share or that outlive a set. */
 export interface InternalOptions {
-  /** Budget of fetches for unknown kids. */
+  /** Budget for the fetches for unknown kids. */
   readonly budget?: Budget;
   readonly unknownKids?: UnknownKids;
-  /** Reads a JWK Set. Default: imports each key immediately and refuses a set without a usable key. */
+  /** Reads a JWK Set. Default: imports each key immediately and rejects a set without a usable key. */
   readonly readKeys?: ReadKeys;
   /** Maximum number of removed keys to remember. Default: 1000. */
   readonly maxRemoved?: number;
@@ -78,7 +76,7 @@ export interface InternalOptions {
 /** A key set, for other modules. */
 export interface SharedKeySet {
   readonly keys: RemoteKeySet;
-  /** Like `keys`, with the caller's budget for unknown kids. */
+  /** Like `keys`, but with the caller's budget for unknown kids. */
   find(this: void, header: KeyHeader, budget: Budget): Promise<CryptoKey>;
 }
 
@@ -100,8 +98,8 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
   }
 
   /**
-   * Resets the budget, because a rotation has brought new keys. Other changes do not reset it: while the provider's
-   * replicas disagree, each fetch may bring a change but no new key.
+   * Resets the budget, because a rotation has brought new keys. Other changes do not reset it, because while the
+   * provider's replicas disagree, each fetch may bring a change but no new key.
    */
   function onNewKeys(): void {
     budget.reset();

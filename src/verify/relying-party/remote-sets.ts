@@ -17,18 +17,21 @@ export interface RemoteSetsOptions {
   readonly maxKeySets: number;
   /** Maximum average length of the sets, in characters. */
   readonly meanBytes: number;
-  /** Returns the place and the other options of the set with this name: its URL or its issuer. */
+  /** Returns the location and the other options of the set with this name, which is its URL or issuer. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
   readonly internalOf: (name: string) => InternalOptions;
-  /** Creates the budget of a set. */
+  /** Creates a set's budget. */
   readonly newBudget: () => Budget;
   readonly emit: (name: string, keys: RemoteKeySet, event: KeySetEvent) => void;
 }
 
-/** One key set of many. */
+/** One of many key sets. */
 export type RemoteSet = PoolEntry<SharedKeySet>;
 
-/** Caches the key sets of many URLs or issuers, because anyone can forge a token that causes a fetch. A set that has verified a token is proven. */
+/**
+ * Caches the key sets of many URLs or issuers, with limits, because anyone can forge a token that causes a fetch. A set
+ * that has verified a token counts as proven.
+ */
 export function createRemoteSets(options: RemoteSetsOptions): Pool<SharedKeySet> {
   const { fetch, clock, maxKeySets, meanBytes, optionsOf, internalOf, newBudget, emit } = options;
   const unknownKids = createUnknownKids(maxUnknownKids);
@@ -58,7 +61,7 @@ export function createRemoteSets(options: RemoteSetsOptions): Pool<SharedKeySet>
   });
 }
 
-/** Returns the length of a stored set: all the parts whose length the server chooses. */
+/** Returns the length of a stored set, counting all the parts whose length the server chooses. */
 function sizeOf(state: KeySetState | undefined): number {
   if (state === undefined) return 0;
   const { jwksUri, body, etag = "", headers } = state;

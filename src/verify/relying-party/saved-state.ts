@@ -19,7 +19,7 @@ export interface SavedStateOptions {
   readonly emit: (event: KeySetEvent) => void;
 }
 
-/** The set of an earlier process. */
+/** The set from an earlier process. */
 export interface SavedState {
   /** Restores the set from the `state` option. */
   restore(): Promise<void> | undefined;
@@ -42,7 +42,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
       checkSecureUrl(jwksUri, "jwksUri of the state", allowInsecure);
       if (issuer !== place.issuer || (place.jwksUri !== undefined && jwksUri !== place.jwksUri)) return;
       const saved = { url: jwksUri, ...response };
-      // A fetch may end in the meantime, and its set is newer.
+      // If a fetch finishes in the meantime, its set is newer.
       keeper.restore({ ...saved, value: await read(saved) });
     } catch (error) {
       emit({ type: "failed", error: asJwksdError(error) });
@@ -52,7 +52,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
   return {
     restore() {
       const state = unrestored;
-      // In workerd, the clock is 0 until the first request, so a state from the future is tried again later.
+      // In workerd, the clock is 0 until the first request, so a state from the future is retried later.
       if (state !== undefined && keeper.current() === undefined && !(state?.requestedAt > clock.now())) {
         unrestored = undefined;
         restoring = restoreFrom(state);
@@ -67,7 +67,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
         (cause: unknown) => emit({ type: "failed", error: asJwksdError(cause) }),
       );
       const started = loading;
-      // Each caller waits with its own timer, as for a fetch, and continues without the state if that is late.
+      // As for a fetch, each caller waits with its own timer. If the state is late, the caller continues without it.
       await withDeadline(() => started, { clock, timeoutMs: loadTimeoutMs, expired: lateState }).catch(() => {});
     },
   };

@@ -22,16 +22,16 @@ const discoveryBounds = {
   outageToleranceSeconds: 86_400,
 };
 
-/** Minimum time between two fetches of a discovery document, except by `refresh`. */
+/** Minimum time between two fetches of a discovery document, except for `refresh`, in milliseconds. */
 const recentMs = 60_000;
 
-/** Fetches a JWK Set from a URL, or from the URL in the discovery document of an issuer. */
+/** Fetches a JWK Set from a URL, or from the URL in an issuer's discovery document. */
 export interface Source {
   /** Makes the next `load` fetch the discovery document, even if it is fresh. */
   lookUpAgain(): void;
   /**
-   * Fetches the set. An unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are bypassed for
-   * an unknown kid. Then the discovery document is fetched too, at most once a minute.
+   * Fetches the set. If it is unchanged, it keeps its imported keys. If the last fetch failed, or caches are bypassed
+   * for an unknown kid, the set may have moved, so the discovery document is fetched too, at most once a minute.
    *
    * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
    */
@@ -68,7 +68,7 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
     }
     lookedUpAt = now;
     const known = discovered !== undefined && mayUse(discovered, "outageUntil", now) ? discovered.url : undefined;
-    // An authorization server without logins has its metadata at the second URL.
+    // An authorization server that does not log users in has its metadata at the second URL.
     const urls = [discoveryUrl(wanted), wellKnownUrl(wanted, "oauth-authorization-server")];
     try {
       const {
@@ -87,13 +87,16 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
       ) {
         return discovered.jwksUri;
       }
-      // A wrong document is not an outage, so an earlier one must not hide it.
+      // An invalid document is not an outage, so an earlier document must not hide it.
       if (!isRetryable(error)) discovered = undefined;
       throw error;
     }
   }
 
-  /** Returns `jwks_uri`. Checks that the document belongs to the issuer. @throws FetchError @see OpenID Connect Discovery 1.0 section 4.3 */
+  /**
+   * Returns `jwks_uri`, after checking that the document belongs to the issuer. @throws FetchError @see OpenID Connect
+   * Discovery 1.0 section 4.3
+   */
   function jwksUriOf(text: string, wanted: string, document: string): string {
     const metadata = jsonOf(text);
     if (metadata === undefined) throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
@@ -113,7 +116,7 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
   }
 }
 
-/** Returns the first existing document. @throws FetchError the error of the first URL */
+/** Returns the first document that exists. @throws FetchError the error for the first URL */
 async function fetchFirst(
   [url = "", ...others]: readonly string[],
   options: FetchOptions,

@@ -6,15 +6,15 @@ import type { CachingHeaders } from "../http-cache/freshness.ts";
 import type { Read, Stored } from "../http-cache/stored.ts";
 
 /**
- * A stored response as plain data, for JSON. `state()` returns it and the `state` option accepts it, so a cold start on
- * an edge or serverless platform does not need a request.
+ * A stored response as plain data that can be saved as JSON. `state()` returns it and the `state` option accepts it, so
+ * that a cold start on an edge or serverless platform does not need a request.
  */
 export interface KeySetState {
   /** The key set's `issuer` option. */
   readonly issuer: string | undefined;
-  /** URL from which the set was fetched. */
+  /** URL that the set was fetched from. */
   readonly jwksUri: string;
-  /** JWK Set as it was received. */
+  /** The JWK Set, as it was received. */
   readonly body: string;
   /** ETag for the next conditional request. */
   readonly etag: string | undefined;
@@ -24,12 +24,12 @@ export interface KeySetState {
   readonly requestedAt: number;
 }
 
-/** The keys of a stored JWK Set. */
+/** The keys in a stored JWK Set. */
 export interface KeptKeys {
   readonly keys: VerificationKeys;
   /**
-   * Hash of each kid and its key, by kid. Hashes are used because earlier keys are remembered and a server can send
-   * kids and keys of any length.
+   * Hash of each kid and its key, keyed by kid. Hashes are used because earlier keys are remembered, and a server can
+   * send kids and keys of any length.
    */
   readonly hashes: ReadonlyMap<string, string>;
 }
@@ -40,7 +40,10 @@ export type StoredSet = Stored<KeptKeys>;
 /** Reads a JWK Set. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export type ReadKeys = (jwkSet: unknown) => VerificationKeys | Promise<VerificationKeys>;
 
-/** Returns a function that reads the keys of a response. It throws FetchError `ERR_FETCH_BODY` if `readKeys` refuses the body. */
+/**
+ * Returns a function that reads the keys in a response. It throws FetchError `ERR_FETCH_BODY` if `readKeys` rejects the
+ * body.
+ */
 export function setReader(readKeys: ReadKeys): Read<KeptKeys> {
   return async ({ url, body }) => {
     try {
@@ -55,8 +58,8 @@ export function setReader(readKeys: ReadKeys): Read<KeptKeys> {
 }
 
 /**
- * Wraps a reader to refuse a set without a usable key. This set cannot verify any of the provider's tokens, so it is
- * more likely a fault than the removal of all keys.
+ * Wraps a reader so that it rejects a set without a usable key. A set like this cannot verify any of the provider's
+ * tokens, so it is more likely a fault than the removal of all keys.
  */
 export function withKeys(read: ReadKeys): ReadKeys {
   return async (jwkSet) => {
@@ -69,8 +72,8 @@ export function withKeys(read: ReadKeys): ReadKeys {
 }
 
 /**
- * Returns the hashes of the added keys by kid, and the kids and hashes of the removed ones. A kid whose key was replaced is both added and
- * removed.
+ * Returns the added keys' hashes, keyed by kid, and the removed keys' kids and hashes. A kid whose key was replaced is
+ * both added and removed.
  */
 export function difference(before: KeptKeys | undefined, after: KeptKeys) {
   const old = before?.hashes ?? new Map<string, string>();

@@ -2,26 +2,26 @@ import { textHash } from "../../keys/crypto/text-hash.ts";
 
 const negativeMs = 10_000;
 /**
- * Maximum length of a stored kid. Attackers can choose kids, so a longer one is replaced by its hash, 43 characters in
- * base64url.
+ * Maximum length of a stored kid. Attackers can choose kids, so longer kids are replaced with their hashes, which have
+ * 43 characters in base64url.
  */
 const maxKeptLength = 43;
 
-/** The unknown kids of one set. */
+/** One set's unknown kids. */
 export interface UnknownKids {
   has(kid: string, now: number): Promise<boolean>;
-  /** Remembers a kid. If there are too many, forgets the oldest. */
+  /** Remembers a kid. If there are too many kids, forgets the oldest. */
   add(kid: string, now: number): Promise<void>;
   clear(): void;
 }
 
 /**
- * Remembers kids that name no key, each for ten seconds, for many sets with one limit for all of them.
+ * Remembers kids that do not name a key, each for ten seconds. Serves many sets, which share one limit.
  *
  * @returns a function that adds a set
  */
 export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
-  /** Time at which each kid of each set was remembered, oldest first. */
+  /** Time at which each set's kids were remembered, oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
 
@@ -34,7 +34,7 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
 
   return () => {
     let set = (sets += 1);
-    // "#" and a hash have 44 characters, so no short kid is equal.
+    // "#" and a hash have 44 characters, so no short kid can equal them.
     const entryName = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKeptLength ? kid : `#${await textHash(kid)}`}`;
     return {

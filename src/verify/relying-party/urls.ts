@@ -1,11 +1,11 @@
 import { FetchError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
-/** Maximum length of a URL. Servers can choose URLs, and each is stored. */
+/** Maximum length of a URL. It is limited because servers can choose URLs, which are stored. */
 const maxUrlLength = 2_048;
 
 /**
- * Refuses a URL if an attacker on the network could replace keys that are fetched from it.
+ * Rejects a URL if an attacker on the network could replace keys that are fetched from it.
  *
  * @throws FetchError `ERR_URL_INSECURE`
  */
@@ -26,17 +26,24 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
   return url;
 }
 
-/** Refuses an issuer that no provider can have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
+/**
+ * Rejects an issuer that no provider can have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery
+ * 1.0 section 3
+ */
 export function checkIssuer(issuer: string): void {
   if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment; remove it`);
-  // URL parsers remove or escape these, so this issuer would get keys, but no token would have it.
+  // URL parsers remove or escape these characters, so jwksd would get keys for the issuer, but no token could contain
+  // it.
   if (/[\s\p{Cc}\p{Cf}]/u.test(issuer))
     throw invalidOption(
       `issuer ${shownIssuer(issuer)} contains a space, line break or other invisible character; remove it`,
     );
 }
 
-/** Returns an issuer for a message: encoded, truncated to 256 characters, without a query, but otherwise as spelled. */
+/**
+ * Formats an issuer for a message. Encodes it, removes its query and truncates it to 256 characters, but otherwise
+ * keeps its spelling.
+ */
 export function shownIssuer(issuer: unknown): string {
   if (typeof issuer !== "string") return "none";
   return `"${encodeURI(

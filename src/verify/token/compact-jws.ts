@@ -4,11 +4,11 @@ import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { TokenError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
 
-/** Maximum length of a token. Longer tokens are refused before they are parsed. */
+/** Maximum length of a token. Longer tokens are rejected before they are parsed. */
 export const maxTokenBytes = 16_384;
 const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
 /**
- * Matches three parts of strict base64url. A lenient decoder would accept the same token in many spellings: with
+ * Matches three parts in strict base64url. A lenient decoder would accept the same token in many spellings, with
  * whitespace, padding or unused bits.
  *
  * @see RFC 7515 section 5.2; RFC 4648 section 3.5
@@ -19,7 +19,8 @@ const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
 export const isCompactJws = (token: string): boolean => compactJws.test(token);
 
 /**
- * Reads the protected header of a compact JWS, before the signature is verified. Refuses unknown critical parameters and other algorithms.
+ * Reads a compact JWS's protected header, before the signature is verified. Rejects unknown critical parameters and
+ * algorithms that are not allowed.
  *
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
  * @see RFC 7515 section 5.2
@@ -43,7 +44,10 @@ export function readHeader(
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Returns the claims of a token whose header was read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519 section 7.2 */
+/**
+ * Returns the claims of a token whose header has been read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519
+ * section 7.2
+ */
 export function readClaims(token: string): JWTPayload {
   const payload = token.slice(token.indexOf(".") + 1, token.lastIndexOf("."));
   let claims: unknown;
@@ -53,7 +57,7 @@ export function readClaims(token: string): JWTPayload {
     throw malformed();
   }
   if (!object.holds(claims)) throw malformed();
-  // Claims of any type are checked where they are used.
+  // A claim can have any type. The code that uses a claim checks it.
   return claims as JWTPayload;
 }
 
@@ -61,7 +65,7 @@ export function malformed(message: string = "the token is not a well-formed sign
   return new TokenError("ERR_TOKEN_MALFORMED", message, { hint });
 }
 
-/** Describes the string if it is something that is often sent instead of a signed JWT. */
+/** Describes the string if it is one that is often sent by mistake instead of a signed JWT. */
 function hintFor(token: string): string | undefined {
   if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
   const parts = token.split(".").length;
@@ -71,7 +75,7 @@ function hintFor(token: string): string | undefined {
 
 function parse(token: string): JWTHeaderParameters {
   try {
-    // Its alg is checked next.
+    // The caller checks the alg next.
     return decodeProtectedHeader(token) as JWTHeaderParameters;
   } catch {
     throw malformed();
@@ -79,7 +83,7 @@ function parse(token: string): JWTHeaderParameters {
 }
 
 /**
- * Refuses all critical extensions except `b64: true`, which changes nothing, because claims are always base64url.
+ * Rejects all critical extensions except `b64: true`, which has no effect, because claims are always in base64url.
  *
  * @see RFC 7515 section 4.1.11; RFC 7797 section 7
  */

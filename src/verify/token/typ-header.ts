@@ -4,16 +4,16 @@ import { TokenError } from "../../base/errors.ts";
 export interface TypRule {
   /** Media type, with or without `application/`. */
   readonly typ: string;
-  /** Whether `JWT` and a missing `typ` are also accepted. The claims then decide. Default: `false`. */
+  /** Whether `JWT` and a missing `typ` are also accepted, so that the claims decide. Default: `false`. */
   readonly acceptsPlain?: boolean;
-  /** Remedy for the sender of the token. Default: none. */
+  /** Remedy for the token's sender. Default: none. */
   readonly remedy?: string;
   /** Hint for the operator. Default: none. */
   readonly hint?: string;
 }
 
 /**
- * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`.
+ * Rejects a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`.
  *
  * @throws TokenError `ERR_TOKEN_TYP`
  * @see RFC 8725 section 3.11

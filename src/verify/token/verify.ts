@@ -23,20 +23,22 @@ import { readClaims, readHeader } from "./compact-jws.ts";
 import { checkTyp } from "./typ-header.ts";
 
 /**
- * Finds the public key for a token's header, as `createRemoteKeySet` does. Throws or returns `undefined` for an unknown kid, and never
- * returns another kid's key.
+ * Finds the public key for a token's header, as the result of `createRemoteKeySet` does. For an unknown kid, it throws
+ * or returns `undefined`. It never returns another kid's key.
  */
 export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
 /** Options of `verify`. */
 export interface VerifyOptions {
-  /** Finds the key of the token. */
+  /** Finds the token's key. */
   readonly keys: KeySource;
   /** Accepted `iss`, or a list of accepted values. */
   readonly issuer: string | readonly string[];
   /** Accepted `aud`, or a list of accepted values. A token with several audiences must have at least one of them. */
   readonly audience: string | readonly string[];
-  /** Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed: not `none`, not HMAC. */
+  /**
+   * Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed, so not `none` or HMAC.
+   */
   readonly algorithms: readonly string[];
   /** Expected `typ` header, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: Optional<string>;
@@ -44,18 +46,18 @@ export interface VerifyOptions {
   readonly clockToleranceSeconds?: Optional<number>;
   /** Claims that a token must have besides `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
-  /** Clock. Default: the machine's clock. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
-/** Claims of a token with an issuer and an expiry. */
+/** The claims of a token that has an issuer and an expiry. */
 export type VerifiedClaims = JWTPayload & { readonly iss: string; readonly exp: number };
 
 /** An accepted token. */
 export interface VerifiedToken {
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Claims. The signature covers them all. */
+  /** Claims, all of which the signature covers. */
   readonly claims: VerifiedClaims;
 }
 
@@ -84,8 +86,7 @@ const verifyRules: Rules<VerifyOptions> = {
 };
 
 /**
- * Verifies a signed token: size, header, key by kid, signature, then claims. Ignores keys in the token's header (`jwk`, `jku`,
- * `x5u`, `x5c`).
+ * Verifies a signed token. Checks its size and header, finds the key with its kid, then checks the signature and the claims. Ignores keys in the token's header (`jwk`, `jku`, `x5u`, `x5c`).
  *
  * @example
  * ```ts
@@ -93,7 +94,7 @@ const verifyRules: Rules<VerifyOptions> = {
  * const { claims } = await verify(token, { keys, issuer, audience: "my-api", algorithms: ["ES256"], typ: "at+jwt" });
  * ```
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (including a `keys` that returns no public key, and a `clock` that returns no time)
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (including if `keys` does not return a public key or `clock` does not return a time)
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws the errors of `keys`
@@ -112,7 +113,7 @@ export interface ReadToken {
   readonly claims: () => JWTPayload;
 }
 
-/** Checked options, and the claim that names the audience. Default: `aud`. */
+/** Checked options, and the claim that names the audience, which is `aud` by default. */
 type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
 
 /** Verifies a token whose header has been read, with checked options. See `verify`. */
@@ -138,7 +139,7 @@ export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions>
   throw invalidOption(`${JSON.stringify(unsuitable)} is not a public-key algorithm`);
 }
 
-/** Checks the result of `keys`. */
+/** Checks and returns the result of `keys`. */
 function publicKey(key: CryptoKey | null | undefined): CryptoKey {
   if (key === undefined || key === null) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no key has the token's kid");
   if (key.type !== "public" || !isCryptoKey(key)) throw invalidOption('"keys" did not return a public key');
@@ -146,16 +147,16 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
 }
 
 /**
- * Returns the current time in seconds. Checks that it is valid, because with NaN no token would ever expire. @throws
- * ConfigError `ERR_OPTION_INVALID`
+ * Returns the current time in seconds, after checking that it is valid, because with NaN no token would ever expire.
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 function secondsOf(clock: Pick<Clock, "now">): number {
   const now: unknown = clock.now();
   if (typeof now === "number" && !Number.isNaN(new Date(now).getTime())) return Math.floor(now / 1000);
-  throw invalidOption('the now() of "clock" must return the milliseconds since 1970');
+  throw invalidOption('the now() method of "clock" must return the milliseconds since 1970');
 }
 
-/** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
+/** Checks a token's signature. @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
 export async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
   const end = token.lastIndexOf(".");
   const input = encoder.encode(token.slice(0, end));
@@ -172,14 +173,14 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
 }
 
 /**
- * Checks the claims of a token whose signature has been verified. @throws TokenError `ERR_TOKEN_CLAIM`,
+ * Checks the claims in a token whose signature has been verified. @throws TokenError `ERR_TOKEN_CLAIM`,
  * `ERR_TOKEN_EXPIRED` @see RFC 7519 section 4.1
  */
 function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): asserts claims is VerifiedClaims {
   const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;
   const audience = [given.audience].flat();
   const expected: Record<string, readonly string[]> = { iss: [given.issuer].flat(), [audienceClaim]: audience };
-  // Another claim must not hide that the token is for another API.
+  // If the token has an aud, it is checked too, because another claim must not hide that the token is for another API.
   if (Object.hasOwn(claims, "aud")) expected["aud"] = audience;
   for (const name of [...Object.keys(expected), ...requiredClaims, "exp"])
     if (!Object.hasOwn(claims, name)) throw wrongClaim(name, "is missing", expected);
@@ -191,7 +192,7 @@ function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): as
   for (const name of ["exp", "nbf", "iat"]) {
     const value: unknown = claims[name] === undefined ? now : claims[name];
     if (typeof value !== "number") throw wrongClaim(name, "does not have the expected value");
-    // JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire.
+    // JSON.parse turns 1e400 into `Infinity`, and a token with that `exp` would never expire.
     if (!Number.isFinite(value)) throw wrongClaim(name, "is not a finite number");
   }
   const { exp = now, nbf = now } = claims;

@@ -9,7 +9,10 @@ export type ExpressMiddleware = (
   next: (error?: unknown) => void,
 ) => Promise<void>;
 
-/** Creates middleware that sets the request's `auth`, which the MCP SDK reads, and calls `next`, or responds. Its promise never rejects. */
+/**
+ * Creates middleware that either sets the request's `auth`, which the MCP SDK reads, and calls `next`, or responds. Its
+ * promise never rejects.
+ */
 export const expressAdapter =
   (decide: Decide): ExpressMiddleware =>
   async (request, response, next) => {
@@ -19,7 +22,8 @@ export const expressAdapter =
       if (response.headersSent) return;
       if ("reply" in decision) return writeReply(response, decision.reply);
       if (decision.auth !== undefined) Object.assign(request, { auth: decision.auth });
-      // In a microtask, an error in a handler is an uncaught exception, as without a guard, and not an unhandled rejection.
+      // Called in a microtask, so that an error in a handler is an uncaught exception, as it is without a guard, and
+      // not an unhandled rejection.
       queueMicrotask(() => next());
     } catch (error) {
       queueMicrotask(() => next(error));

@@ -17,7 +17,7 @@ export type FastifyHook = (
   reply: FastifyReplyLike,
 ) => Promise<unknown>;
 
-/** Creates a hook that lets the request through, or responds. */
+/** Creates a hook that either lets the request through or responds. */
 export const fastifyAdapter =
   (decide: Decide): FastifyHook =>
   async (request, reply) => {
@@ -28,6 +28,6 @@ export const fastifyAdapter =
     const { status, body } = decision.reply;
     reply.code(status);
     for (const [name, value] of fieldsOf(decision.reply)) reply.header(name, value);
-    // For a string, Fastify would add a charset to the type.
+    // Sent as bytes, because Fastify would add a charset to the Content-Type of a string.
     return reply.send(new TextEncoder().encode(body ?? ""));
   };

@@ -10,7 +10,7 @@ export interface HonoContextLike {
 /** Middleware for Hono. */
 export type HonoMiddleware = (context: HonoContextLike, next: () => Promise<void>) => Promise<Response | void>;
 
-/** Creates middleware that calls `next`, or responds. */
+/** Creates middleware that either calls `next` or responds. */
 export const honoAdapter =
   (decide: Decide): HonoMiddleware =>
   async (context, next) => {

@@ -15,7 +15,7 @@ export interface KoaContextLike {
 /** Middleware for Koa. */
 export type KoaMiddleware = (context: KoaContextLike, next: () => Promise<unknown>) => Promise<unknown>;
 
-/** Creates middleware that calls `next`, or responds. */
+/** Creates middleware that either calls `next` or responds. */
 export const koaAdapter =
   (decide: Decide): KoaMiddleware =>
   async (context, next) => {

@@ -6,13 +6,13 @@ import type { BearerSettings } from "../settings.ts";
 
 /** The `verifier` option for `requireBearerAuth` from `@modelcontextprotocol/sdk`. */
 export interface TokenVerifier {
-  /** Verifies a token. `resource` is its audience, which the SDK compares with `expectedResource`. */
+  /** Verifies a token. `resource` is the token's audience, which the SDK compares with `expectedResource`. */
   verifyAccessToken(this: void, token: string): Promise<Auth & { resource?: URL }>;
 }
 
 /**
- * Adapts the guard to the MCP SDK's middleware. The SDK passes only the token and not the request, so a token that is bound to a key or a
- * certificate is refused.
+ * Adapts the guard to the MCP SDK's middleware. The SDK passes only the token and not the request, so tokens that are
+ * bound to a key or a certificate are rejected.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if proofs are required
  */
@@ -20,7 +20,7 @@ export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: 
   if (dpop === "required") throw invalidOption('mcp() cannot check proofs, and "dpop" is "required"; use express()');
   const accepted = [verification.audience].flat();
 
-  /** Returns the audience for which the guard accepted the token, if it is a URL. Prefers the `resource` option. */
+  /** Returns the audience for which the guard accepted the token, if that is a URL. Prefers the `resource` option. */
   function resourceOf({ aud }: Auth["claims"]): { resource?: URL } {
     const urls = accepted.filter((name) => [aud].flat().includes(name) && URL.canParse(name));
     const named = urls.find((name) => name === resource) ?? urls[0];
@@ -41,7 +41,10 @@ export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: 
   };
 }
 
-/** Creates the SDK's error for an invalid token: it responds with 401 only to its own errors. @throws ConfigError `ERR_PACKAGE_MISSING` */
+/**
+ * Creates the SDK's error for an invalid token, because the SDK responds with 401 only to its own errors. @throws
+ * ConfigError `ERR_PACKAGE_MISSING`
+ */
 async function invalidTokenError(message: string): Promise<Error> {
   let sdk;
   try {

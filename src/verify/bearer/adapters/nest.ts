@@ -4,12 +4,12 @@ import { type Reply, fieldsOf } from "../../../publish/respond.ts";
 import type { Decide } from "../access-decision.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
-/** A request from Express, or from Fastify, which has the Node request in `raw`. */
+/** A request from Express, or from Fastify, whose `raw` is the Node request. */
 export interface NestRequest extends NodeGuardedRequest {
   readonly raw?: NodeGuardedRequest;
 }
 
-/** The part of a response that a guard uses. Fastify has the Node response in `raw`. */
+/** The part of a response that a guard uses. In Fastify, `raw` is the Node response. */
 export interface NestResponse {
   readonly headersSent?: boolean;
   readonly raw?: { readonly headersSent: boolean };
@@ -27,7 +27,10 @@ export interface NestGuard {
   canActivate(this: void, context: NestContextLike): Promise<boolean>;
 }
 
-/** Creates a guard that lets the request through, or throws an `HttpException` for the application's exception filters. */
+/**
+ * Creates a guard that either lets the request through or throws an `HttpException` for the application's exception
+ * filters.
+ */
 export function nestAdapter(decide: Decide): NestGuard {
   return {
     async canActivate(context) {
@@ -39,7 +42,7 @@ export function nestAdapter(decide: Decide): NestGuard {
       // The application may have responded in the meantime.
       if ((response.raw ?? response).headersSent === true) return false;
       if ("auth" in decision) return true;
-      // NestJS serializes the body again, which changes its length.
+      // NestJS reserializes the body, which changes its length.
       for (const [name, value] of fieldsOf(decision.reply)) if (name !== "Content-Length") response.header(name, value);
       throw await exceptionOf(decision.reply);
     },
@@ -54,6 +57,6 @@ async function exceptionOf({ body, status }: Reply): Promise<Error> {
   } catch (error) {
     throw importFailure("@nestjs/common", error);
   }
-  // The body of a refusal is problem details.
+  // A refusal's body is problem details in JSON.
   return new nest.HttpException(JSON.parse(body ?? "{}") as object, status);
 }

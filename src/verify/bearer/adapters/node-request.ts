@@ -1,7 +1,7 @@
 import { headerLines } from "../../../publish/node-response.ts";
 import type { GuardedRequest } from "../authorization-header.ts";
 
-/** The part of a request that a guard uses, in `node:http`, Express and connect. */
+/** The part of a `node:http`, Express or connect request that a guard uses. */
 export interface NodeGuardedRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;

@@ -13,7 +13,7 @@ export interface SocketLike {
   destroy(): unknown;
 }
 
-/** Reports whether the upgrade is let through. If not, the guard responds and closes the socket. */
+/** Reports whether the upgrade is let through. If it is not, the guard responds and closes the socket. */
 export type UpgradeGuard = (request: NodeGuardedRequest, socket: SocketLike) => Promise<boolean>;
 
 /** Time that a client has to receive a refusal, in milliseconds. */
@@ -25,14 +25,14 @@ const ignore = (): void => {};
 export const upgradeAdapter =
   (decide: Decide, clock: Clock): UpgradeGuard =>
   async (request, socket) => {
-    // No other listener is attached yet, and an unhandled error event would end the process.
+    // No other listener has been added yet, and an unhandled error event would end the process.
     socket.on("error", ignore);
     const decision = await decide(nodeRequest(request, request));
     if ("auth" in decision) {
       socket.off("error", ignore);
       return !socket.destroyed;
     }
-    // node:http no longer owns the socket. Only destroying it closes a half that the client leaves open.
+    // node:http no longer owns the socket. If the client leaves its half open, only destroying the socket closes it.
     const cancel = clock.setTimer(() => socket.destroy(), refusalMs);
     socket.end(rawHttp(decision.reply, titles[decision.reply.status], request.method), () => {
       cancel();
