@@ -232,7 +232,7 @@ describe("the status", () => {
       status.waits.map(({ kid, action, since, targets }) => [kid, action, since, targets]),
       [["next", "activated", start - minute, ["web"]]],
     );
-    assert.match(replicasPart(status).text, /web[^]*lacks a step[^]*2 h ago/);
+    assert.match(replicasPart(status).text, /web[^]*behind[^]*2 h ago/);
   });
 
   test("uses the store's clock", () => {

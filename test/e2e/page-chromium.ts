@@ -145,7 +145,7 @@ export function checkPage(browser: () => Browser): void {
       await isLive(page);
       await files.service.stop();
       await page.locator("#live", { hasText: "The service does not respond. Retrying." }).waitFor();
-      assert.match((await page.locator("#health").textContent()) ?? "", /The key files were refused/);
+      assert.match((await page.locator("#health").textContent()) ?? "", /The key files were rejected/);
       await page.context().close();
     });
   });

@@ -331,7 +331,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     await until("the update is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
     await check("the key files are refused", service, {
       name: "JwksdUpdateRefused",
-      pageText: /The key files were refused, so the old keys remain in use/,
+      pageText: /The key files were rejected, so the old keys remain in use/,
     });
     await writeFile(keys, keySetText("b"));
     service.reload();

@@ -350,12 +350,12 @@ describe("a saved set", () => {
     {
       name: "that is too old",
       rule: { now: at + 60_001 },
-      says: /up to date 1 min ago, but only 60 s are allowed \(maxSavedSetSeconds\)/,
+      says: /up to date 1 min ago, but maxSavedSetSeconds allows only 60 s/,
     },
     {
       name: "that is older than its store's policy allows",
       rule: { maxAgeSeconds: undefined, now: at + (86_400 - 3_600 - 300 - 10) * 1_000 + 1 },
-      says: /82490 s are allowed/,
+      says: /maxSavedSetSeconds allows only 82490 s/,
     },
     { name: "from the future", rule: { now: at - 10_001 }, says: /correct the clock/ },
   ];

@@ -10,7 +10,7 @@ import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 import type { Handler } from "../listen/request-gate.ts";
 import { expose } from "./prometheus-text.ts";
 
-/** A reply from the admin address. It is never cached. */
+/** A response from the admin address. It is never cached. */
 export interface AdminReply {
   readonly status: number;
   readonly contentType: string;
@@ -27,7 +27,7 @@ const plainText = (status: number, text: string): AdminReply => ({
   text: `${text}\n`,
 });
 
-/** Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready; `undefined` if it is */
+/** Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready; `undefined` if it is ready */
 export function healthPage(notReady: () => string | undefined): AdminPage {
   return () => {
     const fault = notReady();
@@ -36,8 +36,8 @@ export function healthPage(notReady: () => string | undefined): AdminPage {
 }
 
 /**
- * Creates `/metrics`. If prom-client is not installed, responds with 501 and installation instructions. @param metrics
- * collects the metrics for each scrape
+ * Creates `/metrics`. If prom-client is not installed, the page responds with 501 and installation instructions. @param
+ * metrics collects the metrics for each scrape
  */
 export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
   return async ({ headers }) => {
@@ -55,9 +55,9 @@ const refusals = {
   421: problem(
     421,
     "Misdirected Request",
-    "The admin address accepts requests only for localhost and for the address on which it listens. From another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
+    "The admin address accepts requests only for localhost and for the address on which it listens. To reach it from another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
   ).get,
-  403: problem(403, "Forbidden", "The admin address refuses requests from other websites.").get,
+  403: problem(403, "Forbidden", "The admin address does not accept requests from other websites.").get,
 };
 
 const notFound: AdminPage = () => plainText(404, "not found");
@@ -69,7 +69,7 @@ export interface RunningAdmin extends RunningServer {
   readonly url: string;
 }
 
-/** Serves the admin address to requests that {@link refusalOf} does not refuse. @param pages read-only pages by path */
+/** Serves the admin address, for requests that pass {@link refusalOf}. @param pages read-only pages by path */
 export async function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
@@ -94,7 +94,8 @@ export async function startAdmin(
       });
       response.end(text);
     };
-    // A page can fail at any time: a package that it loads on its first request may have been removed since jwksd started.
+    // A page can fail at any time; for example, a package that its first request loads may have been removed since
+    // jwksd started.
     respond().catch((error: unknown) => {
       log.error({ admin, path, code: codeOf(error) }, `a page failed: ${(error as Error).message}`);
       writeReply(response, withoutBodyOnHead(failed, method));

@@ -14,21 +14,21 @@ import type { ServiceSnapshot } from "./state.ts";
 /** A fault, described for an operator. */
 export interface Fault extends Remedy {
   readonly severity: "error" | "warning";
-  /** Stable code: an error code, or a code from the table in `docs/operations.md`. */
+  /** Stable code. It is an error code, or a code from the table in `docs/operations.md`. */
   readonly code: string;
   readonly text: string;
   readonly kid?: string | undefined;
-  /** Time at which it began, in epoch milliseconds; `undefined` if unknown. */
+  /** Time at which the fault began, in epoch milliseconds; `undefined` if unknown. */
   readonly since?: number | undefined;
 }
 
-/** How late something may be before it is reported as a fault. */
+/** How late something may be before it is reported as a fault, in milliseconds. */
 const graceMs = 60_000;
 
 /**
- * Returns a service's faults, worst first. Each fault's command includes the flags that name this service's store.
+ * Returns a service's faults, worst first. Each fault's command includes the flags that select this service's store.
  *
- * @param now the current time by the store's clock
+ * @param now current time, by the store's clock
  */
 export function faultsOf(service: ServiceSnapshot, now: number): Fault[] {
   const { manager, withoutStore, refused, pid, commandFlags } = service;
@@ -44,7 +44,7 @@ export function faultsOf(service: ServiceSnapshot, now: number): Fault[] {
     .toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
 }
 
-/** Adds the flags that name the store to the fault's command. `jwksd signer` and other programs do not need them. */
+/** Adds the flags that select the store to the fault's command. `jwksd signer` and other programs do not need them. */
 function withStore(fault: Fault, flags: string): Fault {
   const { command } = fault;
   const needsStore = /^jwksd (?!signer )/.test(command) && flags !== "";
@@ -87,7 +87,7 @@ function fault(code: string, text: string, remedy: Remedy, more: Partial<Fault> 
   return { severity: "error", code, text, ...remedy, ...more };
 }
 
-/** Creates the fault for an error of the manager. */
+/** Creates the fault for an error from the manager. */
 function errorFault(
   problem: string,
   { at, code, message }: KnownError,
@@ -103,8 +103,8 @@ function savedSet({ savedAt, outage }: NonNullable<KeysSnapshot["withoutStore"]>
 }
 
 function refusedFiles(refused: KnownError, pid: number): Fault {
-  return errorFault("The key files were refused, so the old keys remain in use", refused, {
-    remedy: "Correct the files. jwksd reads them again when they change, and after this command:",
+  return errorFault("The key files were rejected, so the old keys remain in use", refused, {
+    remedy: "Correct the files. jwksd reads them again when they change, or when you run this command:",
     command: `kill -HUP ${pid}`,
     guide: "alerts.md#jwksdupdaterefused",
   });
@@ -116,7 +116,7 @@ function notReady(why: string): Fault {
 }
 
 function staleProcess({ health: { stale } }: ManagerSnapshot): Fault | undefined {
-  const remedy = listing("It signs again automatically once the cause is fixed.");
+  const remedy = listing("It signs again automatically once you have fixed the cause.");
   return stale && errorFault("This process is stale, so it does not sign and is not ready", stale, remedy);
 }
 
@@ -154,7 +154,7 @@ function unmanaged({ health }: ManagerSnapshot): Fault | undefined {
 function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: ManagerSnapshot): Fault | undefined {
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
-  const text = `This machine's clock is ${by} the store's clock, which is more than clockSkewSeconds (${policy.clockSkewSeconds}) allows, so this process takes no steps and does not sign.`;
+  const text = `This machine's clock is ${by} the store's clock, more than clockSkewSeconds (${policy.clockSkewSeconds}) allows, so this process takes no steps and does not sign.`;
   return fault("CLOCK_SKEW", text, {
     remedy: "Correct the clock that is wrong. This command shows whether this machine's clock is synchronized:",
     command: "timedatectl",
@@ -190,8 +190,8 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
 }
 
 /**
- * Returns a fault for each step whose waiting period should have begun by now. Allows for a short delay, which is
- * normal in every rotation.
+ * Returns a fault for each step whose waiting period should have begun by now. Allows for a short delay, because every
+ * rotation has one.
  */
 function waiting(view: StoreView): Fault[] {
   const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
@@ -200,7 +200,7 @@ function waiting(view: StoreView): Fault[] {
   );
 }
 
-/** Returns a fault for each process that still does not publish the latest revision. */
+/** Returns a fault for each process that has not published the latest revision by now. */
 function behind({ health }: ManagerSnapshot, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (view.now <= revisionSince + graceMs) return [];
@@ -209,5 +209,5 @@ function behind({ health }: ManagerSnapshot, view: StoreView): Fault[] {
   return late.map((presence) => fault("REPLICA_BEHIND", behindText(presence, view), remedy, { severity: "warning" }));
 }
 
-/** Formats a message so that it can end a sentence. */
+/** Formats a message so that a sentence can end with it. */
 const asSentenceEnd = (message: string): string => withFlags(/[.!?]$/.test(message) ? message : `${message}.`);

@@ -11,8 +11,8 @@ async function promClient(): Promise<typeof PromClient> {
 let defaults: Promise<PromClient.Registry> | undefined;
 
 /**
- * Returns prom-client's metrics for this process: processor time, memory, file descriptors, event loop, garbage collection. Counting starts
- * with the first call.
+ * Returns prom-client's metrics for this process: CPU time, memory, file descriptors, event loop, garbage collection.
+ * Counting starts with the first call.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -23,7 +23,7 @@ export async function processMetrics(): Promise<Metric[]> {
     return register;
   });
   const metrics = (await (await defaults).getMetricsAsJSON()) as unknown as Metric[];
-  // Three of its gauges are named like counters.
+  // Three of prom-client's gauges have names like counters.
   return metrics.filter(({ name, type }) => type === "counter" || !name.endsWith("_total"));
 }
 
@@ -41,15 +41,15 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
     // For OpenMetrics, the registry permanently removes the suffix from a counter's name.
     const values = metric.values.map((value) => ({ ...value, labels: printableLabels(value.labels) }));
     const named = { ...metric, get: () => ({ ...metric, values, name: named.name }) };
-    // Its types do not include plain metric objects.
+    // prom-client's types do not include plain metric objects.
     registry.registerMetric(named as unknown as PromClient.Metric);
   }
   return { contentType, text: await registry.metrics() };
 }
 
 /**
- * Escapes control characters in label values. The format escapes only quotes and line breaks, and a terminal would
- * interpret the rest.
+ * Escapes control characters in label values. The format escapes only quotes and line breaks; a terminal would
+ * interpret the others.
  */
 function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
   return Object.fromEntries(

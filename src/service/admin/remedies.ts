@@ -1,7 +1,7 @@
 import { shellWord } from "../../base/printable.ts";
 import { type KeyRecord, uriOf } from "../../rotation/rules/records.ts";
 
-/** The remedy for a fault, and a command that applies it or shows more. */
+/** The remedy for a fault, and a command that applies the remedy or shows more. */
 export interface Remedy {
   readonly remedy: string;
   readonly command: string;
@@ -48,7 +48,7 @@ const changedStore: Remedy = {
 const remedies: Readonly<Record<string, Remedy>> = {
   ERR_STORE_UNAVAILABLE: outage,
   ERR_COMMIT_UNKNOWN: outage,
-  ERR_STORE_READ_ONLY: listing("Start a process that can write to the store; it takes the step."),
+  ERR_STORE_READ_ONLY: listing("Start a process that can write to the store. It then takes the step."),
   ERR_STORE_NOT_AUTHENTIC: changedStore,
   ERR_STORE_EMPTY: lostStore,
   ERR_RECORDS_INVALID: lostStore,
@@ -56,7 +56,7 @@ const remedies: Readonly<Record<string, Remedy>> = {
   ERR_WRAPPED_KEY: lostWrappingKey,
 };
 
-/** Returns the remedy for an error of the manager. */
+/** Returns the remedy for an error from the manager. */
 export function remedyOf(code: string, record?: KeyRecord): Remedy {
   const known = remedies[code];
   if (known !== undefined) return known;

@@ -15,8 +15,8 @@ export const commonMetrics = (isReady: boolean): Metric[] => [
 /**
  * Returns a service's metrics, from its status.
  *
- * @param now the current time by this machine's clock, in epoch milliseconds
- * @param isRefused whether the key files were refused when they were last read
+ * @param now current time by this machine's clock, in epoch milliseconds
+ * @param isRefused whether the key files were rejected when they were last read
  */
 export function serviceMetrics(status: Status, now: number, isRefused: boolean): Metric[] {
   const { store } = status;
@@ -60,7 +60,10 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   ];
 }
 
-/** Returns the metrics of a store outage that has lasted since startup. No manager has started that could report them. */
+/**
+ * Returns metrics about a store outage that has lasted since startup. During it, there is no manager that could report
+ * them.
+ */
 function savedSetMetrics({ source, store }: Status): Metric[] {
   if (source !== "saved-set" || store?.lastError === undefined) return [];
   return [

@@ -2,7 +2,7 @@ import type { JwkSetEntry } from "../../publish/jwk-set.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import type { KeysSnapshot } from "../keys/service-keys.ts";
 
-// A running service's state, the input for its status. All times are epoch milliseconds.
+// A running service's state, from which its status is computed. All times are in epoch milliseconds.
 
 /** A log entry. */
 export interface LogEvent {
@@ -20,18 +20,18 @@ export interface ServiceSnapshot extends KeysSnapshot {
   readonly issuer: string;
   readonly jwksUri: string;
   readonly pid: number;
-  /** Flags with which a command finds this service's store, quoted for a shell. */
+  /** Flags that select this service's store in a command, quoted for a shell. */
   readonly commandFlags: string;
   /** Reason why this service should not receive requests; `undefined` if it is ready. */
   readonly notReady?: string | undefined;
-  /** Whether `--rotation-mode` is set: the short Cache-Control is on, whatever the keys' states. */
+  /** Whether `--rotation-mode` is set. If it is, the short Cache-Control is on, whatever the keys' states. */
   readonly isShortBySetting: boolean;
   /** Whether the short Cache-Control is on because of the keys. */
   readonly isShort: boolean;
   /** Published keys, in the order of the JWK Set. */
   readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];
-  /** Reason why the key files were refused when they were last read. */
+  /** Reason why the key files were rejected when they were last read. */
   readonly refused?: KnownError | undefined;
-  /** Log entries, newest first. */
+  /** Log entries, most recent first. */
   readonly events: readonly LogEvent[];
 }

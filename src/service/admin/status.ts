@@ -30,14 +30,14 @@ export interface KeyStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
   readonly alg: string;
-  /** For an encryption key from a file: time from which it is no longer published. */
+  /** Time from which the key is no longer published. Only encryption keys from files have one. */
   readonly notAfter?: number | undefined;
   /**
    * State of the key. If jwksd does not manage the keys, the first signing key is `active` and the others are
    * `published`.
    */
   readonly state: KeyState | "published";
-  /** Time since which it has this state. */
+  /** Time since which the key has been in this state. */
   readonly since?: number | undefined;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of a key in an HSM or key service. */
@@ -45,25 +45,27 @@ export interface KeyStatus {
   readonly next?: PlanStep | undefined;
 }
 
-/** A process, as seen by this one. */
+/** A process, as seen by this process. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  /** Whether it is stale, and therefore does not sign and is not ready. Known only for this process. */
+  /**
+   * Whether the process is stale, and therefore does not sign and is not ready. A process knows this only about itself.
+   */
   readonly isStale: boolean;
 }
 
-/** The status that a running service shows. Plain JSON, without secrets; all times are epoch milliseconds. */
+/** The status that a running service shows. Plain JSON, without secrets. All times are in epoch milliseconds. */
 export interface Status extends Pick<
   ServiceSnapshot,
   "phase" | "issuer" | "jwksUri" | "pid" | "commandFlags" | "notReady" | "events"
 > {
   /** Current time, by the store's clock if there is a store. */
   readonly now: number;
-  /** Source of the keys. `saved-set`: the store has not been reached since startup. */
+  /** Source of the keys. `saved-set` means that the store has not been reached since startup. */
   readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
-  /** Next step. If several steps are due at the same time, the one that activates a key. */
+  /** Next step. If several steps are due at the same time, it is the one that activates a key. */
   readonly next?: PlanStep | undefined;
   /** Plan for managed keys. */
   readonly plan?: RotationPlan | undefined;
@@ -76,19 +78,25 @@ export interface Status extends Pick<
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
   readonly rotationMode: {
     readonly isOn: boolean;
-    /** Reason for the mode. `keys`: a key is announced or retiring. `outage`: the store is unreachable. */
+    /**
+     * Reason why the mode is on. `keys` means that a key is announced or retiring; `outage`, that the store is
+     * unreachable.
+     */
     readonly because?: "setting" | "keys" | "ended" | "outage" | undefined;
     readonly since?: number | undefined;
   };
   readonly store?:
     | (Pick<StoreHealth, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
-        /** Difference between the store's clock and this machine's, in milliseconds; positive if the store's is ahead. */
+        /**
+         * Difference between the store's clock and this machine's clock, in milliseconds; positive if the store's clock
+         * is ahead.
+         */
         readonly aheadMs: number;
       })
     | undefined;
   /** Faults, worst first. */
   readonly faults: readonly Fault[];
-  /** Latest entries of the audit log, newest first. */
+  /** Latest entries in the audit log, most recent first. */
   readonly past: readonly KeyEvent[];
 }
 

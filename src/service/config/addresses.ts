@@ -1,7 +1,7 @@
 import { type Rule, stringThat } from "../../base/options.ts";
 import { isLoopback } from "../../base/urls.ts";
 
-/** Returns the configured issuer. Default: the service's URL on this machine. */
+/** Returns the configured issuer or, if there is none, the service's URL on this machine. */
 export function issuerOf(
   { issuer, host }: { readonly issuer?: string | undefined; readonly host: string },
   port: number,
@@ -15,7 +15,7 @@ export function urlHost(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Maximum length of a socket path that the kernel accepts, in bytes. @see unix(7) */
+/** Maximum length of a socket path, in bytes. The kernel accepts no longer ones. @see unix(7) */
 const maxPathBytes = 107;
 
 /** Rule for the path of a Unix socket. */
@@ -29,7 +29,7 @@ export interface HostAndPort {
   readonly port: number;
 }
 
-/** Reports whether only this machine can reach an address. */
+/** Reports whether an address can be reached only from this machine. */
 export const isLoopbackAddress = ({ host }: HostAndPort): boolean =>
   isLoopback(host.includes(":") ? `[${host}]` : host);
 

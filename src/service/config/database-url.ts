@@ -3,7 +3,7 @@ import { isEscaped } from "../../rotation/store/url.ts";
 
 const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds"] as const;
 
-/** Scheme of a database URL other than PostgreSQL's. */
+/** Scheme of a database URL that is not for PostgreSQL. */
 export type DatabaseScheme = (typeof schemes)[number];
 
 /** Returns the scheme of a database URL; `undefined` for PostgreSQL and for any other string. */
@@ -11,13 +11,13 @@ export function databaseScheme(url: string): DatabaseScheme | undefined {
   return schemes.find((scheme) => url.startsWith(`${scheme}:`));
 }
 
-/** Returns the member URLs of `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT`; with `etcds`, they use TLS. */
+/** Returns the members' URLs from `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT`. With `etcds`, they use TLS. */
 export function etcdMembers(url: string): string[] {
   const [, tls = "", login = "", hosts = ""] = /^etcd(s?):\/\/(?:(.*)@)?([^/?#@]*)\/?$/s.exec(url) ?? [];
   return hosts.split(",").map((host) => `http${tls}://${login && `${login}@`}${host}`);
 }
 
-/** Reports whether a string can be a database URL. */
+/** Reports whether a string looks like a database URL. */
 export function isDatabaseUrl(text: string): boolean {
   if (!isEscaped(text)) return false;
   if (/^postgres(ql)?:/.test(text)) return true;
@@ -25,7 +25,10 @@ export function isDatabaseUrl(text: string): boolean {
   return databaseScheme(text) !== undefined && urls.every((url) => URL.canParse(url));
 }
 
-/** Matches the name of a parameter, or of a member of its JSON value, that holds a secret; also matches a private key. */
+/**
+ * Matches the name of a parameter, or of a member of its JSON value, if it contains a secret. Also matches
+ * a private key.
+ */
 const secret = /"[^"]*(pass(?!file)|pwd|token|secret|jwt|pfx)[^"]*":|PRIVATE KEY/i;
 
 /** Reports whether a URL contains a password, a token or a private key, which must not be on a command line. */

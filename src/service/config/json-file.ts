@@ -3,7 +3,8 @@ import { ConfigError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
 
 /**
- * Reads a file with one JSON object. No message quotes the file, because it may be the wrong file and contain a secret.
+ * Reads a file that contains one JSON object. Error messages never quote the file, because it may be the wrong file and
+ * contain a secret.
  *
  * @param what name of the file, such as "the configuration file"
  * @throws ConfigError `ERR_CONFIG_FORMAT`
@@ -25,7 +26,7 @@ export async function readJsonObject(path: string, what: string): Promise<Record
 }
 
 /**
- * Returns the position of a syntax error in JSON, if V8's message ends with one. Ignores other messages, because they
+ * Returns the position of a JSON syntax error, if V8's message ends with one. Ignores other messages, because they
  * quote the text, which may contain secrets.
  */
 function positionOf({ message }: SyntaxError): string {

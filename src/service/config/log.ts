@@ -40,7 +40,7 @@ type Sink = (level: keyof Logger, fields: object, message: string) => void;
 /** pino's level numbers, which log viewers recognize. */
 const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
 
-/** Creates the log of a service, with one line per event: text on standard error, or JSON on standard output. */
+/** Creates a service's log. Each event is one line: text on standard error, or JSON on standard output. */
 export function createLog(
   { logLevel, jsonLogs }: LogSettings,
   { stdout, stderr }: Outputs = process,
@@ -48,19 +48,20 @@ export function createLog(
 ): Logger {
   if (!jsonLogs)
     return loggerFrom(logLevel, (...event) => stderr.write(`${printableLine(lineOf(clock.now(), ...event))}\n`));
-  // Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again.
+  // Writes to the file descriptor, because a stream that has failed once, for example on a full disk, never writes
+  // again.
   const write = stdout.fd === undefined ? (text: string) => void stdout.write(text) : fileWriter(stdout.fd);
   return createLogger(logLevel, (line) => write(`${printableJsonLine(line)}\n`), clock);
 }
 
-/** Creates the log of a command. It is always on standard error, because standard output is for the command's result. */
+/** Creates a command's log. It always goes to standard error, because standard output is for the command's result. */
 export function createCommandLog(settings: LogSettings, { stderr }: Outputs): Logger {
   return createLog(settings, { stdout: stderr, stderr });
 }
 
 /**
- * Creates a logger that writes one line of JSON for each event with at least this level: `level`, `time` in epoch milliseconds, the fields,
- * `msg`.
+ * Creates a logger that writes each event of at least this level as one line of JSON: `level`, `time` in epoch
+ * milliseconds, the fields, and `msg`.
  */
 export function createLogger(
   minLevel: Settings["logLevel"],
@@ -88,8 +89,8 @@ export function loggerOf(sink: Sink): Logger {
 }
 
 /**
- * Formats an event as one line of text. External text is escaped, so it cannot begin a new line or look like another
- * field.
+ * Formats an event as one line of text. External text is escaped, so that it cannot begin a new line or look like
+ * another field.
  */
 function lineOf(at: number, level: string, fields: object, message: string): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);
@@ -103,8 +104,8 @@ function valueText(value: unknown): string {
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Creates a function that writes text to an open file synchronously. It waits if the reader of a pipe is slow. Text
- * that cannot be written is lost (full disk, closed pipe), but later writes are attempted.
+ * Creates a function that writes text to an open file synchronously. If a pipe's reader is slow, the function waits. If
+ * text cannot be written, because a disk is full or a pipe is closed, it is lost, but later text is still written.
  */
 export function fileWriter(fd: number): (text: string) => void {
   return (text) => {

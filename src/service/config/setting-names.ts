@@ -1,6 +1,6 @@
 import { flagName, settingNames, variableName } from "./setting-definitions.ts";
 
-// A name in quotation marks is a member of a file, so it is not replaced.
+// A name in quotation marks is a member of a JSON file, so it is not replaced.
 const optionNames = new RegExp(
   `(?<!["\\w])(${[...settingNames.filter((name) => /[A-Z]/.test(name)), "wrappingKeys", "allowInsecure"].join("|")})(?!["\\w])`,
   "g",
@@ -8,6 +8,6 @@ const optionNames = new RegExp(
 
 const wrappingKeys = `${flagName("wrappingKeyFile")} or ${variableName("wrappingKeys")}`;
 
-/** Converts a message from the library for the service and the commands: replaces option names with flags. */
+/** Adapts a message from the library to the service and the commands: replaces option names with flags. */
 export const withFlags = (message: string): string =>
   message.replace(optionNames, (name) => (name === "wrappingKeys" ? wrappingKeys : flagName(name)));

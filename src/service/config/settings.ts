@@ -24,7 +24,7 @@ const exclusive = [
   ["metadata", "noDiscovery"] as const,
 ];
 
-/** Variable for the destination of `jwksd store migrate`. */
+/** Environment variable for the destination of `jwksd store migrate`. */
 const target = variableName("to");
 
 /** Sources of settings. A flag takes precedence over the environment, the environment over the file, and the file over the default. */
@@ -37,7 +37,7 @@ export interface SettingSources {
   readonly configFile?: string | undefined;
 }
 
-/** Settings and what else is in the configuration file. */
+/** Settings, and the other members of the configuration file. */
 export interface Collected<Rows extends Definitions> {
   readonly settings: SettingsOf<Rows>;
   readonly others: Readonly<Record<string, unknown>>;
@@ -51,7 +51,7 @@ export const configFileIn = ({ configFile, environment }: SettingSources): strin
  * Collects and checks the settings of a command.
  *
  * @param command name of the command, for messages
- * @param others further members that the configuration file may have
+ * @param others other members that the configuration file may have
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
  */
 export async function collectSettings<Rows extends Definitions>(
@@ -62,7 +62,7 @@ export async function collectSettings<Rows extends Definitions>(
 ): Promise<Collected<Rows>> {
   const { flags } = sources;
   const environment = ownVariables(sources.environment);
-  // One environment may be for several commands.
+  // Several commands may share one environment.
   const names = [...settingNames, ...Object.keys(guardDefinitions), "wrappingKeys", "to"];
   checkKnown(
     Object.keys(environment),
@@ -100,14 +100,14 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       throw invalidOption(`${sourceName(one)} and ${sourceName(other)} cannot be combined; use only one of them`);
     }
   }
-  // Checked here because commands print the issuer, and this check refuses an issuer that contains a password.
+  // Checked here, because commands print the issuer, and this check rejects an issuer that contains a password.
   if (settings.issuer !== undefined) locate({ issuer: settings.issuer });
   return settings;
 }
 
 /**
- * Returns jwksd's environment variables. If a Kubernetes service is named "jwksd", the pods in its namespace also get variables such as
- * JWKSD_PORT with "tcp://10.0.0.1:9900". Those are omitted.
+ * Returns jwksd's environment variables. If a Kubernetes service is named "jwksd", the pods in its namespace also get
+ * variables such as JWKSD_PORT, with values such as "tcp://10.0.0.1:9900". Those are left out.
  *
  * @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
  */
@@ -139,12 +139,12 @@ function checkKnown(given: readonly string[], known: readonly string[], what: st
   for (const name of given) {
     if (known.includes(name)) continue;
     const meant = nearest(name, known);
-    const hint = meant === undefined ? `run jwksd help ${command} to list all settings` : `did you mean ${meant}?`;
+    const hint = meant === undefined ? `to list all settings, run jwksd help ${command}` : `did you mean ${meant}?`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }
 
-/** Converts the string of a flag or variable to the type that the rule requires. */
+/** Converts a flag's or variable's string to the type that the rule requires. */
 function fromString(value: unknown, rule: Rule): unknown {
   if (typeof value !== "string") return value;
   if (rule === boolean) return /^(true|1)$/.test(value) || (/^(false|0)$/.test(value) ? false : value);
@@ -152,7 +152,7 @@ function fromString(value: unknown, rule: Rule): unknown {
 }
 
 function check({ must, holds }: Rule, value: unknown, from: string): unknown {
-  // The message does not contain the value, which may be a secret that was meant for another setting.
+  // The message does not contain the value, because that may be a secret that was meant for another setting.
   if (!holds(value)) throw invalidOption(`${from} must be ${must}`);
   return value;
 }
@@ -160,14 +160,14 @@ function check({ must, holds }: Rule, value: unknown, from: string): unknown {
 const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? variableName(name) : flagName(name));
 
 /**
- * Refuses a password on the command line, because every process can read it there. @throws ConfigError
+ * Rejects a password on the command line, because every process can read it there. @throws ConfigError
  * `ERR_OPTION_INVALID`
  */
 export function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   const isPostgres = store.startsWith("postgres");
   throw invalidOption(
-    `${flagName(name)} must not contain a password or a token, because every process can read it there; put the URL into ${variableName(name)}${isPostgres ? ", or a PostgreSQL password into PGPASSWORD or ~/.pgpass" : ""}`,
+    `${flagName(name)} must not contain a password or a token, because every process can read command lines; put the URL into ${variableName(name)}${isPostgres ? ", or a PostgreSQL password into PGPASSWORD or ~/.pgpass" : ""}`,
   );
 }
 

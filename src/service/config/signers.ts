@@ -19,7 +19,7 @@ export interface Signers {
 }
 
 /**
- * Reads the signers file and checks all options. Connections are opened later, when they are needed.
+ * Reads the signers file and checks all options. Connections are not opened until they are needed.
  *
  * @param log receives warnings about secret files that other users can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
@@ -32,18 +32,18 @@ export async function signersOf(
     settings.signers === undefined ? {} : await readJsonObject(settings.signers, "the signers file");
   const backends = new Map<string, Promise<SignerBackend>>();
   /**
-   * Returns the backend for a type. There is only one per type, because some backends share a process or connections
-   * between keys.
+   * Returns the backend for a type. There is only one per type, because in some backends, keys share a process or
+   * connections.
    */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
     const [type = ""] = uriOrType.split(":", 1);
     const backend = backends.get(type) ?? signerBackend(uriOrType, options);
     backends.set(type, backend);
-    // A failed backend is created again at the next call.
+    // If creating a backend fails, the next call tries again.
     backend.catch(() => backends.delete(type));
     return backend;
   };
-  // Options of unused types are checked too, so a mistake shows up now and not with the first key.
+  // Options of unused types are checked too, so that a mistake shows up now and not with the first key.
   for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
@@ -66,7 +66,10 @@ export async function signersOf(
   };
 }
 
-/** Creates a function that warns once about each secret file that other users can read. A missing file is an error when it is used. */
+/**
+ * Creates a function that warns once about each secret file that other users can read. A missing file is ignored here;
+ * using it is an error.
+ */
 function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
   const seen = new Set<string>();
   return async (file) => {

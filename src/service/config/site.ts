@@ -6,7 +6,7 @@ import type { Settings } from "./setting-definitions.ts";
 type SiteSettings = Pick<Settings, "issuer" | "mountPrefix" | "jwksPath" | "noCors" | "noDiscovery" | "metadata">;
 
 /**
- * Returns the site that a configuration describes. A site does not contain secrets.
+ * Returns the site that the settings describe. A site contains no secrets.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
  */

@@ -7,7 +7,7 @@ import { issuerOf } from "./addresses.ts";
 import { hasPassword } from "./database-url.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
-/** Settings of the configured store. */
+/** Settings for the configured store. */
 export interface StoreSettings extends Pick<
   Settings,
   "issuer" | "requireStore" | "wrappingKeys" | "wrappingKeyFile" | "maxSavedSetSeconds" | "readyWithoutStore"
@@ -18,24 +18,24 @@ export interface StoreSettings extends Pick<
   readonly url: string;
   /** Absolute path of the store's file; `undefined` if the store is on a database server. */
   readonly path: string | undefined;
-  /** Name for messages, which must not contain the URL, because that may contain a password. */
+  /** Name for messages. It must not contain the URL, because the URL may contain a password. */
   readonly name: string;
-  /** Flag that names the store. */
+  /** Flag that selects the store. */
   readonly flag: "--data" | "--store";
-  /** File of the saved set, next to the store or in the data folder. */
+  /** File with the saved set, next to the store or in the data folder. */
   readonly savedSet: string;
-  /** Policy in the settings. It is not checked, because a store with keys has its own policy. */
+  /** Policy in the settings. It has not been checked, because a store with keys has its own policy. */
   readonly policy: RotationPolicyOptions;
   /** Name of this process, in a form that its presence record can contain. */
   readonly replicaName: string;
   /**
-   * Flags with which a command on this machine finds the store and the issuer, quoted for a shell. A URL with a
-   * password is omitted, because JWKSD_STORE contains it.
+   * Flags that select the store and the issuer in a command on this machine, quoted for a shell. A URL with a password
+   * is left out, because JWKSD_STORE contains it.
    */
   readonly commandFlags: string;
 }
 
-/** Returns the settings of the store. */
+/** Returns the settings for the store. */
 export function storeSettingsOf(settings: Settings): StoreSettings {
   const { issuer, data, store, wrappingKeys, wrappingKeyFile, replicaName } = settings;
   const { requireStore, maxSavedSetSeconds, readyWithoutStore } = settings;

@@ -6,11 +6,11 @@ import { isKeyFileName } from "../../node/key-files.ts";
 const intervalMs = 400;
 
 /**
- * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed
- * the same for one interval, so a file is not read while it is being written.
+ * Calls `onChange` when the files at `paths` (files, or folders with files) have changed since `baseline` and then
+ * stayed the same for one interval, so that no file is read while it is being written.
  *
- * Polls instead of using file events. Network and overlay file systems lose events, and Kubernetes replaces mounted secrets with a symbolic
- * link, without an event for the file.
+ * Polls instead of using file events, because network and overlay file systems lose events, and Kubernetes updates
+ * mounted secrets by replacing a symbolic link, without an event for the file.
  *
  * @param baseline {@link fingerprint} of the paths, taken before they were read
  */
@@ -31,7 +31,7 @@ export function watchPaths(
   });
 }
 
-/** Runs an action repeatedly, each time `ms` after the previous run has ended. */
+/** Runs an action repeatedly. Each run starts `ms` after the previous one has ended. */
 export function every(ms: number, action: (isStopped: () => boolean) => Promise<void>): { stop(): void } {
   let isStopped = false;
   let cancel = systemClock.setTimer(tick, ms);
@@ -51,7 +51,7 @@ export function every(ms: number, action: (isStopped: () => boolean) => Promise<
 /** Returns a string that changes whenever the files change. */
 export async function fingerprint(paths: readonly string[]): Promise<string> {
   const states = paths.map(async (path) => {
-    // Not recursive: keys are not read from subfolders, and links may form a cycle.
+    // Not recursive, because keys are not read from subfolders, and links may form a cycle.
     const names = (await readdir(path).catch(() => [])).filter(isKeyFileName).sort();
     return Promise.all([path, ...names.map((name) => join(path, name))].map(stateOf));
   });

@@ -5,8 +5,8 @@ import type { Status } from "../status.ts";
 import { copyable, plural, relative } from "./elements.ts";
 
 /**
- * Renders the service's state as a sentence. The sentence contains no elapsed time, because screen readers announce
- * each change.
+ * Renders the service's state as a sentence. The sentence does not say how much time has passed, because screen readers
+ * announce every change.
  */
 export function headlinePart({ faults, phase }: Status): Html {
   if (phase !== "running") return html`<strong class="verdict wrong">The service is ${phase}.</strong>`;
@@ -25,7 +25,8 @@ export function healthPart({ faults, now }: Status): Html {
       ${faults.map((fault, index) => faultItem(fault, index, now))}
     </ol>
     <p class="quiet">
-      Run these commands on this machine with this service's JWKSD_ variables, which may contain the wrapping key.
+      Run these commands on this machine, with the same JWKSD_ variables as this service. They may contain the wrapping
+      key.
     </p>`;
 }
 

@@ -11,7 +11,7 @@ import { timelinePart } from "./timeline.ts";
 
 type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "jwks" | "events";
 
-/** Renders the parts of the page that change, by the id of their element. */
+/** Renders the parts of the page that change, keyed by the id of their element. */
 export function pageParts(service: Status, served: ServedSet): Readonly<Record<PartId, Html>> {
   const fault = faultOfServed(served, service.jwksUri);
   const status = fault === undefined ? service : { ...service, faults: [fault, ...service.faults] };
@@ -27,7 +27,10 @@ export function pageParts(service: Status, served: ServedSet): Readonly<Record<P
   };
 }
 
-/** Returns the page's Content-Security-Policy, which allows only its own script, style and origin. @see Content Security Policy Level 3 */
+/**
+ * Returns the page's Content-Security-Policy, which allows only the page's own script, style and origin. @see Content
+ * Security Policy Level 3
+ */
 export function pagePolicy(nonce: string): string {
   return [
     "default-src 'none'",
@@ -53,7 +56,7 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
 /**
  * Renders a service's page, which is readable without its script.
  *
- * @param nonce a new one for each response, the same as in its {@link pagePolicy}
+ * @param nonce random value, new for each response and the same as in its {@link pagePolicy}
  */
 export function page(status: Status, served: ServedSet, nonce: string): string {
   const parts = pageParts(status, served);
@@ -110,7 +113,7 @@ export function page(status: Status, served: ServedSet, nonce: string): string {
   return text;
 }
 
-/** A key as an icon. */
+/** Icon that shows a key. */
 const icon = encodeURIComponent(
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M7 9l7-7M11 5l2 2" stroke="#2f7d4f" stroke-width="2" fill="none"/><circle cx="5" cy="11" r="3" stroke="#2f7d4f" stroke-width="2" fill="none"/></svg>',
 );

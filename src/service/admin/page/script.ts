@@ -1,6 +1,6 @@
 /**
- * Keeps the page current: fetches it every two seconds, shows the changed parts, and copies text to the clipboard. A
- * part that contains selected text is not updated until the selection is cleared.
+ * Keeps the page up to date: fetches it every two seconds and shows the parts that have changed. A part with selected
+ * text is not updated until the selection is cleared. The script also copies text to the clipboard.
  */
 export const script = `
 "use strict";
@@ -35,7 +35,7 @@ const refresh = async () => {
   const text = response?.ok ? await response.text().catch(() => undefined) : undefined;
   if (text === undefined) return showConnection("lost", "The service does not respond. Retrying.");
   const next = document.createElement("template");
-  // Compares without the head, because its style has its own nonce.
+  // Compares without the head, because its style has a new nonce each time.
   next.innerHTML = text.slice(text.indexOf("<main"), text.lastIndexOf("</main>"));
   for (const { id, innerHTML } of next.content.querySelectorAll("[data-part]")) {
     if (sent.get(id) !== innerHTML) waiting.set(id, innerHTML);

@@ -4,7 +4,7 @@ import { shellWord } from "../../../base/printable.ts";
 import type { Fault } from "../faults.ts";
 import { copyable, facts } from "./elements.ts";
 
-/** The response with the JWK Set, as the service itself receives it. */
+/** The response with the JWK Set, as received by the service itself. */
 export type ServedSet =
   | {
       /** Status line, such as "200 OK". */
@@ -14,7 +14,7 @@ export type ServedSet =
     }
   | { readonly failure: string };
 
-/** Returns what is wrong with a response that relying parties would receive too; `undefined` if nothing is. */
+/** Returns a fault if there is something wrong with the response, because relying parties would receive it, too. */
 export function faultOfServed(served: ServedSet, url: string): Fault | undefined {
   const outcome = "failure" in served ? `failed: ${served.failure}` : `returned ${served.status}`;
   if (!("failure" in served) && served.status.startsWith("200 ")) return undefined;
@@ -23,7 +23,7 @@ export function faultOfServed(served: ServedSet, url: string): Fault | undefined
     code: "JWKS_UNANSWERED",
     text: `This process's own request for the JWK Set ${outcome}.`,
     remedy:
-      "Check this service's log, and restart the service if this continues. This command fetches the set as relying parties do:",
+      "Check this service's log. If this continues, restart the service. This command fetches the set as relying parties do:",
     command: `curl -i ${shellWord(url)}`,
   };
 }

@@ -4,10 +4,10 @@ import type { Status } from "../status.ts";
 import { page, pagePolicy } from "./page.ts";
 import type { ServedSet } from "./served-set.ts";
 
-/** Timeout for fetching the service's own JWK Set. */
+/** Timeout for fetching the service's own JWK Set, in milliseconds. */
 const timeoutMs = 1_000;
 
-/** Headers that are not shown, because they describe the connection or the time of the request. */
+/** Headers that the page leaves out, because they describe the connection or the time of the request. */
 const hiddenHeaders: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
 
 /** Creates a service's status page. @param jwksUrl URL of the JWK Set on this machine */

@@ -57,7 +57,8 @@ function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
 
 export function replicasPart(status: Status): Html {
   const { replicas, targets, source, now } = status;
-  if (source === "files") return html`<p class="quiet">There is no store, so other replicas are unknown.</p>`;
+  if (source === "files")
+    return html`<p class="quiet">There is no store, so jwksd cannot know about other replicas.</p>`;
   const columns = ["Replica", "Publishes", "Signs with", "Last check-in", "Stale at"];
   const rows = replicas.map((replica) => {
     const { name, version, isSelf, lastCheckInAt, staleAt } = replica;
@@ -92,7 +93,7 @@ function signsWith({ signing, kid, isStale }: SeenReplica): Html {
 function targetsTable(targets: Status["targets"], now: number): Html {
   const rows = targets.map(({ name, revision, at, isBehind }) => [
     html`${name}`,
-    isBehind ? html`<span class="wrong">lacks a step</span>` : html`up to date`,
+    isBehind ? html`<span class="wrong">behind</span>` : html`up to date`,
     revision === 0 ? html`never` : relative(at, now),
   ]);
   return table("Targets", ["Target", "Status", "Last read back"], rows);

@@ -6,7 +6,7 @@ import { type RotationPlan, planKeyName } from "../../../rotation/explain/plan.t
 import type { Status } from "../status.ts";
 import { moment, plural, scrolled } from "./elements.ts";
 
-/** Renders the rotation's chart, with past and planned steps. */
+/** Renders the chart of the rotation, with past and planned steps. */
 export function timelinePart({ plan, past, now, waits, source }: Status): Html {
   if (plan === undefined) {
     return source === "files"
