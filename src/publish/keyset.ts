@@ -4,6 +4,7 @@ import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Optional, isPromise } from "../base/options.ts";
 import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public-members.ts";
 import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read-key.ts";
+import { localPublicKey } from "../keys/signer/local-signer.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
@@ -125,7 +126,7 @@ async function signingEntry({ kid, signer, publicKey: given }: SigningEntry, ind
     throw keyError("ERR_KEY_NOT_P256", name, "a signing key must be an ECDSA key on P-256 (ES256)");
   }
   const publicJwk = publicMembers(jwk as Record<string, unknown>, name);
-  const publicKey = await importable(publicJwk, "ES256", name);
+  const publicKey = (signer && localPublicKey(signer)) ?? (await importable(publicJwk, "ES256", name));
   return { jwk: publishedJwk({ publicJwk, kid, alg: "ES256", use: "sig" }), publicKey, notAfter: Infinity };
 }
 

@@ -4,22 +4,25 @@ import { sign, verify } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "../jwk/public-members.ts";
-import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read-key.ts";
+import { type CryptoKeyPair, type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read-key.ts";
 import { notP256 } from "./external-signer.ts";
 import type { SignInput, Signer } from "./signer.ts";
 
 type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 
-const localKeys = new WeakMap<Signer, CryptoKey>();
+const localKeys = new WeakMap<Signer, CryptoKeyPair>();
 
 /**
  * Returns the function that signs with a local signer's key, which was checked when it was loaded, or `undefined` for
  * any other signer. Local signers are recognized by object identity, so no other signer can pass for one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
-  const key = localKeys.get(signer);
-  return key && ((message) => sign(key, message));
+  const keys = localKeys.get(signer);
+  return keys && ((message) => sign(keys.privateKey, message));
 }
+
+/** Returns the imported public key of a local signer; `undefined` for any other signer. */
+export const localPublicKey = (signer: Signer): CryptoKey | undefined => localKeys.get(signer)?.publicKey;
 
 /**
  * Creates a signer for a private key in this process's memory, after checking with a test signature that the private key matches the public key.
@@ -47,12 +50,12 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   if (privateKey === undefined) {
     throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; pass the private key");
   }
-  const key = await importPrivate(publicJwk, privateKey, name);
+  const keys = await importPair(publicJwk, privateKey, name);
   const signer: Signer = Object.freeze({
     publicKey: Object.freeze(publicJwk),
-    sign: async ({ message }: SignInput) => sign(key, message),
+    sign: async ({ message }: SignInput) => sign(keys.privateKey, message),
   });
-  localKeys.set(signer, key);
+  localKeys.set(signer, keys);
   return signer;
 }
 
@@ -70,8 +73,8 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Imports the private key. Then checks with a test signature that it matches the public key. */
-async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
+/** Imports both keys. Then checks with a test signature that they match. */
+async function importPair(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKeyPair> {
   try {
     const publicKey = await importEs256(publicJwk);
     // The public key is known to be valid here, so a private JWK that cannot be imported does not belong to it.
@@ -79,7 +82,7 @@ async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, 
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");
     if (!(await verify(publicKey, "ES256", probe, await sign(secret, probe)))) throw mismatch(name);
-    return secret;
+    return { privateKey: secret, publicKey };
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
     throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 signing key");

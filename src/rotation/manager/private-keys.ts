@@ -7,7 +7,7 @@ import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import { checkDecrypts } from "../../keys/jwk/decryption-check.ts";
-import { type PublicJwk, publicMembers } from "../../keys/jwk/public-members.ts";
+import { type PublicJwk, keyIdentity, publicMembers } from "../../keys/jwk/public-members.ts";
 import { readKey } from "../../keys/jwk/read-key.ts";
 import { boundSigner } from "../../keys/signer/bounded-signer.ts";
 import { localSigner, signerFrom } from "../../keys/signer/local-signer.ts";
@@ -91,12 +91,11 @@ export async function destroyExternal(
 ): Promise<void> {
   const signer = await open(key.uri);
   await closeSigner(signer, clock);
-  if (!(await isSameKey(signer, key))) throw mismatch(`kid ${JSON.stringify(key.kid)}`);
+  const name = `kid ${JSON.stringify(key.kid)}`;
+  // A tombstone has no public key.
+  const thumbprint = await calculateJwkThumbprint({ ...publicMembers({ ...signer.publicKey }, name) });
+  if (thumbprint !== key.thumbprint) throw mismatch(name);
   await destroy(key.uri);
-}
-
-async function isSameKey({ publicKey }: Signer, { thumbprint }: Pick<KeyRecord, "thumbprint">): Promise<boolean> {
-  return (await calculateJwkThumbprint({ ...publicMembers({ ...publicKey }, "the key of a signer") })) === thumbprint;
 }
 
 interface OpenerOptions {
@@ -142,7 +141,7 @@ export function createKeyOpener(
         : await openUri(uri).catch((error: unknown) => {
             throw withKeyName(error, name);
           });
-    if (!(await isSameKey(signer, record))) {
+    if (keyIdentity(publicMembers({ ...signer.publicKey }, name)) !== keyIdentity(record.publicJwk)) {
       close(signer);
       throw mismatch(name);
     }
