@@ -6,7 +6,7 @@ import { newWrappingKey } from "../test/support/managed.ts";
 import { startMariadb } from "../test/support/mariadb.ts";
 import { startPostgres } from "../test/support/postgres.ts";
 import { type Plan, program } from "./comparisons.ts";
-import { type Contestant, type Result, type Server, alternate, median, start } from "./measure.ts";
+import { type Contestant, type Result, type Server, alternate, cpuSeconds, median, start } from "./measure.ts";
 import { type Goal, type Section, cpuRatio, ratio, table } from "./report.ts";
 
 const all = 100_000;
@@ -84,7 +84,7 @@ export async function issuers(plan: Plan): Promise<Section> {
   const head = ["", "heap MiB", "queries/s", "idle queries", "GET of one", "by CPU", "GET of all in turn", "by CPU"];
   return {
     title: "Many issuers",
-    text: `A database has ${all.toLocaleString("en")} issuers, and ${hot.toLocaleString("en")} of them are in use. The rates of GET requests are relative to a single on-demand provider:\n\n${table([...head, "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
+    text: `A database has ${all.toLocaleString("en")} issuers, and ${hot.toLocaleString("en")} of them are in use. The rates of GET requests are relative to a single on-demand provider:\n\n${table([...head, "cold queries", "cold CPU ms", "cold alone p50 ms", "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
     goals,
   };
 }
@@ -100,6 +100,7 @@ async function measure(database: Database, { rounds }: Plan) {
   for (const url of urls) await timeOf(url);
   const heap = ((await server.memory()).heapUsed - before.heapUsed) / mebibyte;
 
+  const alone = await coldAlone(database, server);
   const perSecond = await queriesPerSecond(database, urls, rounds === 1 ? 35 : 95);
   const { coldMs, hotMs } = await coldBeside(server, urls);
   const idleFrom = await database.queries();
@@ -122,6 +123,8 @@ async function measure(database: Database, { rounds }: Plan) {
       perSecond.toFixed(1),
       `${idle}`,
       ...shares.flat().map((share) => share.toFixed(2)),
+      alone.queries.toFixed(1),
+      ...[alone.cpuMs, alone.medianMs].map((ms) => ms.toFixed(1)),
       ...[median(coldMs), p99, at(hotMs, 0.99)].map((ms) => ms.toFixed(1)),
     ],
     goals: [
@@ -136,10 +139,18 @@ async function measure(database: Database, { rounds }: Plan) {
         reached: perSecond <= 35,
         measured: perSecond.toFixed(1),
       },
+      ...shares.map(([share, byCpu], index) => {
+        const [kind, least] = index === 0 ? ["a hot issuer", 0.95] : ["all in turn", 0.7];
+        return {
+          name: `${what}: GET rate for ${kind}, by CPU, at least ${least} times one provider's`,
+          reached: byCpu >= Number(least),
+          measured: `${byCpu.toFixed(2)} (${share.toFixed(2)} by rate)`,
+        };
+      }),
       {
-        name: `${what}: GET rate for a hot issuer at least 0.9 times one provider's`,
-        reached: shares.every(([, byCpu]) => byCpu >= 0.9),
-        measured: shares.map(([share, byCpu]) => `${share.toFixed(2)} (${byCpu.toFixed(2)} by CPU)`).join(", in turn "),
+        name: `${what}: a cold issuer, at most 1 query and 4 ms of CPU`,
+        reached: alone.queries <= 1 && alone.cpuMs <= 4,
+        measured: `${alone.queries.toFixed(1)}, ${alone.cpuMs.toFixed(1)} ms`,
       },
       { name: `${what}: p99 for a cold issuer under 20 ms`, reached: p99 < 20, measured: `${p99.toFixed(1)} ms` },
     ],
@@ -194,15 +205,29 @@ async function queriesPerSecond(database: Database, urls: readonly string[], sec
   return (queries * 1_000) / passedMs;
 }
 
-/** Loads issuers one at a time while others are requested. */
+/** Loads the first half of the cold issuers, one at a time, while nothing else is requested. */
+async function coldAlone(database: Database, server: Server) {
+  const from = await database.queries();
+  const cpuFrom = cpuSeconds(server.pids);
+  const times = await loadCold(server, hot, cold / 2);
+  const cpuMs = ((cpuSeconds(server.pids) - cpuFrom) * 1_000) / times.length;
+  return { queries: ((await database.queries()) - from) / times.length, cpuMs, medianMs: median(times) };
+}
+
+/** Loads the other half, one at a time, while others are requested. */
 async function coldBeside(server: Server, urls: readonly string[]) {
   const visitor = visit(urls);
-  const coldMs: number[] = [];
-  for (let name = hot; name < hot + cold; name += 1) {
-    coldMs.push(await timeOf(server.url.replace("/jwks", `/${name}/jwks`)));
+  const coldMs = await loadCold(server, hot + cold / 2, cold / 2);
+  return { coldMs, hotMs: await visitor.stop() };
+}
+
+async function loadCold(server: Server, first: number, count: number): Promise<number[]> {
+  const times: number[] = [];
+  for (let name = first; name < first + count; name += 1) {
+    times.push(await timeOf(server.url.replace("/jwks", `/${name}/jwks`)));
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  return { coldMs, hotMs: await visitor.stop() };
+  return times;
 }
 
 const at = (values: readonly number[], share: number): number =>

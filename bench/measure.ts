@@ -136,7 +136,7 @@ export async function alternate(contestants: readonly Contestant[], rounds: numb
 const ticksPerSecond = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
 
 /** Returns the user and system time of processes with all their threads, in clock ticks. */
-function cpuSeconds(pids: readonly number[]): number {
+export function cpuSeconds(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     const [, , , , , , , , , , , userTicks, systemTicks] = statOf(pid) ?? [];
     return sum + (Number(userTicks) + Number(systemTicks)) / ticksPerSecond;
