@@ -1,4 +1,4 @@
-// The purposes of a key, by its `alg`, `use` and `key_ops`.
+// A key's purposes, judging by its `alg`, `use` and `key_ops`.
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -15,14 +15,14 @@ const bySignatureCurve: Readonly<Record<string, readonly string[]>> = {
   Ed448: ["EdDSA", "Ed448"],
 };
 
-/** Returns the signature algorithms for a key's type. @see https://www.iana.org/assignments/jose */
+/** Returns the signature algorithms that suit a key's type. @see https://www.iana.org/assignments/jose */
 export function signatureAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaSignatures;
   if (kty === "AKP") return ["ML-DSA-44", "ML-DSA-65", "ML-DSA-87"];
   return typeof crv === "string" && Object.hasOwn(bySignatureCurve, crv) ? (bySignatureCurve[crv] ?? []) : [];
 }
 
-/** Returns the key management algorithms for a key's type. */
+/** Returns the key management algorithms that suit a key's type. */
 export function encryptionAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaEncryptions;
   if (kty === "EC" || crv === "X25519" || crv === "X448") return agreements;
@@ -35,14 +35,20 @@ export function isForEncryption(jwk: Members): boolean {
   return use === "enc" || (typeof alg === "string" && encryptionAlgorithms(jwk).includes(alg));
 }
 
-/** Reports whether a key may verify tokens; its `use` may come from SPIFFE. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
+/**
+ * Reports whether a key may be used to verify tokens. Its `use` may be one that SPIFFE defines. @see SPIFFE Trust
+ * Domain and Bundle section 4.2.2
+ */
 export function isForSignatures(jwk: Members): boolean {
   const { key_ops: operations, use } = jwk;
   if (isForEncryption(jwk) || use === "x509-svid" || signatureAlgorithms(jwk).length === 0) return false;
   return !Array.isArray(operations) || operations.includes("verify") || operations.includes("sign");
 }
 
-/** Returns the algorithms with which a key may verify: its `alg` or, without it, all algorithms for its type. */
+/**
+ * Returns the algorithms with which a key may be used to verify. It is the key's `alg` or, if that is missing, all
+ * algorithms for its type.
+ */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);
   return typeof jwk["alg"] === "string" ? possible.filter((alg) => alg === jwk["alg"]) : possible;

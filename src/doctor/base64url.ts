@@ -4,11 +4,11 @@ import type { Code } from "./codes.ts";
 /** A decoded base64url value. */
 export interface Decoded {
   readonly bytes: Uint8Array;
-  /** Finding about the encoding; absent if it is strict base64url. */
+  /** Finding about the encoding. Absent if it is strict base64url. */
   readonly problem?: Code;
 }
 
-/** Decodes leniently, so a wrong encoding causes only one finding. */
+/** Decodes leniently, so that an invalid encoding causes only one finding. */
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };
@@ -22,7 +22,7 @@ function lax(text: string): string {
     .replaceAll("+", "-")
     .replaceAll("/", "_")
     .replaceAll(/[^\w-]/g, "");
-  // A single character at the end is less than a byte.
+  // A single character at the end encodes less than a byte.
   return kept.length % 4 === 1 ? kept.slice(0, -1) : kept;
 }
 

@@ -2,19 +2,21 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./http-exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** How long caches may serve a response, according to its headers. */
+/** Times for which caches may serve a response, according to its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
   /**
-   * The longer of `max-age` and `s-maxage`, or the time until `Expires`, in seconds. Absent without these headers or
-   * with `no-cache`.
+   * The longer of `max-age` and `s-maxage`, or the time until `Expires`, in seconds. Absent if the response has none of
+   * them, or has `no-cache`.
    */
   readonly freshSeconds?: number;
   /** `freshSeconds` plus `stale-while-revalidate`, in seconds. */
   readonly servedSeconds?: number;
 }
 
-/** Returns how long caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
+/**
+ * Returns the times for which caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3
+ */
 export function lifetimeOf(exchange: Exchange): Lifetime {
   const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
   if (noStore || noCache) return { noStore };

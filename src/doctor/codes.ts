@@ -10,7 +10,7 @@ import { watch } from "./codes/watch.ts";
 
 export type { Severity } from "./codes/finding-kind.ts";
 
-/** All kinds of findings, by stable code. `docs/doctor.md` is generated from this table. */
+/** All kinds of findings, keyed by stable code. `docs/doctor.md` is generated from this table. */
 export const codes = {
   ...set,
   ...key,
@@ -26,7 +26,7 @@ export const codes = {
 export type Code = keyof typeof codes;
 
 /** All codes, in the order of the table. */
-// The keys of an object are typed as string, because a subtype may have more.
+// The cast is needed because Object.keys returns strings.
 export const allCodes = Object.keys(codes) as readonly Code[];
 
 /** Returns the URL of a rule, if it has one. */

@@ -5,21 +5,21 @@ import { quoted } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Maximum number of keys to examine. A set with more keys is a finding. */
+/** Maximum number of keys to examine. There is a finding about sets that have more. */
 export const maxKeys = 1000;
 
-/** One entry of a JWK Set that is an object. */
+/** An entry in a JWK Set that is an object. */
 export interface Key {
   readonly jwk: Members;
   /** Name in messages. */
   readonly name: string;
-  /** RFC 7638 thumbprint of the decoded members; `undefined` if a required member is missing. */
+  /** RFC 7638 thumbprint of the decoded members. `undefined` if a required member is missing. */
   readonly thumbprint: string | undefined;
   /** Decoded base64url members. */
   readonly values: Readonly<Record<string, Decoded>>;
 }
 
-/** Members that a public key of a `kty` must have, in the order of RFC 7638 section 3.2. */
+/** Members that public keys of each `kty` must have, in the order that RFC 7638 section 3.2 requires. */
 export const required: Readonly<Record<string, readonly string[]>> = {
   AKP: ["alg", "kty", "pub"],
   EC: ["crv", "kty", "x", "y"],
@@ -29,11 +29,13 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 
 const plain = new Set(["alg", "crv", "kty"]);
 
-/** Maximum length of a value to decode. An RSA modulus of 16,384 bits has 2,731 characters, an ML-DSA-87 key has 3,456. */
+/**
+ * Maximum length of a value to decode. A 16,384-bit RSA modulus has 2,731 characters, and an ML-DSA-87 key has 3,456.
+ */
 const maxLength = 16_384;
 export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > maxLength;
 
-/** Decodes an entry. @param index its position in the set, from 0 */
+/** Decodes an entry. @param index its position in the set, counted from 0 */
 export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   const { kid, kty } = jwk;
   const values: Record<string, Decoded> = {};

@@ -1,15 +1,15 @@
 import { powerOf } from "./number-theory.ts";
 
-// The curve of RFC 8032 section 5.1: -x² + y² = 1 + d·x²·y², over the field of p = 2^255 - 19.
+// The curve in RFC 8032 section 5.1: -x² + y² = 1 + d·x²·y² over the field with p = 2^255 - 19.
 
 const p = 2n ** 255n - 19n;
 const d = 37095705934669439343138083508754565189542113879843219016388785533085940283555n;
 
-/** Returns the problem with an encoded point; `undefined` if there is none. */
+/** Returns the problem with an encoded point, or `undefined` if there is none. */
 export function pointProblem(encoded: Uint8Array): "off-curve" | "small-order" | undefined {
   const bits = encoded.toReversed().reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
   const y = bits & (2n ** 255n - 1n);
-  // A verifier may reduce a noncanonical encoding.
+  // Reduced, because a verifier may reduce a noncanonical encoding.
   if (isSmallOrder(y % p)) return "small-order";
   if (y >= p) return "off-curve";
   const yy = (y * y) % p;
@@ -19,8 +19,8 @@ export function pointProblem(encoded: Uint8Array): "off-curve" | "small-order" |
 }
 
 /**
- * Reports whether the points with this y have an order of 1, 2, 4 or 8. That is so if x = 0 or y = 0, or if the doubled
- * point has y = 0.
+ * Reports whether the points with this y have order 1, 2, 4 or 8. They do if x = 0 or y = 0, or if the doubled point
+ * has y = 0.
  */
 function isSmallOrder(y: bigint): boolean {
   const yy = (y * y) % p;

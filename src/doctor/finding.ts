@@ -2,7 +2,7 @@ import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 import type { FailingVerifier } from "./verifiers/cited-failures.ts";
 import { breaksOf, triedOf } from "./verifiers/failing-verifiers.ts";
 
-/** URL of the page that has a paragraph about each code. */
+/** URL of the page on which each code has a paragraph. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
 /** One problem, in one or more places. `seen` may quote the issuer, so escape it before you print it. */
@@ -13,7 +13,7 @@ export interface Finding {
   readonly severity: Severity;
   /** The fault, in a few words. */
   readonly title: string;
-  /** The first 10 places, described without private members and without parts of bodies. */
+  /** Descriptions of the first 10 places, without private members or parts of bodies. */
   readonly seen: readonly string[];
   /** Number of places. */
   readonly count: number;
@@ -23,17 +23,17 @@ export interface Finding {
   readonly rule: string;
   /** URL of the rule, if it is public. */
   readonly ruleUrl: string | undefined;
-  /** Verifiers that fail, as shown by a run, a public issue or a line of source. Others may fail too. */
+  /** Verifiers known to fail, from a test run, a public issue or a line of source. Others may fail too. */
   readonly breaks: readonly FailingVerifier[];
-  /** Number of verifiers that were run against this finding; 0 if a run could not show anything. */
+  /** Number of verifiers that were run against this finding. 0 if a run could not show anything. */
   readonly tried: number;
   /** The remedy, in one or two sentences. */
   readonly remedy: string;
-  /** URL of the paragraph about the code. */
+  /** URL of the code's paragraph. */
   readonly link: string;
 }
 
-/** One observation of a check. */
+/** One observation made by a check. */
 export interface Note {
   readonly code: Code;
   readonly seen: string;
@@ -45,7 +45,7 @@ export const note = (code: Code, seen: string): Note => ({ code, seen });
 export const severities: readonly Severity[] = ["broken", "risk", "advice"];
 const maxSeen = 10;
 
-/** Groups notes into findings, one for each code: worst first, then in the order of the table. */
+/** Groups notes into findings, one for each code. The worst are first; equal ones are in the order of the table. */
 export function findings(notes: readonly Note[]): Finding[] {
   const byCode = Map.groupBy(notes, ({ code }) => code);
   return severities.flatMap((severity) =>

@@ -2,14 +2,14 @@ import { shownUrl } from "../base/urls.ts";
 import { isPrivateText } from "./private-key-search.ts";
 
 const maxQuoted = 60;
-/** Maximum length of a quoted name. Names of algorithms, for example, are shorter; private keys are longer. */
+/** Maximum length of a name to quote. Algorithm names, for example, are shorter, and private keys are longer. */
 const maxName = 39;
 
 /** Formats a count: `one key`, `3 keys`. */
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;
 
-/** Describes the type of an unexpected value. The value is not quoted, because it may be a key. */
+/** Describes an unexpected value's type. Does not quote the value, because it may be a key. */
 export function typeText(value: unknown): string {
   if (value === undefined) return "missing";
   if (typeof value === "string") return `a string of ${counted(value.length, "character")}`;
@@ -17,7 +17,7 @@ export function typeText(value: unknown): string {
   return typeof value === "object" && value !== null ? "an object" : JSON.stringify(value);
 }
 
-/** Quotes a name, such as an algorithm. Describes any other value by its type. */
+/** Quotes a name, such as an algorithm's. Describes any other value by its type. */
 export const quotedName = (value: unknown): string =>
   typeof value === "string" && value.length > maxName ? `(${typeText(value)})` : quoted(value);
 
@@ -28,13 +28,13 @@ export function quoted(value: unknown): string {
   return JSON.stringify(value.length > maxQuoted ? `${value.slice(0, maxQuoted)}…` : value);
 }
 
-/** Describes a body that cannot be parsed. The body is not quoted, because it may be a key. */
+/** Describes a body that cannot be parsed. Does not quote the body, because it may be a key. */
 export function bodyText(text: string): string {
   if (text === "") return "it is empty";
   return `it is ${kindText(text)} of ${counted(text.length, "character")}`;
 }
 
-/** Describes the kind of a body that is not JSON. */
+/** Reports what a non-JSON body looks like (HTML, PEM, text). */
 export function kindText(text: string): string {
   if (isHtml(text)) return isLogin(text) ? "a login page in HTML" : "an HTML page";
   if (text.includes("-----BEGIN ")) return "PEM";
@@ -47,7 +47,7 @@ export const isHtml = (text: string): boolean => /<(!doctype html|html|head|body
 const isLogin = (html: string): boolean =>
   /type\s*=\s*["']?password\b/i.test(html) || /<title>[^<]{0,100}\b(log|sign)[ -]?(in|on)\b/i.test(html);
 
-/** Formats a URL without the parts that may be secret: query, user, and long parts of the path. */
+/** Formats a URL without the parts that may be secret, which are the query, the user and long parts of the path. */
 export function urlText(url: string): string {
   if (!URL.canParse(url)) return quotedName(url);
   const { protocol } = new URL(url);

@@ -1,5 +1,5 @@
 /**
- * Finds problems with any provider's keys, given observations. Does not use the network.
+ * Finds problems with any provider's keys, based on observations. Does not use the network.
  *
  * @module jwksd/doctor
  */

@@ -8,8 +8,8 @@ interface Document {
 }
 
 /**
- * Parses JSON leniently and notes everything that strict parsers refuse. The value is `undefined` if the text is not
- * JSON.
+ * Parses JSON leniently, and notes everything that a strict parser would reject. The value is `undefined` if the text
+ * is not JSON.
  */
 export function readJson(body: Uint8Array, what: string): Document {
   const notes: Note[] = [];
@@ -25,7 +25,7 @@ export function readJson(body: Uint8Array, what: string): Document {
   return { text, value: jsonOf(text), notes };
 }
 
-/** Returns the entries of a parsed JWK Set; `undefined` if it is not one. */
+/** Returns a parsed JWK Set's entries, or `undefined` if the value is not a JWK Set. */
 export function entriesIn(set: unknown): readonly unknown[] | undefined {
   const keys = isObject(set) ? set["keys"] : undefined;
   return Array.isArray(keys) ? keys : undefined;

@@ -1,4 +1,4 @@
-// Number theory for RSA moduli, with `bigint` only.
+// Number theory for RSA moduli, using only `bigint`.
 
 /** Returns the greatest common divisor. */
 export function gcd(a: bigint, b: bigint): bigint {
@@ -12,10 +12,10 @@ export const bitLength = (value: bigint): number => {
   return value === 0n ? 0 : hex.length * 4 - Math.clz32(Number.parseInt(hex.charAt(0), 16)) + 28;
 };
 
-/** Returns the integer part of the square root, by Newton's method. */
+/** Returns the integer part of the square root, computed with Newton's method. */
 export function squareRoot(value: bigint): bigint {
   if (value < 2n) return value;
-  // Start at or above the root, so each step decreases the value.
+  // Starts at or above the root, so that each step decreases the value.
   let root = 1n << BigInt(Math.ceil(bitLength(value) / 2));
   for (;;) {
     const next = (root + value / root) >> 1n;
@@ -30,7 +30,7 @@ const squaresBelow = (modulus: number): boolean[] => {
   return residues;
 };
 const modulus64 = squaresBelow(64);
-// 3² · 5 · 7 · 11 · 13. One in 40 of the numbers that pass the first sieve passes this one.
+// 3² · 5 · 7 · 11 · 13. Of the numbers that pass the first sieve, one in 40 passes this one.
 const sieve = 45_045;
 const modulusSieve = squaresBelow(sieve);
 
@@ -65,7 +65,7 @@ function primesBelow(bound: number): number[] {
   return primes;
 }
 
-/** Small primes, in groups whose product is a safe integer. A modulus therefore has to be divided only once per group. */
+/** Small primes, in groups whose product is a safe integer, so that a modulus has to be divided only once per group. */
 let smallPrimes: readonly { readonly product: number; readonly primes: readonly number[] }[] | undefined;
 
 /** Returns the smallest prime factor below 65,536. */
@@ -94,8 +94,8 @@ function inGroups(primes: readonly number[]): { product: number; primes: number[
 }
 
 /**
- * Primes up to 167 for which 65537 generates only a subgroup of the multiplicative group, with the subgroup. Modulo
- * each of them, the primes from the broken generator are powers of 65537, and so are their products.
+ * Primes up to 167 for which 65537 generates only a subgroup of the multiplicative group, each with its subgroup.
+ * Modulo each of these primes, the primes from the broken generator are powers of 65537, and so are their products.
  *
  * @see Nemec, Sys, Svenda, Klinec, Matyas: The Return of Coppersmith's Attack (CCS 2017), section 2.2
  */
@@ -106,14 +106,15 @@ const rocaGroups = primesBelow(168).flatMap((prime) => {
 });
 const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
 
-/** Reports whether a modulus has the fingerprint of CVE-2017-15361. At most one random modulus in 2^27 has it. */
+/** Reports whether a modulus has the fingerprint of CVE-2017-15361, which at most one random modulus in 2^27 has. */
 export function hasRocaFingerprint(n: bigint): boolean {
   const rest = n % rocaProduct;
   return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
 }
 
 /**
- * Returns the greatest common divisor of each number and the product of all others, by product and remainder trees. The numbers must be distinct.
+ * Returns the greatest common divisor of each number and the product of all others, computed with product and remainder
+ * trees. The numbers must be distinct.
  *
  * @see Heninger, Durumeric, Wustrow, Halderman: Mining Your Ps and Qs (USENIX Security 2012), section 3.2
  */
@@ -140,7 +141,7 @@ export function sharedFactors(numbers: readonly bigint[]): bigint[] {
 /** Returns `base` to the power of `exponent`, modulo `modulus`. */
 export function powerOf(base: bigint, exponent: bigint, modulus: bigint): bigint {
   let result = 1n;
-  // Starts with the first bit, so one factor stays as small as the base.
+  // Starts with the most significant bit, so that one factor stays as small as the base.
   for (const bit of exponent.toString(2)) {
     result = (result * result) % modulus;
     if (bit === "1") result = (result * base) % modulus;

@@ -1,25 +1,25 @@
-/** One request and its response, as plain data. Members that are not known are absent; for a file, there is only `body`. */
+/** One request and its response, as plain data. Unknown members are absent; for a file, there is only `body`. */
 export interface Exchange {
-  /** Last URL, after redirects. */
+  /** The last URL, after redirects. */
   readonly url?: string;
   /** Status of the last response, after redirects. */
   readonly status?: number;
-  /** Header lines: names in lower case, values as received. */
+  /** Header lines, with names in lower case and values as received. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
-  /** Body after decompression. Absent if there was none, or if it is incomplete. */
+  /** Body after decompression. Absent if there was no body or it is incomplete. */
   readonly body?: Uint8Array;
   /** URLs that redirected, in order. */
   readonly redirects?: readonly string[];
-  /** Reason why the response is missing or incomplete. */
+  /** The reason the response is missing or incomplete. */
   readonly failure?: Failure;
-  /** Time from the connection (with TLS) to the first byte of the response, in milliseconds. */
+  /** Time from the connection (including TLS) to the first byte of the response, in milliseconds. */
   readonly waitMs?: number;
-  /** Expiry of the TLS certificate, in epoch milliseconds. */
+  /** Time at which the TLS certificate expires, in epoch milliseconds. */
   readonly tls?: { readonly notAfter: number };
 }
 
 /**
- * Reason why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent.
+ * The reason there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent.
  * `unreachable`: there was no connection. `tls`: the certificate was not accepted. `timeout`, `too-large`, `redirects`:
  * the request exceeded a limit. `limit`: all requests together exceeded a limit. `protocol`: the response is not valid
  * HTTP. `incomplete`: the body ends early or cannot be decompressed.
@@ -59,21 +59,21 @@ export interface Probes {
   readonly origin?: Exchange;
   /** Request without `User-Agent`. */
   readonly noAgent?: Exchange;
-  /** Request with a browser's `User-Agent`; sent only after 401 or 403. */
+  /** Request with a browser's `User-Agent`. Sent only after 401 or 403. */
   readonly browser?: Exchange;
   /** Request with `Accept-Encoding: gzip`. */
   readonly gzip?: Exchange;
-  /** Request over IPv4; present only if the host has addresses of both families. */
+  /** Request over IPv4. Present only if the host has both IPv4 and IPv6 addresses. */
   readonly ipv4?: Exchange;
-  /** Request over IPv6; present only if the host has addresses of both families. */
+  /** Request over IPv6. Present only if the host has both IPv4 and IPv6 addresses. */
   readonly ipv6?: Exchange;
 }
 
 /** Facts about an X.509 certificate. A caller without an X.509 parser can omit all certificates. */
 export interface CertificateFacts {
-  /** Public key; absent if it has no JWK form. */
+  /** Public key. Absent if it cannot be represented as a JWK. */
   readonly jwk?: Readonly<Record<string, unknown>>;
-  /** Beginning of the validity period, in epoch milliseconds. */
+  /** Start of the validity period, in epoch milliseconds. */
   readonly notBefore: number;
   /** End of the validity period, in epoch milliseconds. */
   readonly notAfter: number;
@@ -93,7 +93,7 @@ export interface SetFetch {
   readonly set: Exchange;
 }
 
-/** The kept members of a token from the provider. */
+/** The members that are kept of a token from the provider. */
 export interface SeenToken {
   /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;
@@ -105,21 +105,21 @@ export interface SeenToken {
   readonly expiresAt?: number | undefined;
 }
 
-/** All observations of an issuer, as plain data. */
+/** All observations about an issuer, as plain data. */
 export interface Observations {
   /** Time at which the first request was sent or the file was read, in epoch milliseconds. */
   readonly at: number;
-  /** Issuer, as relying parties configure it. Absent if only a document is known. */
+  /** The issuer that relying parties configure. Absent if only a document is known. */
   readonly issuer?: string;
   /** The request for the discovery document. */
   readonly discovery?: Exchange;
-  /** Requests for the other metadata URLs of an authorization server. */
+  /** Requests for an authorization server's other metadata URLs. */
   readonly metadata?: readonly Exchange[];
   /** The first request for the JWK Set. */
   readonly set?: Exchange;
   /** Further requests for the JWK Set. */
   readonly probes?: Probes;
-  /** Certificates by the string in `x5c`. `null` means that it cannot be parsed. */
+  /** Certificates, keyed by the string in `x5c`. `null` means that the string cannot be parsed. */
   readonly certificates?: Readonly<Record<string, CertificateFacts | null>>;
   /**
    * Keys that must not be used, as RFC 7638 thumbprints, 20 hex digits from Debian's `openssl-blacklist`, or moduli and

@@ -6,11 +6,11 @@ export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "pri
 
 /** Members that only a private key has, regardless of its `kty`. */
 const privateOnly = ["d", "dp", "dq", "qi", "priv"];
-/** Matches the value of a private key. The shortest one, 32 bytes, has 43 characters. */
+/** Matches a private key's value. The shortest one has 32 bytes, which are 43 characters. */
 const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
-/** Returns the names of the private members of an object. */
+/** Returns the names of an object's private members. */
 export const privateIn = (jwk: Readonly<Record<string, unknown>>): string[] =>
   privateMembers.filter((member) => isGiven(jwk[member]));
 
@@ -24,7 +24,7 @@ export function secretsIn(object: Readonly<Record<string, unknown>>): string[] {
 }
 
 /**
- * Reports whether text contains a private key: as PEM or a JWK, as base64 of either, or as DER in base64 (PKCS #1, PKCS
+ * Reports whether text contains a private key as PEM, as a JWK, as base64 of either, or as DER in base64 (PKCS #1, PKCS
  * #8, RFC 5915).
  */
 export function isPrivateText(text: string): boolean {
@@ -32,7 +32,7 @@ export function isPrivateText(text: string): boolean {
   return hasKey(text) || isPrivateDer(text.slice(0, 24)) || (isBase64(text) && hasKey(base64UrlText(text)));
 }
 
-/** Matches members of a JWK in any text. The JWK may be in a JSON string, so quotes may follow backslashes. */
+/** Matches a JWK's members in any text. The JWK may be in a JSON string, so quotes may be preceded by backslashes. */
 const memberNamed = (names: string): RegExp => new RegExp(`["'](?:${names})\\\\*["']\\s*:\\s*\\\\*["']?[\\w+/-]{40,}`);
 const privateMember = memberNamed(privateOnly.join("|"));
 const symmetricMember = memberNamed("k");
@@ -44,7 +44,10 @@ const hasKey = (text: string): boolean =>
 const isBase64 = (text: string): boolean => /^[\w+/\s-]+={0,2}\s*$/.test(text);
 const base64UrlText = (text: string): string => new TextDecoder().decode(decode(text).bytes);
 
-/** Reports whether DER is a private key: a sequence that begins with a version, 0 or 1. A certificate begins with two sequences. */
+/**
+ * Reports whether DER is a private key, which is a sequence that begins with a version of 0 or 1. A certificate begins
+ * with two sequences.
+ */
 function isPrivateDer(base64: string): boolean {
   if (!/^M[A-Z][A-Za-z0-9+/]{22}$/.test(base64)) return false;
   const { bytes } = decode(base64);
@@ -54,8 +57,8 @@ function isPrivateDer(base64: string): boolean {
 }
 
 /**
- * Serializes a document as JSON that may be shared: without the values of private members and without strings that
- * contain private keys.
+ * Serializes a document as JSON that may be shared, without private members' values and without strings that contain
+ * private keys.
  */
 export function withoutSecrets(document: unknown): string {
   try {
@@ -69,7 +72,7 @@ export function withoutSecrets(document: unknown): string {
     );
     return isPrivateText(json) ? "The name of a member is a private key, so this document is not shown." : json;
   } catch {
-    // Only depth can be the cause.
+    // The only possible cause is the depth.
     return "It is nested too deeply to be shown.";
   }
 }

@@ -9,14 +9,14 @@ import { type State, statesOf } from "./set-states.ts";
 import { removedKeyText } from "./verifiers/behavior-text.ts";
 
 /**
- * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show. The sentences may quote
+ * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show it. The sentences may quote
  * the issuer, so escape them before you print them.
  */
 export async function describeRotation(observations: Observations): Promise<readonly string[]> {
   const states = (await statesOf(observations)).filter(({ keys }) => keys !== undefined);
   const set = setResponse(observations);
   const [first] = states;
-  // A file says nothing about rotation.
+  // A file does not show how keys are rotated.
   if (set?.status === undefined || first === undefined) return [];
   const { tokens = [], laterFetches = [] } = observations;
   const kept = lifetimeOf(set);
@@ -24,7 +24,7 @@ export async function describeRotation(observations: Observations): Promise<read
   const together = states.filter(({ at }) => at === first.at);
   const responses = `${counted(together.length, "response")} at the same time had`;
   const different = new Set(together.map(({ identity }) => identity)).size;
-  // It is then unknown which keys there are and when they came and went.
+  // If servers disagree, it is unknown which keys there are and when they were added and removed.
   if (different > 1) return [`${responses} ${different} different sets of keys: servers disagree.`, caching];
   return [
     ...signingKeysText(set.body),
@@ -64,8 +64,8 @@ function movementText(states: readonly State[]): string {
 }
 
 /**
- * Describes, for each key that signed a token, how long after its publication it began to sign and when it was
- * withdrawn.
+ * Describes, for each key that signed a token, how long after its publication it was first used for signing and when it
+ * was withdrawn.
  */
 function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): string[] {
   const byKid = Map.groupBy(tokens, ({ kid }) => kid);
@@ -74,7 +74,7 @@ function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): st
     const appeared = states.find(publishes);
     if (appeared === undefined) {
       return [
-        `kid ${quoted(kid)} signs and is not published: its key was withdrawn too early, or never published under this kid.`,
+        `kid ${quoted(kid)} is used for signing but is not published: the key was withdrawn too early, or was never published under this kid.`,
       ];
     }
     const texts: string[] = [];
@@ -82,7 +82,7 @@ function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): st
       const begins = Math.min(...own.map(({ at, issuedAt = at }) => issuedAt));
       const waitedMs = begins - appeared.at;
       const when = waitedMs < 0 ? "before it was published" : `${durationText(waitedMs)} after it was published`;
-      texts.push(`kid ${quoted(kid)} began to sign ${when}.`);
+      texts.push(`kid ${quoted(kid)} was first used for signing ${when}.`);
     }
     const gone = states[states.findLastIndex(publishes) + 1];
     if (gone === undefined) return texts;

@@ -8,23 +8,26 @@ import type { Exchange, Observations } from "./observations.ts";
 export interface State {
   /** Time of the response, in epoch milliseconds. */
   readonly at: number;
-  /** Thumbprints by kid; `undefined` if the response has no set. */
+  /** Thumbprints by kid. `undefined` if the response does not contain a set. */
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
   /** The document. */
   readonly content: string;
-  /** String that is equal for sets with the same keys, in any order and format. */
+  /** String that is equal for sets with the same keys, whatever their order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** How long caches may serve this response, in seconds. */
+  /** Time for which caches may serve this response, in seconds. */
   readonly servedSeconds: number;
-  /** Reason why the response has no set. */
+  /** The reason the response does not contain a set. */
   readonly problem: string | undefined;
 }
 
 /** Parsed sets by document. Each document is parsed only once. */
 export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
-/** Returns the states in order: from the first request, the probes with a complete set, and the later fetches. */
+/**
+ * Returns the states in order. They are from the first request, the probes that got a complete set, and the later
+ * fetches.
+ */
 export async function statesOf({ at, set, probes = {}, laterFetches = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;
   const first = [set, again, json, origin, noAgent].filter(

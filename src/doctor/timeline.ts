@@ -9,7 +9,7 @@ export interface TimelineEvent {
   readonly text: string;
 }
 
-/** Describes the changes between two states, or the first state. */
+/** Describes the changes between two states or, if there is only one, that state. */
 export function changes(before: State | undefined, after: State): string[] {
   if (after.keys === undefined)
     return before?.problem === after.problem && before !== undefined ? [] : [problemText(after)];

@@ -133,7 +133,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at: at + 5 * hour, kid: "b", issuedAt: at + 4 * hour, expiresAt: at + 5 * hour },
       ],
     },
-    /^kid "a" was withdrawn after its tokens had expired\.\nkid "b" began to sign 3 h after it was published\.$/m,
+    /^kid "a" was withdrawn after its tokens had expired\.\nkid "b" was first used for signing 3 h after it was published\.$/m,
   ],
   [
     "a key that is withdrawn early, and one that signs early",
@@ -145,12 +145,12 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
       ],
     },
-    /^kid "a" was withdrawn while a token was valid for another 2 h\.\nkid "b" began to sign before it was published\.$/m,
+    /^kid "a" was withdrawn while a token was valid for another 2 h\.\nkid "b" was first used for signing before it was published\.$/m,
   ],
   [
     "a key that is not published",
     { ...oneFetch(["a"]), tokens: [{ at, kid: "z" }] },
-    /^kid "z" signs and is not published/m,
+    /^kid "z" is used for signing but is not published/m,
   ],
 ];
 

@@ -9,7 +9,7 @@ import type { Exchange, Probes } from "../observations.ts";
 const daySeconds = 24 * 3600;
 const weekSeconds = 7 * daySeconds;
 
-/** Checks how long caches keep the set, and how they revalidate it. */
+/** Checks how long caches keep the set and how they revalidate it. */
 export function checkCaching(set: Exchange, probes: Probes): Note[] {
   return [...checkFreshness(set), ...checkReuse(set), ...checkValidators(set, probes)];
 }
@@ -35,7 +35,7 @@ function checkFreshness(set: Exchange): Note[] {
 
 const days = (seconds: number): string => counted(Math.round(seconds / 86_400), "day");
 
-/** Checks which caches may use the response for another request. */
+/** Checks which caches may reuse the response for another request. */
 function checkReuse(set: Exchange): Note[] {
   const { noStore } = lifetimeOf(set);
   const isPrivate = parseCacheControl(field(set, "cache-control") ?? "").has("private");

@@ -9,7 +9,7 @@ import type { Exchange, Failure, Observations } from "../observations.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./published-secrets.ts";
 
-/** Kinds of failure in which a server responded, but incompletely. */
+/** Kinds of failure in which a server responded but the response was incomplete. */
 const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
 /** Checks the discovery document and whether the keys match it. */
@@ -38,7 +38,7 @@ export function checkDiscovery(
 
 function checkIssuerMember(issuer: unknown, configured: string | undefined, url: string | undefined): Note[] {
   if (typeof issuer !== "string" || issuer === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(issuer))];
-  // The URL of the document does not show whether the issuer ends with a slash.
+  // The document's URL does not show whether the issuer ends with a slash.
   const expected = configured ?? (url === undefined ? issuer : url.replace(metadataPart, ""));
   const notes = URL.canParse(issuer) && /[?#]/.test(issuer) ? [note("DISCOVERY_ISSUER_QUERY", quoted(issuer))] : [];
   if (issuer === expected || (configured === undefined && withoutSlash(issuer) === withoutSlash(expected)))
@@ -56,14 +56,14 @@ function checkPaths(metadata: readonly Exchange[], issuer: unknown): Note[] {
   });
 }
 
-/** Microsoft Entra hosts, whose URLs may stand for many tenants. */
+/** Microsoft Entra hosts, whose URLs may stand for any tenant. */
 const entraHost =
   /^(login\.microsoftonline\.(com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|.+\.(b2clogin|ciamlogin)\.com)$/;
 const isEntra = (issuer: string): boolean => URL.canParse(issuer) && entraHost.test(new URL(issuer).hostname);
 
 /**
- * Checks for the members that an OpenID provider or an authorization server must have. An issuer without login
- * endpoints does not need them.
+ * Checks that the members required for an OpenID provider or an authorization server are present. An issuer without
+ * login endpoints does not need them.
  *
  * @see OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2
  */
@@ -83,7 +83,7 @@ function checkRequired(document: Readonly<Record<string, unknown>>, isOpenId: bo
   return missing.length === 0 ? [] : [note("DISCOVERY_MEMBERS_MISSING", missing.join(", "))];
 }
 
-/** Grants that start at the authorization endpoint. */
+/** Grants that begin at the authorization endpoint. */
 const withAuthorization: ReadonlySet<unknown> = new Set(["authorization_code", "implicit"]);
 
 function issuerDifference(one: string, other: string) {
@@ -109,12 +109,12 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
   if (protocol !== "https:" && protocol !== "http:")
     return [note("DISCOVERY_JWKS_URI_HTTP", quotedName(`${protocol}…`))];
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
-  // A private issuer may have private keys.
+  // If the issuer's URL is private, the keys' URL may be private too.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
     return [note("DISCOVERY_JWKS_URI_PRIVATE", urlText(uri))];
   }
   if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", urlText(uri))];
-  // A public name can have a private address.
+  // A public name can resolve to a private address.
   if (set?.failure?.kind === "forbidden-address")
     return [note("DISCOVERY_JWKS_URI_PRIVATE", `${urlText(uri)}: ${set.failure.detail}`)];
   if (issuerUrl !== undefined && site(hostname) !== site(issuerUrl.hostname)) {
@@ -123,7 +123,9 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
   return [];
 }
 
-/** Returns the last two labels of a name, or three under a suffix such as co.uk: an approximation of the public suffix list. */
+/**
+ * Returns a name's last two labels, or three under a suffix such as co.uk, which approximates the public suffix list.
+ */
 function site(hostname: string): string {
   if (hostname.startsWith("[") || /^[\d.]+$/.test(hostname)) return hostname;
   const hasLongSuffix = /\.(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}$/.test(hostname);
@@ -141,15 +143,15 @@ function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: read
   if (!Array.isArray(supported)) return [];
   const advertised = supported.filter((alg): alg is string => typeof alg === "string");
   const notes = advertised.includes("none") ? [note("DISCOVERY_ALG_NONE", "none")] : [];
-  // Without an authorization endpoint, this is not an OpenID provider, so RS256 is not required.
+  // If there is no authorization endpoint, this is not an OpenID provider, so RS256 is not required.
   if (document["authorization_endpoint"] !== undefined && !advertised.includes("RS256")) {
     notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(quotedName).join(", ")));
   }
   const signing = keys?.filter(({ jwk }) => isForSignatures(jwk)) ?? [];
-  // A set without them is another finding.
+  // There is a separate finding about a set without signing keys.
   if (signing.length === 0) return notes;
   for (const alg of new Set(advertised)) {
-    // A key whose alg does not fit is another finding.
+    // There is a separate finding about a key whose alg does not fit.
     const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));
     if (!hasKey && !withoutKey.test(alg)) {
       notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", quotedName(alg)));

@@ -32,7 +32,7 @@ const curves: Readonly<Record<string, Curve>> = {
 
 const okpBytes: Readonly<Record<string, number>> = { Ed25519: 32 };
 
-/** Checks the curve, the coordinates and the point of an EC key. */
+/** Checks an EC key's curve, coordinates and point. */
 export function checkEc({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "EC" || typeof crv !== "string") return [];
@@ -56,7 +56,7 @@ function isOn({ p, b }: Curve, x: bigint, y: bigint): boolean {
   return x < p && y < p && (y * y - (x * x * x - 3n * x + b)) % p === 0n;
 }
 
-/** Checks the curve, the size and the point of an OKP key. */
+/** Checks an OKP key's curve, size and point. */
 export function checkOkp({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "OKP" || typeof crv !== "string") return [];

@@ -42,8 +42,7 @@ function checkWay(exchange: Exchange | undefined): Note[] {
 }
 
 /**
- * Checks failures and exceeded limits. A set that cannot be reached is a finding only if the discovery document could
- * be.
+ * Checks failures and exceeded limits. An unreachable set is a finding only if the discovery document was reachable.
  */
 function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
   if (failure === undefined) return [];
@@ -156,7 +155,7 @@ function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
 
 function checkSpeed(exchanges: readonly Exchange[]): Note[] {
   const waits = exchanges.flatMap(({ waitMs }) => waitMs ?? []).sort((a, b) => a - b);
-  // The median, because this machine may have caused a single slow response.
+  // Uses the median, because this machine may have caused a single slow response.
   const median = waits[(waits.length - 1) >> 1] ?? 0;
   if (median <= slowMs) return [];
   return [

@@ -11,13 +11,12 @@ const operationsFor = {
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
 /**
- * Checks those members of a key that do not depend on its type. @param isOfIssuer whether the key is at an issuer's
- * `jwks_uri`
+ * Checks a key's members that do not depend on its type. @param isOfIssuer whether the key is at an issuer's `jwks_uri`
  */
 export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") {
-    // Without k, there is no secret.
+    // If there is no k, there is no secret.
     return [
       privateIn(jwk).includes("k")
         ? note("JWKS_OCT", withThumbprint(key))
@@ -60,7 +59,7 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
 function checkAlg({ jwk, name }: Key): Note[] {
   const { alg, use } = jwk;
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
-  // An unknown type is another finding.
+  // There is a separate finding about an unknown type.
   if (signatures.length + encryptions.length === 0) return [];
   if (alg === undefined) return isForSignatures(jwk) ? [note("JWKS_ALG_MISSING", name)] : [];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
@@ -101,8 +100,8 @@ function checkOperations(jwk: Key["jwk"], name: string): Note[] {
 }
 
 /**
- * Reports whether a key is for signatures, according to its `use` or `alg`. A key with neither is, unless all of its
- * operations are for encryption.
+ * Reports whether a key is for signatures, judging by its `use` or `alg`. If it has neither, it is for signatures
+ * unless all of its operations are for encryption.
  */
 function isMeantToVerify(jwk: Key["jwk"], operations: readonly string[]): boolean {
   if (isForEncryption(jwk) || signatureAlgorithms(jwk).length === 0) return false;

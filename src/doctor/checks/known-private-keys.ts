@@ -3,8 +3,8 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 
 /**
- * Sources of published private keys, by RFC 7638 thumbprint. The keys of CVE-2008-0166 are too many for this list;
- * `--blocklist` accepts the lists from Debian's `openssl-blacklist` package.
+ * Sources of published private keys, keyed by RFC 7638 thumbprint. CVE-2008-0166 affects too many keys for this list,
+ * but `--blocklist` accepts the lists in Debian's `openssl-blacklist` package.
  */
 const known: Readonly<Record<string, string>> = {
   "c_0UpWcyUnvQC91D5ATbWIM9seRg94CqJ40pdgiNm-o": "RFC 6605",
@@ -49,7 +49,10 @@ export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Prom
   return isListed ? [note("JWKS_KEY_KNOWN", `${name} is on the blocklist`)] : [];
 }
 
-/** Returns an RSA key's entry in `openssl-blacklist`: the last 20 digits of the SHA-1 of what `openssl rsa -modulus` prints. */
+/**
+ * Returns an RSA key's entry in `openssl-blacklist`, which is the last 20 digits of the SHA-1 of the output of `openssl
+ * rsa -modulus`.
+ */
 async function debianDigest({ jwk, values }: Key): Promise<string | undefined> {
   const bytes = values["n"]?.bytes;
   if (jwk["kty"] !== "RSA" || bytes === undefined) return undefined;

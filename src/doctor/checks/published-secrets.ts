@@ -7,10 +7,10 @@ import { isPrivateText, secretsIn } from "../private-key-search.ts";
 const maxNodes = 50_000;
 
 /**
- * Finds private keys outside of `keys`, nested inside it, in strings and in member names. `checkMembers` checks the
- * members of the entries.
+ * Finds private keys outside `keys`, nested inside it, in strings and in member names. The entries' own members are
+ * checked by `checkMembers`.
  *
- * @param what name of the document in messages
+ * @param what the document's name in messages
  */
 export function checkPrivate(document: unknown, what: string): Note[] {
   const notes: Note[] = [];
@@ -37,5 +37,5 @@ export function checkPrivate(document: unknown, what: string): Note[] {
   return notes;
 }
 
-/** Removes the last step of a name, so names do not grow with the nesting depth. */
+/** Removes the last step from a name, so that names do not grow with the nesting depth. */
 const entryOf = (name: string): string => name.replace(/^a member of /, "");

@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import { bitLength } from "../number-theory.ts";
 
-/** Known generators: the width of a piece in bits, and which bits of each piece are zero. */
+/** Known generators, with the width of a piece in bits and the bits in each piece that are zero. */
 const generators = [
   { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
   { width: 32n, zeros: 0x3ff0_0000n },
@@ -9,8 +9,8 @@ const generators = [
 const leastBits = 500;
 
 /**
- * Finds a modulus whose primes consist of short random pieces: it is the value of a polynomial with small coefficients at a power of two, so
- * the upper bits of each piece are zero.
+ * Finds a modulus whose primes consist of short random pieces. It is the value of a polynomial with small coefficients
+ * at a power of two, so the upper bits of each piece are zero.
  *
  * @see https://badkeys.info/docs/detection.html
  */
@@ -24,11 +24,11 @@ export function checkPolynomial(n: bigint, name: string): Note[] {
 function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {
   const piece = (1n << width) - 1n;
   let empty = 0;
-  // The search for a prime has changed the last piece.
+  // Skips the last piece, which the search for a prime has changed.
   for (let rest = n >> width; rest > 0n; rest >>= width) {
     if ((rest & zeros) !== 0n) return false;
     if ((rest & piece) === 0n) empty += 1;
   }
-  // More empty pieces are not a polynomial.
+  // With more empty pieces, it is not a polynomial of this kind.
   return empty < 2;
 }

@@ -2,7 +2,7 @@ import { type Note, note } from "../finding.ts";
 import { bitLength, squareRoot } from "../number-theory.ts";
 
 /**
- * Finds a private exponent below a third of the fourth root of the modulus, using the convergents of e/n. A short
+ * Finds a private exponent below a third of the modulus's fourth root, using the convergents of e/n. A key with a short
  * public exponent cannot have one.
  *
  * @see Wiener: Cryptanalysis of Short RSA Secret Exponents (IEEE Transactions on Information Theory 36, 1990)

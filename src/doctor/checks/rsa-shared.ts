@@ -7,12 +7,12 @@ import { affordable, mostBits } from "./rsa.ts";
 const leastSharedPrime = 2n ** 64n;
 const maxPartners = 10;
 const fromList = "a number on the blocklist";
-/** Matches a number on the blocklist: a modulus or a product of primes, in hex. */
+/** Matches a number on the blocklist, which is a modulus or a product of primes, in hex. */
 const listed = /^[\da-f]{64,}$/;
 
 /**
- * Finds RSA keys that share a prime with another key in the set or with a number on the blocklist, and keys that share a modulus but not the
- * exponent.
+ * Finds RSA keys that share a prime with another key in the set or with a number on the blocklist, and keys that have
+ * the same modulus but different exponents.
  */
 export function checkSharedPrimes(keys: readonly Key[], blocklist: ReadonlySet<string>): Note[] {
   const names = new Map<bigint, string>();
@@ -38,11 +38,11 @@ export function checkSharedPrimes(keys: readonly Key[], blocklist: ReadonlySet<s
 function checkFactors(names: ReadonlyMap<bigint, string>): Note[] {
   const moduli = [...names.keys()];
   const shared = sharedFactors(moduli);
-  // A small shared factor is reported by checkRsaKeys.
+  // checkRsaKeys reports small shared factors.
   const sharing = moduli.filter((_, index) => (shared[index] ?? 1n) > leastSharedPrime);
   return sharing.flatMap((n, index) => {
     if (names.get(n) === fromList) return [];
-    // Searching for every key's partner would take too long.
+    // Searching for every key's partner would take too long, so only the first few are found.
     const other = index < maxPartners ? sharing.find((candidate) => areRelated(candidate, n)) : undefined;
     const partner = other === undefined ? "another key" : names.get(other);
     return note("JWKS_RSA_SHARED_PRIME", `${names.get(n)} and ${partner}`);

@@ -6,18 +6,18 @@ import { checkPolynomial } from "./rsa-polynomial.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
-/** Maximum size of a modulus to factor, in bits. Larger ones would take too long. */
+/** Maximum size of a modulus to try to factor, in bits. Larger ones would take too long. */
 export const mostBits = 8192;
 const mostBitsInAll = 4_096_000;
-/** Minimum size of a modulus, in bits. Smaller numbers are not keys and match every fingerprint. */
+/** Minimum size of a modulus, in bits. Smaller numbers are not keys, and match every fingerprint. */
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of equal consecutive bytes that does not occur by chance. */
+/** Number of consecutive equal bytes that does not occur by chance. */
 const repetitions = 16;
 /**
- * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and none that are
- * larger.
+ * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger
+ * ones.
  */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;
@@ -30,7 +30,7 @@ export function checkRsaKeys(keys: readonly Key[]): Note[] {
   return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-/** Returns the first RSA keys, up to a total size of a thousand keys of 4096 bits. More would take too long. */
+/** Returns the first RSA keys, up to the total size of a thousand 4096-bit keys. More would take too long. */
 export function affordable(keys: readonly Key[]): Key[] {
   let bits = 0;
   return keys.filter(({ jwk, values }) => {
@@ -43,7 +43,7 @@ export function affordable(keys: readonly Key[]): Key[] {
 function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPrimality: boolean): Note[] {
   const [n, e] = [values["n"]?.bytes, values["e"]?.bytes];
   if (jwk["kty"] !== "RSA" || n === undefined || e === undefined) return [];
-  // A value that was cut off is another number.
+  // If the value was cut off, it is a different number.
   if (Object.values(values).some(({ problem }) => problem === "JWKS_BASE64URL_LENGTH")) return [];
   const notes: Note[] = [];
   for (const [member, bytes] of Object.entries({ n, e })) {
@@ -58,7 +58,7 @@ function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPr
   if (bits < keyBits || !isFactored) return [...notes, ...odd];
   const isTested = isTestedForPrimality && bits <= mostPrimalityBits;
   const weak = firstOf(factorings(modulus, exponent, n, name, isTested));
-  // A small private exponent makes a large public one.
+  // A small private exponent results in a large public one.
   const isExplained = weak.some(({ code }) => code === "JWKS_RSA_SMALL_PRIVATE_EXPONENT");
   return [...notes, ...(isExplained ? [] : odd), ...weak];
 }
@@ -79,20 +79,22 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
   yield hasRepeatedByte(bytes) ? [note("JWKS_RSA_DAMAGED", `${name} repeats one byte ${repetitions} times`)] : [];
   yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_FACTORABLE", `the primes of ${name} are too close`)] : [];
   yield checkPrivateExponent(n, e, name);
-  // Fermat's test to the base 2, which a product of two large primes does not pass.
+  // Fermat's test with base 2, which a product of two large primes does not pass.
   yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n
     ? [note("JWKS_RSA_FACTORABLE", `the modulus of ${name} is a prime`)]
     : [];
 }
 
-/** Reports whether a byte is repeated more often than by chance. In a random modulus, the probability is 1 in 2^110. */
+/**
+ * Reports whether a byte is repeated more often than chance allows. In a random modulus, the probability is 1 in 2^110.
+ */
 function hasRepeatedByte(n: Uint8Array): boolean {
   let length = 1;
   for (let at = 1; at < n.length && length < repetitions; at += 1) length = n[at] === n[at - 1] ? length + 1 : 1;
   return length === repetitions;
 }
 
-/** Returns only the first weakness, because a second one is often the same weakness, found in another way. */
+/** Returns only the first weakness, because a second one is often the same weakness found in another way. */
 function firstOf(results: Iterable<Note[]>): Note[] {
   for (const notes of results) if (notes.length > 0) return notes;
   return [];

@@ -3,10 +3,10 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { counted } from "../format.ts";
 
-/** Number of keys above which a set is considered large. No issuer needs more. */
+/** Number of keys above which a set is considered too large. No issuer needs more. */
 const manyKeys = 100;
 
-/** Checks the entries of a set against each other. */
+/** Compares a set's entries with each other. */
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
   const examined = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were examined` : "";
   const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${examined}`)] : [];
@@ -14,9 +14,9 @@ export function checkSet(keys: readonly Key[], count: number, at: number): Note[
 }
 
 /**
- * Finds a set without a key that can verify tokens.
+ * Checks that a set has a key that can verify tokens.
  *
- * @param count number of entries, including those that are not keys
+ * @param count number of entries, including entries that are not keys
  * @param isOfIssuer whether the set is at an issuer's `jwks_uri` and therefore not a SPIFFE bundle
  */
 export function checkPurpose(keys: readonly Key[], count: number, isOfIssuer: boolean): Note[] {
@@ -38,14 +38,14 @@ function checkKids(keys: readonly Key[]): Note[] {
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
     if (kid === "") return [note("JWKS_KID_EMPTY", name)];
     if (kid !== undefined) return kid === kid.trim() ? [] : [note("JWKS_KID_WHITESPACE", name)];
-    // The certificate authorities in a SPIFFE bundle have no kid; the keys for tokens have one.
+    // In a SPIFFE bundle, the certificate authorities have no kid, but the keys for tokens do.
     if (use === "x509-svid") return [];
     const isNeeded = use === "jwt-svid" || keys.length > 1;
     return [note(isNeeded ? "JWKS_KID_MISSING" : "JWKS_ONE_KEY_NO_KID", name)];
   });
 }
 
-/** Finds kids that are easily confused by a reader or by software that trims, case-folds or normalizes. */
+/** Finds kids that people could confuse, or software that trims, case-folds or normalizes strings. */
 function checkConfusable(keys: readonly Key[]): Note[] {
   const named = keys.flatMap(({ jwk: { kid }, name }) => (typeof kid === "string" ? [{ kid, name }] : []));
   const byForm = Map.groupBy(named, ({ kid }) => kid.normalize("NFKC").replaceAll(/\s/g, "").toLowerCase());

@@ -5,7 +5,7 @@ import type { State } from "../set-states.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** Number of additions without a removal after which keys are presumably never removed. */
+/** Number of additions without any removal after which it seems that keys are never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 
@@ -21,7 +21,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     const which =
       changing.length === 0 ? "" : `; only in some responses: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
     const seen = `${counted(returns, "time")} an earlier set came back${which}`;
-    // If nodes disagree, the times at which keys come and go are unknown.
+    // If nodes disagree, it is unknown when keys were added and removed.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
   return [
@@ -97,7 +97,7 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
     const appearance = states.findIndex(({ keys }) => keys.has(kid));
     const without = (appearance === -1 ? states : states.slice(0, appearance)).filter((state) => state.at <= at);
     const last = without.at(-1);
-    // A key in the first state may have been published long before.
+    // A key in the first state may have been published long before that.
     if (last === undefined) continue;
     const served = Math.max(...without.map(({ servedSeconds }) => servedSeconds));
     const publishedFor = (issuedAt - last.at) / 1000;

@@ -4,7 +4,7 @@ import { type Note, note } from "../finding.ts";
 import { urlText } from "../format.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
-/** Checks the certificates in `x5c`, their digests and `x5u`. */
+/** Checks the certificates in `x5c`, their digests, and `x5u`. */
 export async function checkX5c(key: Key, { at, certificates = {} }: Observations): Promise<Note[]> {
   const { jwk, name } = key;
   const { x5c, x5u } = jwk;
@@ -32,7 +32,7 @@ async function checkChain(
   const [first] = chain;
   if (first === undefined) return notes;
   const certified = first.jwk === undefined ? undefined : await decodeKey(first.jwk, 0);
-  // The authorities of a SPIFFE bundle do not sign each other.
+  // The certificate authorities in a SPIFFE bundle do not sign each other.
   const isChain = jwk["use"] !== "x509-svid";
   if (isChain && thumbprint !== undefined && certified?.thumbprint !== thumbprint) {
     return [...notes, note("JWKS_X5C_MISMATCH", name)];
@@ -72,7 +72,7 @@ const digests = [
   { member: "x5t#S256", bytes: 32, of: ({ sha256 }: CertificateFacts) => sha256 },
 ] as const;
 
-/** Returns the hex digits of a digest that is in plain hex or was base64url-encoded from hex. */
+/** Returns a digest's hex digits if it is in hex, or in hex that was then encoded in base64url. */
 function hexOf(text: string, bytes: number): string | undefined {
   const inner = String.fromCharCode(...decode(text.slice(0, 200)).bytes);
   return [text, inner].find((form) => form.length === bytes * 2 && /^[\da-f]+$/i.test(form));

@@ -3,14 +3,14 @@ import { entriesIn, isObject } from "../lenient-json.ts";
 import type { CertificateFacts } from "../observations.ts";
 
 const maxCertificates = 1000;
-/** Maximum number of certificates in a chain to compare with each other. */
+/** Maximum number of certificates in a chain that are compared with each other. */
 const maxChain = 10;
 /** Maximum length of a certificate. Real certificates are shorter. */
 const maxLength = 16_384;
 
 /** Reads the certificates of all keys in a parsed JWK Set. */
 export function readCertificates(set: unknown): Record<string, CertificateFacts | null> {
-  // No prototype, because a string may be "__proto__". The type of Object.create is any.
+  // Has no prototype, because a string may be "__proto__". The cast is needed because Object.create returns any.
   const certificates = Object.create(null) as Record<string, CertificateFacts | null>;
   let count = 0;
   for (const key of entriesIn(set) ?? []) {
@@ -58,7 +58,7 @@ function isSignedBy(certificate: X509Certificate, other: X509Certificate): boole
   }
 }
 
-/** Returns the public key as a JWK, if its type has a JWK form. */
+/** Returns the public key as a JWK, if its type can be represented as one. */
 function jwkOf({ publicKey }: X509Certificate): Pick<CertificateFacts, "jwk"> {
   try {
     return { jwk: publicKey.export({ format: "jwk" }) };

@@ -1,5 +1,5 @@
 /**
- * Makes the doctor's observations, over the network or from a file.
+ * Makes observations for the doctor, over the network or from a file.
  *
  * @module jwksd/doctor/node
  */

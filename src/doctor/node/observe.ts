@@ -18,7 +18,7 @@ const rules: Rules<ObserveOptions> = {
 };
 
 const defaults: RequestLimits = { timeoutMs: 10_000, totalMs: 60_000, allowInsecure: false };
-/** An ETag that no server sends. */
+/** An ETag that no server would send. */
 const foreignTag = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
@@ -26,8 +26,7 @@ const browserAgent =
 const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, defaults, checkOptions(options, rules));
 
 /**
- * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests, only GET and HEAD,
- * within a minute. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
+ * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, using only GET and HEAD. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
  *
  * @example
  * ```ts
@@ -55,7 +54,7 @@ export async function observeIssuer(target: string, options: ObserveOptions = {}
   return { at, ...seen, certificates: body === undefined ? {} : readCertificates(readJson(body, "").value) };
 }
 
-/** Observes the content of a file, or a fetched body. @param at time at which it was read, in epoch milliseconds */
+/** Observes a file's content or a fetched body. @param at time at which it was read, in epoch milliseconds */
 export function observeBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isMetadata(value)) return { at, discovery: { body } };
@@ -64,11 +63,14 @@ export function observeBody(body: Uint8Array, at: number): Observations {
 
 type Found = Pick<Observations, "issuer" | "discovery" | "set">;
 
-/** Finds out whether a URL is an issuer, a discovery document or a JWK Set. A document at the URL itself takes precedence. */
+/**
+ * Determines whether a URL is an issuer, a discovery document or a JWK Set. A document at the URL itself takes
+ * precedence.
+ */
 async function find(target: string, request: Requester): Promise<Found> {
   if (metadataPart.test(target)) return { discovery: reached(await request(target)) };
   const isBare = ["", "/"].includes(new URL(target).pathname);
-  // A bare issuer often returns a web page.
+  // At a bare issuer, there is often a web page.
   let direct = isBare ? undefined : reached(await request(target));
   const found = direct && documentAt(direct);
   if (found !== undefined) return found;
@@ -79,7 +81,7 @@ async function find(target: string, request: Requester): Promise<Found> {
 }
 
 /**
- * Requests the other metadata URLs. Skips them for an issuer without endpoints for logins or tokens, because only
+ * Requests the other metadata URLs. Skips them if the issuer has no endpoints for logins or tokens, because only
  * clients of those endpoints use the URLs.
  */
 async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<Exchange[] | undefined> {
@@ -97,7 +99,7 @@ function documentAt(exchange: Exchange): Found | undefined {
   return isMetadata(value) ? { discovery: exchange } : undefined;
 }
 
-/** Reports whether a URL that returns neither document is meant to be a JWK Set, by its name or its response. */
+/** Guesses from the name or the response whether a URL that returned neither document was meant to serve a JWK Set. */
 function isSetUrl(target: string, { status, headers }: Exchange): boolean {
   const last = new URL(target).pathname.split("/").at(-1) ?? "";
   if (/jwk|keys|certs|\.json$/i.test(last)) return true;
@@ -106,8 +108,8 @@ function isSetUrl(target: string, { status, headers }: Exchange): boolean {
 }
 
 /**
- * Returns the URLs, in addition to the discovery document's, at which OAuth clients request an issuer's metadata. @see
- * RFC 8414 sections 3.1 and 5
+ * Returns the URLs at which OAuth clients request an issuer's metadata, in addition to the discovery document's URL.
+ * @see RFC 8414 sections 3.1 and 5
  */
 function oauthUrls(issuer: string): string[] {
   const urls = (["oauth-authorization-server", "openid-configuration"] as const).map((name) =>
@@ -116,7 +118,7 @@ function oauthUrls(issuer: string): string[] {
   return urls.filter((url) => url !== discoveryUrl(issuer));
 }
 
-/** Returns the exchange. Throws if there was no response. @throws FetchError */
+/** Returns the exchange, or throws if there was no response. @throws FetchError */
 function reached(exchange: Exchange): Exchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
@@ -129,7 +131,7 @@ function reached(exchange: Exchange): Exchange {
   return exchange;
 }
 
-/** Returns the JSON in a response with status 200; `undefined` if there is none. */
+/** Returns the JSON in a response with status 200, or `undefined` if there is none. */
 function jsonIn({ status, body }: Exchange): unknown {
   return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
@@ -150,7 +152,7 @@ async function probe(set: Exchange, request: Requester, limits: RequestLimits): 
   const { url = "", status, body } = set;
   const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<Exchange> => {
     const response = await request(url, { headers });
-    // Otherwise, twelve copies of a large body would stay in memory.
+    // Shares equal bodies, because otherwise twelve copies of a large body would stay in memory.
     return body !== undefined && sameBytes(response.body, body) ? { ...response, body } : response;
   };
   const browser = { "user-agent": browserAgent };

@@ -13,14 +13,14 @@ import { isOwnNetworkAddress, isPublicAddress } from "../../node/public-addresse
 import { counted } from "../format.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
-// An import of node:http also loads undici, which takes longer than everything that the doctor needs.
+// Importing node:http would also load undici, which takes longer than everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
 /** Options of `observeIssuer`. */
 export interface ObserveOptions {
-  /** Time limit for one response, from the host lookup to the last byte, in milliseconds. Default: 10000. */
+  /** Time limit for one response, from the DNS lookup to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs?: Optional<number>;
-  /** Whether http, and hosts at private and loopback addresses, are allowed. Default: `false`. */
+  /** Whether http URLs and hosts at private and loopback addresses are allowed. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
   /** Signal that aborts the requests. Default: none. */
   readonly signal?: Optional<AbortSignal>;
@@ -30,7 +30,7 @@ export interface ObserveOptions {
   readonly resolve?: Optional<(host: string) => Promise<readonly Address[]>>;
 }
 
-/** Limits of every request. */
+/** Limits that apply to each request. */
 export interface RequestLimits extends Given<ObserveOptions> {
   readonly timeoutMs: number;
   /** Time after which no request is started, in milliseconds. */
@@ -46,8 +46,8 @@ export interface Ask {
 }
 
 /**
- * Sends one request and follows redirects. Does not reject if there is no response; the exchange then contains the
- * failure.
+ * Sends one request and follows redirects. If there is no response, the promise is not rejected; the exchange contains
+ * the failure.
  */
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
@@ -66,7 +66,7 @@ class Failed extends Error {
   }
 }
 
-/** Creates a requester, which sends only GET and HEAD. The limits apply to the total of its requests. */
+/** Creates a requester, which sends only GET and HEAD. The limits apply to all of its requests together. */
 export function requester(limits: RequestLimits): Requester {
   const endsAt = performance.now() + limits.totalMs;
   let requests = 0;
@@ -106,7 +106,7 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
   return new URL(location, base).href;
 }
 
-/** Sends one request. The deadline applies to the whole exchange, no matter how slowly the server sends. */
+/** Sends one request. The deadline applies to the whole exchange, however slowly the server sends. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
   const { timeoutMs, signal } = limits;
   const expired = (): Failed => new Failed("timeout", `no complete response arrived within ${timeoutMs / 1000} s`);
@@ -125,7 +125,7 @@ async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Excha
   }
 }
 
-/** Returns the host's addresses, all of which have been checked. */
+/** Returns the host's addresses after checking all of them. */
 async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: RequestLimits) {
   const { protocol, hostname } = new URL(url);
   if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {
@@ -162,7 +162,7 @@ function send(
     const fields = Object.entries({ ...usual, "accept-encoding": "identity", ...headers });
     const outgoing = request(url, {
       method,
-      // A pooled connection may be to an unchecked address.
+      // A pooled connection could be to an unchecked address.
       agent: false,
       signal,
       headers: Object.fromEntries(fields.filter((field): field is [string, string] => field[1] !== undefined)),
@@ -174,7 +174,7 @@ function send(
     outgoing.on("socket", (socket) => socket.once("connect", connected).once("secureConnect", connected));
     limitInformational(outgoing, () => new Failed("protocol", "it sends only informational responses"));
     outgoing.on("error", reject);
-    // Without a listener, Node closes the connection, and neither a response nor an error follows.
+    // Without this listener, Node would close the connection, and neither a response nor an error would follow.
     outgoing.once("upgrade", ({ statusCode }: IncomingMessage, socket: Socket) => {
       socket.destroy();
       reject(new Failed("protocol", `status ${statusCode}, which the request did not ask for`));
@@ -203,7 +203,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promi
     failure: { kind: "too-large", detail: `it is larger than ${maxBytes.toLocaleString("en")} bytes` },
   } as const;
   try {
-    // Without an encoding, a message consists of buffers; its type says any.
+    // If no encoding is set, the chunks are buffers, although their type is any.
     for await (const chunk of incoming as AsyncIterable<Buffer>) {
       size += chunk.length;
       if (size > maxBytes) {
@@ -213,7 +213,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promi
       chunks.push(chunk);
     }
   } catch {
-    // Also reached at the deadline, but then the result is not used.
+    // This is also reached at the deadline, but then the result is not used.
     return { ...head, ...incomplete(`the body ends early, after ${counted(size, "byte")}`) };
   }
   if (method === "HEAD" || statusCode === 304) return head;

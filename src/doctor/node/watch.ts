@@ -24,15 +24,15 @@ export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
   /**
-   * Time between two fetches, in milliseconds. Default: 5000; less in a short watch, more in a long one, with at most
-   * 720 fetches.
+   * Time between two fetches, in milliseconds. Default: 5000, or less for a short watch, or more for a long one, which
+   * makes at most 720 fetches.
    */
   readonly intervalMs?: Optional<number>;
-  /** Clock. Default: the system clock. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Fetches the set. Default: with a GET and the limits of `observeIssuer`. */
+  /** Fetches the set. Default: sends a GET, with the same limits as `observeIssuer`. */
   readonly ask?: Optional<() => Promise<Exchange>>;
-  /** Returns compact tokens that have been signed since the last call. Default: no tokens. */
+  /** Returns the compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Receives each event of the timeline. Default: none. */
   readonly onEvent?: Optional<(event: TimelineEvent) => void>;
@@ -52,14 +52,17 @@ const rules: Rules<WatchOptions> = {
 
 const usualIntervalMs = 5000;
 const maxLooks = 720;
-/** Maximum total size of all distinct sets, in bytes, because a server may never send the same set twice. */
+/**
+ * Maximum total size of all distinct sets, in bytes. The limit is needed because a server might never send the same set
+ * twice.
+ */
 const maxBytes = 50_000_000;
 const maxTokens = 10_000;
 
 export const intervalFor = (durationMs: number): number =>
   Math.max(Math.min(usualIntervalMs, durationMs / 4), durationMs / maxLooks);
 
-/** Fetches a JWK Set repeatedly. Returns the observations with all fetches and tokens. */
+/** Fetches a JWK Set repeatedly. Returns the observations, with all fetches and tokens added. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
   const given = checkOptions(options, rules);
   const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onEvent, signal } = given;
@@ -101,7 +104,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
   return { ...observations, laterFetches, tokens };
 }
 
-/** Adds a fetch. Of consecutive fetches with the same result, only the first and the last are kept. */
+/** Adds a fetch. If consecutive fetches have the same result, keeps only the first and the last. */
 function keep(laterFetches: SetFetch[], fetched: SetFetch): void {
   if (isSameSet(laterFetches.at(-1), fetched) && isSameSet(laterFetches.at(-2), fetched)) laterFetches.pop();
   laterFetches.push(fetched);

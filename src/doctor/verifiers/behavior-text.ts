@@ -3,7 +3,7 @@
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./measured-behavior.ts";
 
-/** Selects a measured time, in seconds; `null` if the time has no end. */
+/** Selects a measured time, in seconds. `null` means that the time has no end. */
 type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
@@ -20,7 +20,7 @@ const longest = (times: readonly (number | null)[]): number | null =>
 const worstOfNewKey: Time = ({ refusesNewKey: { afterFetch, inCalm, afterForgedKid } }) =>
   longest([afterFetch, inCalm, afterForgedKid]);
 
-/** Describes which verifiers do something and for how long, shortest time first. */
+/** Describes which verifiers do something and for how long, starting with the shortest time. */
 function verifiersThat(what: string, time: Time): string {
   const groups = [...Map.groupBy(behaviors, time)].sort(([a], [b]) => (a ?? Infinity) - (b ?? Infinity));
   const described = groups.map(([seconds, them]) => {
@@ -33,7 +33,7 @@ function verifiersThat(what: string, time: Time): string {
   return `As measured on ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
 }
 
-/** Describes how long verifiers reject tokens signed with a key that signs as soon as it is published. */
+/** Describes how long verifiers reject tokens signed with a key that is used as soon as it is published. */
 export const newKeyText = (): string => verifiersThat("reject its tokens", worstOfNewKey);
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
@@ -41,8 +41,8 @@ export const replacedKeyText = (): string =>
   verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
- * Describes how long verifiers trust a key that was removed, while no token has an unknown kid. @param maxAge the set's
- * `max-age`, in seconds
+ * Describes how long verifiers trust a removed key if no token has an unknown kid. @param maxAge the set's `max-age`,
+ * in seconds
  */
 export const removedKeyText = (maxAge: number): string =>
   verifiersThat("trust a key that was removed from the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);

@@ -2,18 +2,18 @@ import type { Code } from "../codes.ts";
 
 /** A verifier that fails. */
 export interface FailingVerifier {
-  /** Name of the verifier. */
+  /** The verifier's name. */
   readonly client: string;
-  /** Version that was run or that the source describes. */
+  /** The version that was run or that the source is about. */
   readonly version: string;
   /**
-   * Tokens that fail. `every token` includes tokens signed with sound keys; `its tokens` are only those signed with the
-   * keys in the finding.
+   * Tokens that fail. `every token` includes tokens signed with valid keys. `its tokens` means only tokens signed with
+   * the keys in the finding.
    */
   readonly fails: "every token" | "its tokens";
   /** Whether it fails only for some forms of the finding. */
   readonly inSomeForms?: true;
-  /** URL of a public issue or a line of source; absent if the verifier was run. */
+  /** URL of a public issue or a line of source. Absent if the verifier was run. */
   readonly source?: string;
 }
 
@@ -43,7 +43,7 @@ const unknownType: readonly FailingVerifier[] = [
   rust(552),
 ];
 
-/** Verifiers that cannot be run here, and other versions of those that can. */
+/** Verifiers that cannot be run in our tests, and other versions of verifiers that can. */
 export const cited: Readonly<Partial<Record<Code, readonly FailingVerifier[]>>> = {
   JWKS_PRIVATE_MEMBERS: [{ ...php(120), inSomeForms: true }],
   JWKS_MEMBER_TWICE: [rust(552)],

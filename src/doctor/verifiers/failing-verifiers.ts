@@ -2,7 +2,7 @@ import type { Code } from "../codes.ts";
 import { type FailingVerifier, cited } from "./cited-failures.ts";
 import { rows, versions } from "./test-outcomes.ts";
 
-/** Returns the verifiers that a code makes fail: first those that were run, then the cited ones. */
+/** Returns the verifiers that fail because of a code. The ones that were run are first, followed by the cited ones. */
 export function breaksOf(code: Code): readonly FailingVerifier[] {
   const observed = runsOf(code).flatMap(({ client, version, outcomes }): FailingVerifier[] => {
     const failed = outcomes.filter((outcome) => outcome !== ".");
@@ -13,7 +13,9 @@ export function breaksOf(code: Code): readonly FailingVerifier[] {
   return [...observed, ...(cited[code] ?? [])];
 }
 
-/** Groups verifiers by which tokens fail in them. Each group has the label that reports print before its names. */
+/**
+ * Groups verifiers by the tokens that fail in them. Each group has the label that reports print in front of its names.
+ */
 export function byFailingTokens(breaks: readonly FailingVerifier[]) {
   const groups = [
     { label: "All tokens fail in", fails: "every token" },
@@ -24,7 +26,10 @@ export function byFailingTokens(breaks: readonly FailingVerifier[]) {
     .filter(({ verifiers }) => verifiers.length > 0);
 }
 
-/** Returns a verifier's name with its version. A verifier made of two packages has two versions, in the same order. */
+/**
+ * Returns a verifier's name with its version. A verifier that consists of two packages has two versions, in the same
+ * order.
+ */
 export function nameWithVersion({ client, version }: FailingVerifier): string {
   const versions = version.split(" + ");
   return client

@@ -1,33 +1,33 @@
 /**
- * Measured behavior of a verifier over time, while tokens keep arriving. Times are in seconds and may be up to 50 s too
- * long, because the tokens are that far apart. `null` means that a time has no end: it lasts until the process is
+ * A verifier's measured behavior over time, while tokens keep arriving. Times are in seconds and may be up to 50 s too
+ * long, because tokens arrive that far apart. `null` means that a time has no end: it lasts until the process is
  * restarted, or for as long as the tokens in question arrive.
  */
 export interface Behavior {
   readonly name: string;
   readonly version: string;
   /**
-   * Time after which it refetches the set on its own, if `max-age` is an hour. 0 means for each token, `null` means
-   * never.
+   * Time after which it refetches the set on its own, if `max-age` is an hour. 0 means for every token, and `null`
+   * means never.
    */
   readonly pollSeconds: number | null;
   /** Whether it refetches the set when a token names an unknown kid. */
   readonly refetchesUnknownKid: boolean;
-  /** How long it refuses tokens signed with a key that signs as soon as it is published. */
+  /** How long it rejects tokens signed with a key that is used as soon as it is published. */
   readonly refusesNewKey: {
     /** Time if it has just fetched the set. */
     readonly afterFetch: number | null;
-    /** Time if it has made no request for at least ten minutes, apart from refetches on its own. */
+    /** Time if it has not sent any request for at least ten minutes, apart from refetches on its own. */
     readonly inCalm: number | null;
     /** Time if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;
   };
-  /** How long it trusts a removed key while no token names an unknown kid, by the set's `max-age`. */
+  /** How long it trusts a removed key if no token names an unknown kid, for each `max-age` of the set. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
   /** How long it trusts a key that was replaced immediately, while tokens signed with the new key arrive. */
   readonly trustsRevokedKey: number | null;
   /**
-   * How long it accepts tokens during an outage of a day that begins just before a refetch. `null` means during the
+   * How long it accepts tokens during a day-long outage that begins just before a refetch. `null` means during the
    * whole outage.
    */
   readonly livesThrough: number | null;
