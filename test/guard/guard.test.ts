@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
-import { systemClock } from "../../src/base/clock.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { audience } from "../bearer/guards.ts";
 import { startProviders } from "../bearer/provider.ts";
 import { accessToken, boundToken, dpopProof, otherKeys } from "../bearer/requests.ts";
@@ -587,6 +587,34 @@ describe("the configuration", () => {
     assert.deepEqual(warnings(guard), warnings(other));
   });
 
+  test("has one key set for each issuer or URL, and its age", async (t) => {
+    const setup = await startProviders(t);
+    const one = { issuer: setup.issuer, audience };
+    const jwksUri = `${setup.other}/jwks`;
+    const at = (issuer: string) => ({ issuer, jwksUri, audience });
+    const routes = [{ path: "/*" }];
+    const hosts = {
+      "a.example": { issuers: [one, at("https://one.example")], routes },
+      "b.example": { issuers: [{ ...one, typ: "JWT" }, at("https://two.example")], routes },
+    };
+    const guard = await startGuardHere(t, { hosts });
+    await eventually("ready", async () => (await guard.page("/readyz")).startsWith("200"));
+    const names = (await guard.page("/metrics")).matchAll(
+      /^jwksd_remote_set_requested_timestamp_seconds\{set="(.*)"\}/gm,
+    );
+    assert.deepEqual(
+      Array.from(names, ([, name]) => name),
+      [setup.issuer, jwksUri],
+    );
+    assert.equal(setup.requests.filter((path) => path.endsWith("/jwks")).length, 2);
+
+    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
+    const differing = { ...hosts["b.example"], issuers: [{ ...one, keySet: { maxWaitMs: 5 } }] };
+    await writeFile(guard.file, JSON.stringify({ ...base, hosts: { ...hosts, "b.example": differing } }));
+    assert.equal(await guard.reload(), false);
+    assert.match(guard.log.at(-1)?.message ?? "", /host "b\.example": issuer 1: "keySet" differs from /);
+  });
+
   test("that names a new issuer makes the guard unready until its keys are fetched", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
     await eventually("ready", async () => (await guard.page("/readyz")).startsWith("200"));
@@ -669,6 +697,30 @@ describe("a guard", () => {
       code: undefined,
       id: "1",
     });
+  });
+
+  test("logs how many refusals it has not logged, after ten seconds and when it stops", async (t) => {
+    const timers = new Set<() => void>();
+    const setTimer: Clock["setTimer"] = (callback, delayMs) => {
+      if (delayMs !== 10_000) return systemClock.setTimer(callback, delayMs);
+      timers.add(callback);
+      return () => void timers.delete(callback);
+    };
+    const guard = await startGuardHere(t, { hosts: publicHost("a.example") }, { ...systemClock, setTimer });
+    const refuse = (count: number) =>
+      Promise.all(Array.from({ length: count }, () => guard.ask({ target: "/", host: "b.example" })));
+    const refusals = () =>
+      guard.log.filter(({ message }) => /refus/.test(message)).map(({ message, fields }) => [message, fields] as const);
+    const missing = "too many refusals: lines were not logged";
+    await refuse(60);
+    assert.equal(refusals().length, 50);
+    for (const timer of timers) timer();
+    assert.deepEqual(refusals().slice(50), [[missing, { lines: 10 }]]);
+    await refuse(53);
+    await guard.stop();
+    assert.deepEqual(refusals().slice(101), [[missing, { lines: 3 }]]);
+    assert.equal(guard.log.at(-1)?.message, "stopped");
+    assert.equal(timers.size, 0);
   });
 
   test("finishes the checks in flight when it stops", async (t) => {

@@ -8,7 +8,8 @@ import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { createDecisionCounts } from "../../src/service/guard/decision-counts.ts";
+import { loggerOf } from "../../src/service/config/log.ts";
+import { createDecisionLog } from "../../src/service/guard/decision-log.ts";
 import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { keySource } from "./key-source.ts";
@@ -43,8 +44,11 @@ const records = [
 const document = storeDocument(records, { targets: [{ name: "web", revision: 4, at: start - 2 * hour }] });
 
 function guardPart(): readonly Metric[] {
-  const decisions = createDecisionCounts();
-  decisions.add(200, "token");
+  const decisions = createDecisionLog(
+    loggerOf(() => {}),
+    simulatedClock(),
+  );
+  decisions.record({ status: 200, reason: "token" });
   return decisions.metrics(false);
 }
 

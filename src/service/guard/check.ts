@@ -2,10 +2,11 @@ import { targetPath } from "../../base/urls.ts";
 import { headerLines } from "../../publish/node-response.ts";
 import type { Reply } from "../../publish/respond.ts";
 import type { Guard } from "../../verify/bearer/access-decision.ts";
+import { type Refusal, reasonOf } from "../../verify/bearer/refusal.ts";
 import type { Auth } from "../../verify/bearer/requirements.ts";
 import { readClaims } from "../../verify/token/compact-jws.ts";
 import { type Convention, type Described, RefusedCheck, onlyLine, refuseForged } from "./conventions.ts";
-import type { Host, Hosts, IssuerGuard, Route, SharedOptions } from "./hosts.ts";
+import type { Host, Hosts, IssuerGuard, Route } from "./hosts.ts";
 import { identityHeaders } from "./identity.ts";
 import { methods, selectRoute } from "./paths.ts";
 import type { SameRequests } from "./same-requests.ts";
@@ -18,13 +19,14 @@ export interface Decision {
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
+  /** Log line of a refusal. */
+  readonly line?: { readonly level: "info" | "warn"; readonly fields: object; readonly message: string };
 }
 
-/** The parts of a request for options of the guards. */
+/** The part of a request for an option of the guards. */
 export interface Source {
   /** Client certificate, in a form that the `certificate` option accepts. */
   readonly certificate: string | undefined;
-  readonly id: string | undefined;
 }
 
 /** The settings and the memory of a guard, for its decisions. */
@@ -32,34 +34,34 @@ export interface CheckContext {
   readonly convention: Convention;
   readonly certificateHeader: string | undefined;
   readonly sameRequests: SameRequests;
-  /** Called for each refusal, with the name of the host. */
-  readonly onEvent: SharedOptions["onEvent"];
 }
 
 /** Decides about a request. Every error is a refusal. */
 export async function decide(rawHeaders: readonly string[], hosts: Hosts, context: CheckContext): Promise<Decision> {
-  const { convention, onEvent } = context;
   let described: Described | undefined;
   try {
-    described = convention.describe(rawHeaders);
+    described = context.convention.describe(rawHeaders);
     return await decideAbout(described, rawHeaders, hosts, context);
   } catch (error) {
     if (!(error instanceof RefusedCheck)) throw error;
-    const { status, reason, description } = error;
-    const { host = "", method = "", target = "", id } = described ?? {};
-    const path = targetPath(target);
-    onEvent(host, {
-      type: "refused",
-      method,
-      path,
-      id,
-      status,
-      error: undefined,
-      code: undefined,
-      reason: description,
-    });
-    return { status, reason, reply: convention.deny(error.reply()) };
+    return refused(described, error.reason, error, error.reply(), context);
   }
+}
+
+/** @param reason value of the `reason` label @param reply response to the client */
+function refused(
+  described: Described | undefined,
+  reason: string,
+  refusal: Refusal,
+  reply: Reply,
+  { convention }: CheckContext,
+): Decision {
+  const { status, error, code, cause } = refusal;
+  const { host, method, target, id } = described ?? {};
+  const fields = { host, method, path: target && targetPath(target), status, error, code, id };
+  const text = status === 503 ? (cause as Error).message : reasonOf(refusal);
+  const line = { level: status === 503 ? "warn" : "info", fields, message: `request refused: ${text}` } as const;
+  return { status, reason, reply: convention.deny(reply), line };
 }
 
 /** @throws RefusedCheck */
@@ -71,7 +73,7 @@ async function decideAbout(
 ): Promise<Decision> {
   const host = hosts.get(described.host) ?? hosts.get("*");
   refuseForged(rawHeaders, host?.hasMethods ?? true);
-  const source: Source = { certificate: certificateOf(context.certificateHeader, rawHeaders), id: described.id };
+  const source: Source = { certificate: certificateOf(context.certificateHeader, rawHeaders) };
   if (!methods.includes(described.method)) throw new RefusedCheck(400, "method", "the method is unknown or CONNECT");
   if (host === undefined) throw new RefusedCheck(403, "host", "no route is configured for this host");
 
@@ -91,8 +93,8 @@ async function decideAbout(
   const decision = await guard.decide(request, requirements);
   if ("auth" in decision)
     return allowed(host, context, decision.auth === undefined ? "anonymous" : "token", decision.auth);
-  const { status, error, code } = decision.refusal;
-  return { status, reason: error ?? code ?? "no_token", reply: context.convention.deny(decision.reply) };
+  const { refusal, reply } = decision;
+  return refused(described, refusal.error ?? refusal.code ?? "no_token", refusal, reply, context);
 }
 
 /** Returns all lines of a header, joined; `undefined` if there is none. Several lines are not valid credentials or a valid proof. */
@@ -101,14 +103,14 @@ function joined(name: string, rawHeaders: readonly string[]): string | undefined
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
-function allowed({ claims }: Host, { convention }: CheckContext, reason: string, auth?: Auth): Decision {
+function allowed({ identity }: Host, { convention }: CheckContext, reason: string, auth?: Auth): Decision {
   // A cached 200 would let a replayed proof through.
   const headers = [
     "Content-Length",
     "0",
     "Cache-Control",
     "no-store",
-    ...identityHeaders(auth, claims, convention.sendsEmpty),
+    ...identityHeaders(auth, identity, convention.sendsEmpty),
   ];
   return { status: 200, reason, reply: { status: 200, headers, body: null } };
 }

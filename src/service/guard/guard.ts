@@ -5,7 +5,7 @@ import { codeOf, invalidOption } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node-response.ts";
 import { notFound, unavailable } from "../../publish/respond.ts";
-import { type BearerEvent, memoryReplayStore } from "../../verify/bearer/index.ts";
+import { memoryReplayStore } from "../../verify/bearer/index.ts";
 import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { processMetrics } from "../admin/prometheus-text.ts";
 import { commonMetrics } from "../admin/service-metrics.ts";
@@ -17,11 +17,10 @@ import type { Handler } from "../listen/request-gate.ts";
 import { type Stops, startParts, stopAll } from "../listen/stops.ts";
 import { type CheckContext, type Decision, type Source, decide } from "./check.ts";
 import { conventions } from "./conventions.ts";
-import { createDecisionCounts } from "./decision-counts.ts";
+import { createDecisionLog } from "./decision-log.ts";
 import { type GuardConfig, warningsOf } from "./guard-config.ts";
 import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
 import { createKeySets } from "./key-sets.ts";
-import { type RefusalLog, createRefusalLog } from "./refusal-log.ts";
 import { redisReplayStore } from "./replay-store.ts";
 import { createSameRequests } from "./same-requests.ts";
 
@@ -63,11 +62,11 @@ async function start(
   stops: Stops,
 ): Promise<RunningGuard> {
   const { settings, proxy, address, file } = config;
-  const refusals = createRefusalLog(log, clock);
-  const onEvent = (host: string, event: BearerEvent): void => logEvent(refusals, host, event);
+  const decisions = createDecisionLog(log, clock);
   const keySets = createKeySets(clock, log);
   const store = settings.replayStore === undefined ? undefined : redisReplayStore(settings.replayStore);
   stops.push(async () => {
+    decisions.end();
     keySets.close();
     store?.close();
   });
@@ -76,8 +75,6 @@ async function start(
     replay: store?.replay ?? memoryReplayStore({ clock }),
     nonceSecret: config.nonceSecret,
     certificate: settings.certificateHeader === undefined ? undefined : (source: Source) => source.certificate,
-    requestId: (source: Source) => source.id,
-    onEvent,
   };
 
   const adminAddress = hostAndPort(settings.admin);
@@ -94,20 +91,18 @@ async function start(
   let hosts = apply(config);
   let isRefused = false;
   let isStopping = false;
-  const decisions = createDecisionCounts();
 
   const context: CheckContext = {
     convention: conventions[proxy],
     certificateHeader: settings.certificateHeader,
     sameRequests: createSameRequests(clock),
-    onEvent,
   };
   const failed = context.convention.deny(unavailable.get);
   const handle: Handler = ({ url = "", rawHeaders }, response) => {
     if (url.split("?", 1)[0] !== "/check") return writeReply(response, notFound.get);
-    const respond = ({ status, reason, reply }: Decision): void => {
-      decisions.add(status, reason);
-      writeReply(response, reply);
+    const respond = (decision: Decision): void => {
+      decisions.record(decision);
+      writeReply(response, decision.reply);
     };
     decide(rawHeaders, hosts, context).then(respond, (error: unknown) => {
       log.error({ code: codeOf(error) }, `a check failed: ${(error as Error).message}`);
@@ -131,7 +126,7 @@ async function start(
     ignoresExpect: true,
     onOverload: log.warn,
     remedy: "start a second guard",
-    onRefusal: (status) => decisions.add(status, "http"),
+    onRefusal: (status) => decisions.record({ status, reason: "http" }),
   });
   stops.unshift(server.stop);
   const pages = {
@@ -186,16 +181,4 @@ async function start(
 function fixed(config: GuardConfig): object {
   const { hosts: _, file: __, ...others } = config;
   return others;
-}
-
-function logEvent({ info, warn }: RefusalLog, host: string, event: BearerEvent): void {
-  if (event.type === "key-set") return;
-  const { method, path, id } = event;
-  if (event.type === "refused") {
-    const { status, error, code, reason } = event;
-    info({ host, method, path, status, error, code, id }, `request refused: ${reason}`);
-  } else {
-    const { code, cause } = event;
-    warn({ host, method, path, status: 503, code, id }, `request refused: ${(cause as Error).message}`);
-  }
 }

@@ -12,7 +12,7 @@ import {
   strings,
 } from "../../base/options.ts";
 import { type Guard, createGuard } from "../../verify/bearer/access-decision.ts";
-import type { BearerEvent, BearerOptions } from "../../verify/bearer/options.ts";
+import type { BearerOptions } from "../../verify/bearer/options.ts";
 import {
   type CheckedRequirements,
   type Requirements,
@@ -22,7 +22,7 @@ import {
 import { bearerRules, resolveBearerOptions } from "../../verify/bearer/settings.ts";
 import { keySetRules } from "../../verify/relying-party/options.ts";
 import { canonicalHost } from "./conventions.ts";
-import { type ClaimHeader, claimHeader } from "./identity.ts";
+import { type IdentityHeader, identityOf } from "./identity.ts";
 import type { UseKeySet } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 
@@ -92,7 +92,7 @@ export interface Host {
   /** One for each issuer, at least one unless all routes are public. */
   readonly guards: readonly IssuerGuard[];
   readonly routes: readonly Route[];
-  readonly claims: readonly ClaimHeader[];
+  readonly identity: readonly IdentityHeader[];
   /** Whether a route depends on the method. */
   readonly hasMethods: boolean;
   /** Whether tokens may be bound to a client's key. */
@@ -103,9 +103,8 @@ export interface Host {
 export type Hosts = ReadonlyMap<string, Host>;
 
 /** Options that all guards share. */
-export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecret" | "certificate" | "requestId"> {
+export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecret" | "certificate"> {
   readonly clock: Clock;
-  readonly onEvent: (host: string, event: BearerEvent) => void;
 }
 
 /** Returns the rules of some options. */
@@ -183,22 +182,17 @@ function hostOf(name: string, members: HostMembers, use: UseKeySet, shared: Shar
       `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move it before that route`,
     );
   const baseUrl = name === "*" ? undefined : `https://${name}`;
-  const onEvent = (event: BearerEvent): void => shared.onEvent(name, event);
   const guards = issuers.map((issuer, index) =>
-    within(`issuer ${index + 1}`, () => guardOf(issuer, use, { baseUrl, ...shared, onEvent })),
+    within(`issuer ${index + 1}`, () => guardOf(issuer, use, { baseUrl, ...shared })),
   );
   const names = guards.map(({ issuer }) => issuer);
   if (new Set(names).size < names.length) throw invalidOption("an issuer is listed twice; list it once");
   if (guards.length === 0 && routes.some(({ requirements }) => requirements !== undefined))
     throw invalidOption('"issuers" is missing, but a route is not public; list the issuers whose tokens are accepted');
-  const headers = claims.map(claimHeader);
-  const claimed = new Set(headers.map(({ header }) => header));
-  if (claimed.size < headers.length || claimed.has("X-Jwksd-Claim"))
-    throw invalidOption('"claims" must be names that differ in their letters or digits; remove one');
   return {
     guards,
     routes,
-    claims: headers,
+    identity: identityOf(claims),
     // A preflight passes without a token.
     hasMethods: routes.some(({ methods, passesPreflights }) => methods !== undefined || passesPreflights),
     usesProofs: issuers.some(({ dpop }) => typeof dpop === "string"),
@@ -212,7 +206,7 @@ function guardOf(
 ): IssuerGuard {
   const { issuer, jwksUri, keySet = {}, ...tokens } = checkOptions(members, issuerRules, "member");
   const where = jwksUri === undefined ? { issuer } : { jwksUri };
-  const keys = use(issuer, { ...checkOptions(keySet, keySetFileRules, 'member of "keySet"'), ...where });
+  const keys = use({ ...checkOptions(keySet, keySetFileRules, 'member of "keySet"'), ...where });
   return { issuer, guard: createGuard(resolveBearerOptions({ ...shared, ...tokens, issuer: { issuer, keys } })) };
 }
 

@@ -1,31 +1,33 @@
+import { invalidOption } from "../../base/errors.ts";
 import type { Auth } from "../../verify/bearer/requirements.ts";
 import { RefusedCheck } from "./conventions.ts";
 
 /** Limits of identity headers, in bytes. Together they fit into nginx's `proxy_buffer_size 16k` and into what backends accept. */
 export const identityLimits = { value: 2_048, all: 8_192 } as const;
 
-/** A header with one claim. */
-export interface ClaimHeader {
-  readonly claim: string;
-  readonly header: string;
+/** An identity header, and its value for the sender of a request. */
+export type IdentityHeader = readonly [name: string, valueOf: (auth: Auth) => unknown];
+
+const standardHeaders: readonly IdentityHeader[] = [
+  ["X-Jwksd-Issuer", ({ claims }) => claims.iss],
+  ["X-Jwksd-Subject", ({ claims }) => claims.sub],
+  ["X-Jwksd-Client", ({ clientId }) => clientId],
+  ["X-Jwksd-Scope", ({ scopes }) => scopes.join(" ")],
+];
+
+/** Returns the identity headers of a host that lists these claims: `X-Jwksd-Claim-Tenant-Id` for `tenant_id`. @throws ConfigError `ERR_OPTION_INVALID` */
+export function identityOf(claims: readonly string[]): readonly IdentityHeader[] {
+  const own = claims.map((claim): IdentityHeader => [
+    ["X-Jwksd-Claim", ...(claim.match(/[a-z\d]+/gi) ?? []).map(title)].join("-"),
+    (auth) => (Object.hasOwn(auth.claims, claim) ? auth.claims[claim] : undefined),
+  ]);
+  const names = new Set(own.map(([name]) => name));
+  if (names.size < own.length || names.has("X-Jwksd-Claim"))
+    throw invalidOption('"claims" must be names that differ in their letters or digits; remove one');
+  return [...standardHeaders, ...own];
 }
 
 const title = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1).toLowerCase();
-
-/** Returns the header for a claim: `X-Jwksd-Claim-Tenant-Id` for `tenant_id`. */
-export const claimHeader = (claim: string): ClaimHeader => ({
-  claim,
-  header: ["X-Jwksd-Claim", ...(claim.match(/[a-z\d]+/gi) ?? []).map(title)].join("-"),
-});
-
-/** Returns the names of all identity headers. */
-export const identityHeaderNames = (claims: readonly ClaimHeader[]): readonly string[] => [
-  "X-Jwksd-Issuer",
-  "X-Jwksd-Subject",
-  "X-Jwksd-Client",
-  "X-Jwksd-Scope",
-  ...claims.map(({ header }) => header),
-];
 
 /**
  * Returns the identity headers of a request, as name, value, name, value.
@@ -36,15 +38,12 @@ export const identityHeaderNames = (claims: readonly ClaimHeader[]): readonly st
  */
 export function identityHeaders(
   auth: Auth | undefined,
-  claims: readonly ClaimHeader[],
+  identity: readonly IdentityHeader[],
   sendsEmpty: boolean,
 ): readonly string[] {
-  const { iss, sub } = auth?.claims ?? {};
-  const own = new Map(Object.entries(auth?.claims ?? {}));
-  const values = [iss, sub, auth?.clientId, auth?.scopes.join(" "), ...claims.map(({ claim }) => own.get(claim))];
   let bytes = 0;
-  return identityHeaderNames(claims).flatMap((name, index) => {
-    const text = encoded(values[index]);
+  return identity.flatMap(([name, valueOf]) => {
+    const text = encoded(auth && valueOf(auth));
     bytes += text.length;
     if (text.length > identityLimits.value || bytes > identityLimits.all)
       throw new RefusedCheck(403, "identity", `the token's ${name} is too long to be passed on`);

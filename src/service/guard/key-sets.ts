@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from "node:util";
 import { retryDelayMs, sleep } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
-import { codeOf } from "../../base/errors.ts";
+import { codeOf, invalidOption } from "../../base/errors.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
 import {
   type KeySetEvent,
@@ -17,18 +18,18 @@ export interface KeySets {
    * throws, nothing changes.
    */
   replace<T>(this: void, build: (use: UseKeySet) => T): T;
-  /** Returns the issuers whose keys have never been fetched. */
+  /** Returns the names of the sets that have never been fetched. */
   missing(this: void): readonly string[];
   metrics(this: void): readonly Metric[];
   close(this: void): void;
 }
 
-/** Returns an issuer's keys. */
-export type UseKeySet = (issuer: string, options: RemoteKeySetOptions) => RemoteKeySet;
+/** Returns the keys of an issuer or at a URL. @throws ConfigError `ERR_OPTION_INVALID` if other options were used for them */
+export type UseKeySet = (options: RemoteKeySetOptions) => RemoteKeySet;
 
-/** One issuer's keys. */
+/** The keys of an issuer or at a URL, which has one set: so all metrics of a set have its own label. */
 interface Entry {
-  readonly issuer: string;
+  readonly options: RemoteKeySetOptions;
   readonly keys: RemoteKeySet;
   /** Aborted when the keys are no longer used. */
   readonly closed: AbortController;
@@ -36,6 +37,11 @@ interface Entry {
 
 export function createKeySets(clock: Clock, log: Logger): KeySets {
   let current = new Map<string, Entry>();
+
+  function entryFor(options: RemoteKeySetOptions): Entry {
+    const onEvent = (event: KeySetEvent): void => logEvent(log, nameOf(options), event);
+    return { options, keys: createRemoteKeySet({ ...options, clock, onEvent }), closed: new AbortController() };
+  }
 
   async function fetchFirst({ keys, closed }: Entry): Promise<void> {
     for (let failures = 1; keys.state() === undefined; failures += 1) {
@@ -48,44 +54,44 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
   return {
     replace(build) {
       const next = new Map<string, Entry>();
-      const built = build((issuer, options) => {
-        const name = JSON.stringify([issuer, options]);
-        const onEvent = (event: KeySetEvent): void => logEvent(log, issuer, event);
-        const entry = next.get(name) ??
-          current.get(name) ?? {
-            issuer,
-            keys: createRemoteKeySet({ ...options, clock, onEvent }),
-            closed: new AbortController(),
-          };
+      const built = build((options) => {
+        const name = nameOf(options);
+        const [used, known] = [next.get(name), current.get(name)];
+        if (used !== undefined && !isDeepStrictEqual(used.options, options))
+          throw invalidOption(`"keySet" differs from the one that ${name} has elsewhere; write the same one`);
+        const entry = used ?? (isDeepStrictEqual(known?.options, options) ? known : undefined) ?? entryFor(options);
         next.set(name, entry);
         return entry.keys;
       });
       const before = current;
       current = next;
-      for (const [name, entry] of before) if (!next.has(name)) close(entry);
-      for (const [name, entry] of next) if (!before.has(name)) fetchFirst(entry).catch(() => {});
+      for (const [name, entry] of before) if (next.get(name) !== entry) close(entry);
+      for (const [name, entry] of next) if (before.get(name) !== entry) fetchFirst(entry).catch(() => {});
       return built;
     },
-    missing: () => [...current.values()].filter(({ keys }) => keys.state() === undefined).map(({ issuer }) => issuer),
+    missing: () => [...current].filter(([, { keys }]) => keys.state() === undefined).map(([name]) => name),
     metrics: () => sumMetrics([...current.values()].map(({ keys }) => keys.metrics())),
     close: () => current.forEach(close),
   };
 }
+
+/** Returns the name of a set in the log and the metrics. */
+const nameOf = ({ issuer, jwksUri }: RemoteKeySetOptions): string => (issuer ?? jwksUri) as string;
 
 function close({ keys, closed }: Entry): void {
   keys.close();
   closed.abort();
 }
 
-function logEvent(log: Logger, issuer: string, event: KeySetEvent): void {
+function logEvent(log: Logger, set: string, event: KeySetEvent): void {
   if (event.type === "failed")
-    log.warn({ issuer, code: codeOf(event.error) }, `an issuer's keys cannot be fetched: ${event.error.message}`);
+    log.warn({ set, code: codeOf(event.error) }, `an issuer's keys cannot be fetched: ${event.error.message}`);
   else if (event.type === "changed")
-    log.info({ issuer, added: event.added, removed: event.removed }, "an issuer's keys changed");
-  else if (event.type === "skipped") log.warn({ issuer, keys: event.keys }, "some of an issuer's keys cannot be used");
+    log.info({ set, added: event.added, removed: event.removed }, "an issuer's keys changed");
+  else if (event.type === "skipped") log.warn({ set, keys: event.keys }, "some of an issuer's keys cannot be used");
   else if (event.type === "cache-bypass-failed")
     log.warn(
-      { issuer, ageSeconds: event.ageSeconds },
+      { set, ageSeconds: event.ageSeconds },
       "a cache in front of the issuer ignores no-cache; new keys may arrive late",
     );
 }

@@ -1,14 +1,12 @@
 import { systemClock } from "../../base/clock.ts";
 import type { Reply } from "../../publish/respond.ts";
 import type { AccessDecision } from "../../verify/bearer/access-decision.ts";
-import { type RemoteKeySetOptions, createRemoteKeySet } from "../../verify/relying-party/index.ts";
+import { createRemoteKeySet } from "../../verify/relying-party/index.ts";
 import { conventions } from "./conventions.ts";
 import { type GuardConfig, warningsOf } from "./guard-config.ts";
 import { maxHeaderBytes } from "./guard.ts";
 import { type Host, type Route, hostsOf } from "./hosts.ts";
-import { identityHeaderNames, identityLimits } from "./identity.ts";
-
-const unusedKeySet = (_issuer: string, options: RemoteKeySetOptions) => createRemoteKeySet(options);
+import { identityLimits } from "./identity.ts";
 
 /** Bytes of a response's head without the guard's own headers: the status line and the headers of HTTP. */
 const plainBytes = 256;
@@ -22,12 +20,12 @@ const refusalTexts = 512;
  */
 export async function configReport(config: GuardConfig): Promise<string> {
   const { settings, proxy } = config;
-  const byName = hostsOf(config.hosts, unusedKeySet, { clock: systemClock, onEvent() {} });
+  const byName = hostsOf(config.hosts, createRemoteKeySet, { clock: systemClock });
   const hosts = [...byName];
   const sections = hosts.map(([name, host]) =>
     [name === "*" ? "every other host" : name, ...hostLines(host)].join("\n"),
   );
-  const identity = Math.max(...hosts.map(([, { claims }]) => identityBytes(claims)));
+  const identity = Math.max(...hosts.map(([, { identity }]) => identityBytes(identity)));
   const refusals = await Promise.all(hosts.map(([, host]) => refusalBytes(host, conventions[proxy].deny)));
   const worst = plainBytes + Math.max(identity, ...refusals);
   // nginx must have the whole head in one buffer.
@@ -78,11 +76,10 @@ function needs({ requirements, encodedSlashes, passesPreflights }: Route): strin
   ].join("; ");
 }
 
-function identityBytes(claims: Host["claims"]): number {
-  const names = identityHeaderNames(claims);
-  const values = Math.min(names.length * identityLimits.value, identityLimits.all);
+function identityBytes(headers: Host["identity"]): number {
+  const values = Math.min(headers.length * identityLimits.value, identityLimits.all);
   // ": " and a line break.
-  return names.reduce((sum, name) => sum + name.length + 4, values);
+  return headers.reduce((sum, [name]) => sum + name.length + 4, values);
 }
 
 /** Returns the size of the largest refusal's headers: those for a request without a token, and what others add to them. */

@@ -23,6 +23,7 @@ import {
   type Scheme,
   deniedBy,
   invalidToken,
+  reasonOf,
   refusalOf,
   replyTo,
 } from "./refusal.ts";
@@ -184,14 +185,14 @@ export function createGuard(settings: BearerSettings): Guard {
     };
   }
 
-  function report({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
-    const reason = [description, hint].filter((part) => part !== undefined).join(": ");
+  function report(refusal: Refusal, request: GuardedRequest): void {
+    const { status, error, code, cause } = refusal;
     const { method, target, source } = request;
     notify(
       (event: EventStart) => onEvent?.({ ...event, method, path: targetPath(target), id: idOf(source) }),
       status === 503
         ? { type: "failed", code: code ?? "ERR_INTERNAL", cause }
-        : { type: "refused", status, error, code, reason },
+        : { type: "refused", status, error, code, reason: reasonOf(refusal) },
     );
   }
 

@@ -35,6 +35,10 @@ export interface Refusal {
   readonly cause?: unknown;
 }
 
+/** Returns the reason for a refusal, for the API's operator. */
+export const reasonOf = ({ description, hint }: Refusal): string =>
+  [description, hint].filter((part) => part !== undefined).join(": ");
+
 /**
  * Thrown to refuse a request. It is not an Error, because it never leaves the guard, and creating a stack trace would
  * take a third of the time for an anonymous request.
