@@ -24,10 +24,10 @@ export interface KeySets {
   close(this: void): void;
 }
 
-/** Returns the keys of an issuer or at a URL. @throws ConfigError `ERR_OPTION_INVALID` if other options were used for them */
+/** Returns an issuer's keys, or the keys at a URL. @throws ConfigError `ERR_OPTION_INVALID` if other options were used for them */
 export type UseKeySet = (options: RemoteKeySetOptions) => RemoteKeySet;
 
-/** The keys of an issuer or at a URL, which has one set: so all metrics of a set have its own label. */
+/** A key set. Each issuer and each URL has only one, so its metrics have their own label. */
 interface Entry {
   readonly options: RemoteKeySetOptions;
   readonly keys: RemoteKeySet;

@@ -3,7 +3,7 @@ import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clo
 import type { GuardedRequest } from "../../verify/bearer/authorization-header.ts";
 import type { Described } from "./conventions.ts";
 
-/** How long a second check of a request is the same request, in milliseconds. */
+/** Time for which a second check of a request is the same request, in milliseconds. */
 const sameForMs = 10_000;
 const maxRequests = 100_000;
 
