@@ -40,11 +40,14 @@ export function createDecisionLog(log: Logger, clock: Clock): DecisionLog {
     },
     metrics: (isRefused) => [
       counter(
-        ["jwksd_guard_decisions_total", "Checks by the client's status and the reason; 200 was let through."],
+        [
+          "jwksd_guard_decisions_total",
+          "Checks, by reason and by the status sent to the client; 200 means that the request was allowed.",
+        ],
         [...tallies].flatMap(([status, tally]) => tally.values("reason", { status: String(status) })),
       ),
       gauge(
-        ["jwksd_guard_config_refused", "Whether the guard's configuration was refused when it was last read."],
+        ["jwksd_guard_config_refused", "Whether the guard's configuration was rejected when it was last read."],
         plain(isRefused),
       ),
     ],
