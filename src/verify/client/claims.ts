@@ -2,13 +2,13 @@ import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 
 /**
- * How far `nbf` and `iat` may be in the future, in seconds. Up to `accepted`, a token is always accepted; from
- * `refused`, it is always refused. @see FAPI 2.0 Security Profile section 5.3.2.1
+ * Limits for `nbf` and `iat` in the future, in seconds. Up to `accepted`, a token is always accepted; from `refused`,
+ * it is always rejected. @see FAPI 2.0 Security Profile section 5.3.2.1
  */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 
 /**
- * Refuses an assertion with additional audiences, because each of those could replay it here.
+ * Rejects an assertion with additional audiences, because each of them could replay it here.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see draft-ietf-oauth-rfc7523bis section 4; CVE-2025-27370, CVE-2025-27371
@@ -18,7 +18,7 @@ export function checkSoleAudience({ aud }: JWTPayload, names: readonly string[])
   if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" must name only this provider');
 }
 
-/** Bounds for the times in a token, in seconds. */
+/** Bounds on the times in a token, in seconds. */
 export interface TimeBounds {
   readonly nowSeconds: number;
   readonly maxLifetimeSeconds: number;
@@ -26,7 +26,7 @@ export interface TimeBounds {
 }
 
 /**
- * Refuses a token with times that are too far in the future, which RFC 7519 would allow.
+ * Rejects a token whose times are too far in the future, which RFC 7519 would allow.
  *
  * @throws TokenError `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @see RFC 7523 section 3, points 4 to 6; FAPI 2.0 Security Profile section 5.3.2.1
@@ -37,16 +37,17 @@ export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
   if (exp <= Math.floor(nowSeconds) - clockToleranceSeconds)
     throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   if (exp > nowSeconds + maxLifetimeSeconds + clockToleranceSeconds)
-    throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds ahead`);
+    throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds in the future`);
   const aheadSeconds = Math.min(Math.max(clockToleranceSeconds, futureSeconds.accepted), futureSeconds.refused);
   for (const name of ["nbf", "iat"] as const) {
     if ((claims[name] ?? 0) > Math.floor(nowSeconds) + aheadSeconds)
-      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is more than ${aheadSeconds} seconds ahead`);
+      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is more than ${aheadSeconds} seconds in the future`);
   }
 }
 
 /**
- * Refuses a request object with a longer lifetime. Its `nbf` is therefore at most as old, an hour by default.
+ * Rejects a request object with a longer lifetime. Its `nbf` therefore cannot be older than the maximum lifetime, which
+ * is an hour by default.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see FAPI 2.0 Message Signing section 5.3.1

@@ -4,7 +4,7 @@ import { isLoopback } from "../../base/urls.ts";
 const maxLength = 2_048;
 
 /**
- * Returns a client identifier. Refuses one that cannot be the URL of a metadata document.
+ * Returns a client identifier. Rejects an identifier that cannot be the URL of a metadata document.
  *
  * @param allowsLoopback whether http and loopback hosts are accepted
  * @throws ClientError `ERR_CLIENT_ID`
@@ -17,15 +17,15 @@ export function checkClientId(clientId: unknown, allowsLoopback: boolean): strin
 }
 
 /**
- * Returns what is wrong with a URL that a client chose; `undefined` if it may be fetched. A URL has one spelling here, the one that `URL`
- * writes, so one client cannot be taken for two, nor two for one.
+ * Describes what is wrong with a URL that a client chose. Returns `undefined` if the URL may be fetched. Only the
+ * spelling that `URL` writes is accepted, so that one client cannot be mistaken for two, or two for one.
  */
 export function urlProblem(value: unknown, allowsLoopback: boolean): string | undefined {
   if (typeof value !== "string" || value.length > maxLength || !URL.canParse(value))
     return `is not a URL of at most ${maxLength} characters`;
   const { protocol, hostname, username, password, href } = new URL(value);
   const isLocal = isLoopback(hostname);
-  if (isLocal && !allowsLoopback) return "is on a loopback host, which is for development only";
+  if (isLocal && !allowsLoopback) return "is on a loopback host, which is accepted only for development";
   if (protocol !== "https:" && !(isLocal && protocol === "http:")) return "is not an https URL";
   if (username !== "" || password !== "") return "contains a user name or password";
   if (value.includes("#")) return "has a fragment";
@@ -33,7 +33,7 @@ export function urlProblem(value: unknown, allowsLoopback: boolean): string | un
   return href === value ? undefined : "is not in canonical form, as `URL` writes it";
 }
 
-/** Reports whether a path has a dot segment for a server that decodes it first. */
+/** Reports whether a path has a dot segment after a server has decoded it. */
 function hasDotSegment(url: string): boolean {
   const decoded = url.replaceAll(/%2e/gi, ".").replaceAll(/%2f|%5c|\\/gi, "/");
   return /\/\.{1,2}(?:\/|$)/.test(decoded);

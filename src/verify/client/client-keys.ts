@@ -16,22 +16,22 @@ import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
 import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./hosted.ts";
 
-// Sets of honest clients are small.
+// Honest clients' sets are small.
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
 /**
- * Media types of a JWK Set. Other documents, which a server sends by mistake or for its users, are refused. @see RFC
- * 7517 section 8.5
+ * Media types of a JWK Set. Other documents, which a server may send by mistake or for its users, are rejected. @see
+ * RFC 7517 section 8.5
  */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 
-/** A client, as registered with the provider: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
+/** A client, as registered with the provider. It has an ID, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
-  /** Its identifier, the expected `iss` and `sub` of its tokens. */
+  /** The client's identifier, which must be the `iss` and `sub` of its tokens. */
   readonly clientId: string;
-  /** Its keys as a JWK Set. Takes precedence over `jwksUri`. */
+  /** The client's keys, as a JWK Set. Takes precedence over `jwksUri`. */
   readonly jwks?: Optional<{ readonly keys: readonly object[] }>;
-  /** The https URL of its JWK Set. */
+  /** The https URL of the client's JWK Set. */
   readonly jwksUri?: Optional<string>;
 }
 
@@ -49,13 +49,14 @@ export interface ClientKeys {
   prove(this: void): void;
 }
 
-/** Creates a function that finds the keys of a client. */
+/** Creates a function that finds a client's keys. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
-  /** Keys by value, by a hash of their entries; the least recently used come first. */
+  /** Keys that were passed by value, keyed by a hash of their entries, least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
   /**
-   * Budgets for unknown kids, by client and URL, of clients whose token a key from that URL has verified; the least recent one first. Anyone can
-   * make up clients that name a URL, so all others share the budget of its set.
+   * Budgets for unknown kids, keyed by client and URL, least recently used first. Only clients whose token was verified
+   * with a key from that URL have one. Anyone can make up clients that name a URL, so all other clients share the
+   * budget of the URL's set.
    */
   const budgets = new Map<string, Budget>();
   const remoteSets =
@@ -89,8 +90,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   }
 
   /**
-   * Returns the keys of the entries with one kid, cached by content. Does not read other entries, because the set may
-   * be large and the token may be forged.
+   * Returns the keys in the entries that have one kid, cached by content. Does not read other entries, because the set
+   * may be large and the token may be forged.
    */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
     const text = jsonText(named.map(([, entry]) => entry));
@@ -105,7 +106,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     return keys;
   }
 
-  /** Makes an entry the latest one, and drops the oldest if there are too many. */
+  /** Makes an entry the latest one. If there are too many, drops the oldest. */
   function keep<Value>(map: Map<string, Value>, name: string, value: Value): void {
     map.delete(name);
     map.set(name, value);
@@ -116,13 +117,13 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function remote(clientId: string, jwksUri: string): ClientKeys {
     if (remoteSets === undefined) {
       throw invalidOption(
-        'a jwks_uri comes from outside and needs the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
+        'a jwks_uri is external and requires the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
       );
     }
     const name = JSON.stringify([clientId, jwksUri]);
     let used: RemoteSet | undefined;
     return {
-      // Done only for a token that has passed the first checks, so other tokens cannot evict a client's set.
+      // Only called for a token that has passed the first checks, so that other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
         return used.resource.find(header, budgets.get(name) ?? used.budgets.other);
@@ -146,6 +147,6 @@ function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", "the client's jwks cannot be serialized as JSON");
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "the client's jwks must be serializable as JSON");
   }
 }

@@ -40,37 +40,43 @@ import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
 
 /** Options of `createClientVerifier`. */
 export interface ClientVerifierOptions {
-  /** Issuer identifier of the provider. The `aud` of every token must be the issuer, or one of `audiences`. */
+  /** The provider's issuer identifier. The `aud` of every token must be the issuer or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk, because a
-   * malicious provider can obtain assertions with such an `aud` and use them here. Default: none.
+   * Other `aud` values that name this provider, such as the URL of its token endpoint. They are a risk, because a
+   * malicious provider can obtain assertions with that `aud` and use them here. Default: none.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: Optional<readonly string[]>;
   /**
-   * Fetches the `jwks_uri` of clients and refuses private addresses: `guardedFetch` from `jwksd/node`. Default: the fetch of
-   * `documents`; without that, no `jwks_uri` is accepted.
+   * Fetches clients' `jwks_uri` and must refuse private addresses, like `guardedFetch` from `jwksd/node`. Default: the
+   * fetch of `documents`. If that is not given either, no `jwks_uri` is accepted.
    */
   readonly fetch?: Optional<Fetch>;
   /**
-   * Finds clients that are not registered: a result of `createClientDocuments`. Default: the caller passes every
-   * client.
+   * Finds clients that are not registered. It must be a result of `createClientDocuments`. Default: none, so the caller
+   * must pass every client.
    */
   readonly documents?: Optional<ClientDocuments>;
   /**
-   * Maximum number of cached sets from `jwks_uri` (4 KiB each on average), and of cached keys by value. Default:
-   * 10,000.
+   * Maximum number of cached sets from `jwks_uri` (4 KiB each on average), and of cached keys that were passed by
+   * value. Default: 10,000.
    */
   readonly maxKeySets?: Optional<number>;
   /** Store of used tokens, which all replicas must share. Default: this process's memory, for at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** Maximum time until `exp` in seconds: from now and, in a request object, from `nbf`. Default: 3600. */
+  /**
+   * Maximum time until `exp`, in seconds. It is measured from now and, in a request object, from `nbf` too. Default:
+   * 3600.
+   */
   readonly maxLifetimeSeconds?: Optional<number>;
-  /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
+  /**
+   * Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, it is raised to at least 10 and
+   * limited to 60 seconds. Default: 0.
+   */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Clock. Default: the machine's clock. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Receives refusals, requests for keys, unusable sets, and exhausted budgets. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientEvent) => void>;
@@ -92,39 +98,45 @@ const clientVerifierRules: Rules<ClientVerifierOptions> = {
 /** Verifies client assertions and request objects. */
 export interface ClientVerifier {
   /**
-   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is only the provider, `exp`
-   * is near, `jti` has not been used before, and the `typ` header is `client-authentication+jwt`, `JWT` or absent.
+   * Verifies a client assertion (`private_key_jwt`). Requires that `iss` and `sub` are the client, `aud` is only the
+   * provider, `exp` is not too far in the future, `jti` has not been used before, and the `typ` header is
+   * `client-authentication+jwt`, `JWT` or absent.
    *
    * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws ClientError see `ClientDocuments`; only if no client is passed
    * @throws FetchError if the keys of the client are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch`
+   * option
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
   /**
-   * Verifies a request object (JAR). `iss` and `client_id` are the client, `aud` is or contains the provider, and `exp` is near. `sub` does not
-   * identify the client, because that would make it a client assertion. `request` and `request_uri` are absent, and a `jti` has not been used
-   * before. The `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
+   * Verifies a request object (JAR). Requires that `iss` and `client_id` are the client, `aud` is or contains the
+   * provider, and `exp` is not too far in the future. `sub` must not identify the client, because that would make it a
+   * client assertion. `request` and `request_uri` must be absent, a `jti` must not have been used before, and the `typ`
+   * header must be `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws ClientError see `ClientDocuments`; only if no client is passed
    * @throws FetchError if the keys of the client are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch`
+   * option
    * @see RFC 9101 sections 4, 6 and 10.8
    */
   requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;
   /**
-   * Authenticates a client that is identified by its metadata document, at the token endpoint. The method is the one
-   * that was fixed at the authorization request: a client is refused if it has changed its method since, does not send
-   * an assertion, or sends a secret. A client that is accepted is proven, see `ClientDocuments`.
+   * Authenticates a client that is identified by its metadata document, at the token endpoint. The authorization
+   * request fixed the method, so a client is refused if it has since changed its method, does not send an assertion, or
+   * sends a secret. A client that is accepted counts as proven; see `ClientDocuments`.
    *
-   * @param parameters the form parameters of the request: `client_id`, `client_assertion`, `client_assertion_type`
-   * @param granted what was stored with the code or the refresh token: the `method`, and the `fingerprint` for `changed`
+   * @param parameters the request's form parameters, including `client_id`, `client_assertion` and
+   * `client_assertion_type`
+   * @param granted the values that were stored with the code or refresh token: the `method`, and the `fingerprint` for
+   * `changed`
    * @throws ClientError `ERR_CLIENT_METHOD`, and see `ClientDocuments`
    * @throws TokenError, FetchError see `clientAssertion`
    * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
@@ -132,10 +144,10 @@ export interface ClientVerifier {
   authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<DocumentClient>;
 }
 
-/** Form parameters of a request to the token endpoint: `URLSearchParams`, `FormData`, or an object. */
+/** Form parameters of a request to the token endpoint, as `URLSearchParams`, `FormData` or an object. */
 export type TokenParameters = Iterable<readonly [string, unknown]> | Readonly<Record<string, unknown>>;
 
-/** The client of a code or a refresh token, as `resolve` returned it at the authorization request. */
+/** The client that holds a code or a refresh token, as `resolve` returned it at the authorization request. */
 export interface GrantedClient {
   readonly clientId: string;
   readonly method: ClientMethod;
@@ -182,25 +194,26 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       issuer: client.clientId,
       audience,
       algorithms: clientAlgorithms,
-      // The largest difference that any claim allows; checkTimes is stricter.
+      // This is the largest difference that any claim allows. checkTimes is stricter.
       clockToleranceSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
       clock,
       requiredClaims,
     }).catch(explainAudience);
     checkTyp(verified.header, { typ, acceptsPlain: true });
     checkTimes(verified.claims, { nowSeconds: clock.now() / 1000, maxLifetimeSeconds, clockToleranceSeconds });
-    // Anyone can make up clients that sign with their own keys, so only a grant proves a client that is not registered.
+    // Anyone can make up clients that sign with their own keys, so an unregistered client is proven only if it has a
+    // grant.
     if (isGranted || !isDocumentClient(client)) keys.prove();
     return verified;
   }
 
-  /** Marks a token as used. Runs last, so a refused token does not count as used. */
+  /** Marks a token as used. This runs last, so that a rejected token does not count as used. */
   async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
-    // A hash, because stores limit the number of entries, not the length of a jti.
+    // Uses a hash, because stores limit the number of entries, not the length of a jti.
     const key = await textHash(JSON.stringify([clientId, jti]));
-    // The first moment at which the token is refused: times are compared in whole seconds.
+    // The first moment at which the token is rejected anyway, because times are compared in whole seconds.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
     if (!(await replay(key, expiresAt, clientId))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
@@ -230,7 +243,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     if (isDocumentClient(client) && client.jwks === undefined && client.jwksUri === undefined)
       throw new ClientError(
         "ERR_CLIENT_KEYS_MISSING",
-        "the client signs a request object, but its metadata document has no keys",
+        "the client signed a request object, but its metadata document has no keys",
       );
     const verified = await check(token, client, {
       typ: "oauth-authz-req+jwt",
@@ -254,8 +267,8 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   /**
-   * Wraps a function so that it finds the client of a token and emits an event for each refusal. A caller's mistake
-   * (ConfigError) is not a refusal.
+   * Wraps a function so that it finds the client that a token is from, and emits an event for each refusal. A caller's
+   * mistake (ConfigError) is not a refusal.
    */
   function reporting(
     kind: TokenKind,
@@ -294,7 +307,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     requestObject: reporting("requestObject", request),
 
     async authenticate(parameters, { clientId, method, fingerprint }) {
-      if (documents === undefined) throw invalidOption('authenticate() needs the "documents" option');
+      if (documents === undefined) throw invalidOption('authenticate() requires the "documents" option');
       const sent = authenticationOf(parameters);
       const given = sent.get("client_assertion");
       const client = await documents.resolve(clientId, { since: fingerprint });
@@ -323,7 +336,10 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 interface Expected {
   readonly typ: string;
   readonly requiredClaims: readonly string[];
-  /** Member of a metadata document that names the only algorithm. @see OpenID Connect Dynamic Client Registration 1.0 section 2 */
+  /**
+   * Member of a metadata document that names the only accepted algorithm. @see OpenID Connect Dynamic Client
+   * Registration 1.0 section 2
+   */
   readonly algMember: "token_endpoint_auth_signing_alg" | "request_object_signing_alg";
   /** Whether the client has a code or a refresh token. */
   readonly isGranted: boolean;
@@ -337,9 +353,9 @@ const authenticationParameters: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns the form parameters that authenticate a client, by name.
+ * Returns the form parameters that authenticate a client, keyed by name.
  *
- * @throws ClientError `ERR_CLIENT_METHOD` if one is repeated: servers disagree about which one to use
+ * @throws ClientError `ERR_CLIENT_METHOD` if a parameter is repeated, because servers disagree about which value to use
  * @see RFC 6749 section 3.2
  */
 function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unknown> {
@@ -351,14 +367,14 @@ function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unkn
   return byName;
 }
 
-/** Adds a hint to the error of an unexpected `aud`: how to accept the client. */
+/** Adds a hint about how to accept the client to the error for an unexpected `aud`. */
 function explainAudience(error: unknown): never {
   if (!(error instanceof TokenError && error.message.startsWith('claim "aud"'))) throw error;
   const hint = `${error.hint ?? ""}; if the client sends the URL of the token endpoint, add that URL to "audiences"`;
   throw new TokenError("ERR_TOKEN_CLAIM", error.message, { cause: error.cause, hint });
 }
 
-/** The exhausted budget by error code. */
+/** The exhausted budget, by error code. */
 const budgets: { readonly [Code in JwksdErrorCode]?: "documents" | "keys" | "fetches" | "replay" } = {
   ERR_CLIENT_RETRY_LATER: "documents",
   ERR_KEYS_RETRY_LATER: "keys",

@@ -8,7 +8,9 @@ import { urlProblem } from "./client-id.ts";
 const maxDepth = 8;
 const maxMembers = 100;
 
-/** Members of a metadata document. Known members were checked; others are unchanged. @see RFC 7591 section 2 */
+/**
+ * Members of a metadata document. Known members have been checked, and others are unchanged. @see RFC 7591 section 2
+ */
 export interface ClientMetadata {
   readonly client_id: string;
   readonly client_name: string;
@@ -29,7 +31,7 @@ export interface ClientMetadata {
   readonly [member: string]: unknown;
 }
 
-/** Members with a type that is checked. @see RFC 7591 section 2 */
+/** Members whose type is checked. @see RFC 7591 section 2 */
 const types: readonly (readonly [type: string, holds: (value: unknown) => boolean, names: readonly string[]])[] = [
   [
     "a string",
@@ -45,13 +47,13 @@ const types: readonly (readonly [type: string, holds: (value: unknown) => boolea
   ["a list of strings", strings.holds, ["grant_types", "response_types", "token_endpoint_auth_methods_supported"]],
   ["an http or https URL", isPage, ["client_uri", "logo_uri", "tos_uri", "policy_uri"]],
 ];
-/** Schemes that would run or read something in a browser. */
+/** Schemes that would make a browser run or read something. */
 const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", "file:", "about:", "view-source:"]);
 
 /**
- * Reads a client's metadata document and freezes it. Members that are not checked are kept.
+ * Reads a client's metadata document and freezes it. Keeps members that are not checked.
  *
- * @param clientId its URL, already checked; only if that is on a loopback host may its `jwks_uri` be too
+ * @param clientId its URL, already checked; the `jwks_uri` may be on a loopback host only if this URL is
  * @throws ClientError `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`
  * @see draft-ietf-oauth-client-id-metadata-document-02 section 4; MCP 2026-07-28, Client Registration
  */
@@ -79,15 +81,15 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
 
 type Refuse = (rule: string) => ClientError;
 
-/** Freezes a value and everything in it. Refuses a value that is too deep or too wide, or contains a secret key. */
+/** Freezes a value and everything in it. Rejects a value that is too deep or too wide or contains a secret key. */
 function freeze(value: unknown, refuse: Refuse, depth: number): void {
   if (typeof value !== "object" || value === null) return;
   const members = Object.values(value);
   if (depth > maxDepth) throw refuse(`has more than ${maxDepth} levels`);
   if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members in one object or array`);
   if (memberOf(value, "kty") !== undefined && secretMembers.some((name) => isGiven(memberOf(value, name))))
-    throw refuse("contains a private or symmetric key, which is now known to anyone");
-  // Assigned to another object, it would become the prototype, with members that nothing has checked.
+    throw refuse("contains a private or symmetric key, which is now public");
+  // If the value were assigned to another object, this member would become its prototype, with unchecked members.
   if (Object.hasOwn(value, "__proto__")) throw refuse('has a member "__proto__"');
   for (const member of members) freeze(member, refuse, depth + 1);
   Object.freeze(value);
@@ -107,8 +109,8 @@ function checkRedirectUri(uri: string, refuse: Refuse): void {
 }
 
 /**
- * Returns the methods that a client offers, by the registered member and by the list of OpenID Connect RP Metadata Choices. Without either, the
- * client is public: the default of RFC 7591 needs a secret.
+ * Returns the methods that a client offers in the registered member and in the list from OpenID Connect RP Metadata
+ * Choices. If it has neither, the client is public, because the default in RFC 7591 requires a secret.
  *
  * @see RFC 7591 section 2; draft-ietf-oauth-client-id-metadata-document-03 section 6
  */
@@ -117,7 +119,7 @@ export function offeredMethods(metadata: ClientMetadata): readonly string[] {
   return several || [one || "none"];
 }
 
-/** Checks the methods and the keys of a document. */
+/** Checks a document's methods and keys. */
 function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
   const { client_id: clientId, jwks, jwks_uri: jwksUri, token_endpoint_auth_method: method } = metadata;
   const methods = offeredMethods(metadata);

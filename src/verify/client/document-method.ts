@@ -4,7 +4,7 @@ import { shownUrl } from "../../base/urls.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { type ClientMetadata, offeredMethods } from "./document-metadata.ts";
 
-/** A way to authenticate that both a client and this package support. */
+/** An authentication method that both a client and this package support. */
 export type ClientMethod = "private_key_jwt" | "none";
 
 /** Returns the strongest method that both sides support. @throws ClientError `ERR_CLIENT_METHOD` */
@@ -14,7 +14,7 @@ export function chooseMethod(metadata: ClientMetadata, publicClients: boolean): 
   if (offered.includes("private_key_jwt") && (!isGiven(alg) || clientAlgorithms.includes(alg as string)))
     return "private_key_jwt";
   if (publicClients && offered.includes("none")) return "none";
-  const accepted = `private_key_jwt by ${clientAlgorithms.join(", ")}${publicClients ? ", or none" : ""}`;
-  const message = `${shownUrl(metadata.client_id)}: the client offers no authentication method that is accepted here: ${accepted}`;
+  const accepted = `private_key_jwt with ${clientAlgorithms.join(", ")}${publicClients ? ", or none" : ""}`;
+  const message = `${shownUrl(metadata.client_id)}: the client does not offer an authentication method that is accepted here (${accepted})`;
   throw new ClientError("ERR_CLIENT_METHOD", message);
 }

@@ -33,14 +33,17 @@ import { type ClientPart, changedParts, fingerprintOf } from "./fingerprint.ts";
 import { clientBounds, hostLimits, newBudget, timeoutMs } from "./hosted.ts";
 import { areLoopback } from "./redirect-uri.ts";
 
-/** The recommended size. @see draft-ietf-oauth-client-id-metadata-document-02 section 8.7 */
+/** The recommended maximum size. @see draft-ietf-oauth-client-id-metadata-document-02 section 8.7 */
 const maxBytes = 5_120;
 const mediaTypes = ["application/json", "+json"];
 
-/** Reports whether a client may be looked up at this URL, which is its identifier or the `jwks_uri` in its document. */
+/** Reports whether this URL may be fetched. It is a client's identifier or the `jwks_uri` in its document. */
 export type AllowUrl = (url: string) => boolean | Promise<boolean>;
 
-/** A stored metadata document as plain data, for JSON. A key set's state has the same other members. */
+/**
+ * A stored metadata document as plain data that can be saved as JSON. Its other members are the same as in a key set's
+ * state.
+ */
 export interface ClientDocumentState extends Omit<KeySetState, "issuer" | "jwksUri"> {
   /** The client's identifier, which is the document's URL. */
   readonly clientId: string;
@@ -48,36 +51,39 @@ export interface ClientDocumentState extends Omit<KeySetState, "issuer" | "jwksU
 
 /** Options of `createClientDocuments`. */
 export interface ClientDocumentsOptions {
-  /** Issuer identifier of the provider. If it is on a loopback host, clients may be too, for development. */
+  /**
+   * The provider's issuer identifier. If it is on a loopback host, clients may be on loopback hosts too, for
+   * development.
+   */
   readonly issuer: string;
-  /** Fetches documents and keys. Must refuse private addresses: `guardedFetch` from `jwksd/node`. */
+  /** Fetches documents and keys. It must refuse private addresses, like `guardedFetch` from `jwksd/node`. */
   readonly fetch: Fetch;
   /**
-   * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides for a URL. The `jwks_uri` of a
-   * document is checked too. Default: none.
+   * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides about
+   * a URL. A document's `jwks_uri` is checked too. Default: none.
    */
   readonly allow?: Optional<readonly string[] | AllowUrl>;
   /** Whether clients without keys are accepted (`none`). Default: `false`. */
   readonly publicClients?: Optional<boolean>;
   /**
-   * Documents as JSON that are used without a request, whatever their hosts send. Their `client_id` needs no `allow`, but their `jwks_uri` does.
-   * Default: none.
+   * Documents, as JSON, that are used without a request, whatever their hosts send. `allow` does not have to accept
+   * their `client_id`, but must accept their `jwks_uri`. Default: none.
    */
   readonly pinned?: Optional<readonly string[]>;
   /**
-   * Result of an earlier process's `state()`. Its documents are as fresh as they were there, and their clients are proven. A document that is
-   * no longer valid is ignored. Default: none.
+   * The result of an earlier process's `state()`. Its documents keep their freshness, and their clients count as
+   * proven. A document that is no longer valid is ignored. Default: none.
    */
   readonly state?: Optional<readonly ClientDocumentState[]>;
-  /** Number of cached documents, 5 KiB each on average. Default: 1,000. */
+  /** Maximum number of cached documents, 5 KiB each on average. Default: 1,000. */
   readonly maxDocuments?: Optional<number>;
-  /** Clock. Default: the machine's clock. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Receives each fetch and failure. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientDocumentEvent) => void>;
 }
 
-/** Reports whether a value is a host as `URL` writes it; another one would never match, nor does a wildcard. */
+/** Reports whether a value is a host as spelled by `URL`. Any other spelling, or a wildcard, would never match. */
 const isHost = (value: string): boolean =>
   !value.includes("*") && URL.canParse(`https://${value}`) && new URL(`https://${value}`).host === value;
 
@@ -111,20 +117,26 @@ export type ClientWarning =
   | "query"
   /** The identifier is the root of a host. */
   | "root"
-  /** All redirect URIs are on the user's machine, so any program there can claim to be this client. */
+  /** All redirect URIs are on the user's machine, so any program on it can claim to be this client. */
   | "loopback";
 
 /** A client that is identified by the URL of its metadata document. Everything in it is frozen. */
 export interface DocumentClient extends Client {
-  /** Method of authentication at the token endpoint: the strongest that the client offers and this server accepts. */
+  /**
+   * Authentication method at the token endpoint. It is the strongest method that the client offers and this server
+   * accepts.
+   */
   readonly method: ClientMethod;
-  /** Name to display, with the host of `clientId`. */
+  /** Name to display, along with the host of `clientId`. */
   readonly name: string;
   /** Redirect URIs, for `isRegisteredRedirectUri`. */
   readonly redirectUris: readonly string[];
-  /** All members of the document, including unknown ones. */
+  /** All of the document's members, including unknown ones. */
   readonly metadata: ClientMetadata;
-  /** Fingerprint of the method, the source of the keys, the redirect URIs and the displayed members; 67 characters. */
+  /**
+   * Fingerprint of the method, the source of the keys, the redirect URIs and the displayed members. It has 67
+   * characters.
+   */
   readonly fingerprint: string;
   /** Parts that differ from the `since` fingerprint. */
   readonly changed: readonly ClientPart[];
@@ -139,17 +151,21 @@ export const isDocumentClient = (client: Client): client is DocumentClient => do
 /** Clients that are identified by the URLs of their metadata documents. */
 export interface ClientDocuments {
   /**
-   * Returns a client by its identifier. Its document is fetched, checked and cached.
+   * Returns the client with this identifier. Fetches, checks and caches its document.
    *
-   * @param options `since`: the fingerprint that was stored with a consent, code or refresh token; `changed` in the result lists the differences
-   * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`, `ERR_CLIENT_METHOD`,
-   * `ERR_CLIENT_WITHDRAWN`
+   * @param options `since` is the fingerprint that was stored with a consent, code or refresh token; `changed` in the
+   * result lists the differences
+   * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`,
+   * `ERR_CLIENT_METHOD`, `ERR_CLIENT_WITHDRAWN`
    * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet; otherwise see `RemoteKeySet`
    */
   resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
-  /** Records that a user has consented to a client, or that it holds a grant. Its document is kept longer than others. */
+  /**
+   * Records that a user has consented to a client or that the client holds a grant. Its document is then kept longer
+   * than others.
+   */
   prove(this: void, clientId: string): void;
-  /** Returns the stored documents of proven clients, for the `state` option of a later process. */
+  /** Returns the stored documents of proven clients, for a later process's `state` option. */
   state(this: void): readonly ClientDocumentState[];
   /** Members for the server's metadata. @see draft-ietf-oauth-client-id-metadata-document-02 section 6; RFC 8414 section 2 */
   readonly metadata: Readonly<{
@@ -159,11 +175,12 @@ export interface ClientDocuments {
   }>;
 }
 
-/** The fetch of each result of `createClientDocuments`, so that a verifier shares its limits. */
+/** The `fetch` used by each result of `createClientDocuments`, so that a verifier shares its limits. */
 const fetches = new WeakMap<ClientDocuments, LimitedFetch>();
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
-export function fetchOf(documents: ClientDocuments): LimitedFetch {
+/** Returns the `fetch` that these documents use. @throws ConfigError `ERR_OPTION_INVALID` */ export function fetchOf(
+  documents: ClientDocuments,
+): LimitedFetch {
   const fetch = fetches.get(documents);
   if (fetch === undefined) throw invalidOption('"documents" must be a result of createClientDocuments()');
   return fetch;
@@ -205,7 +222,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     const clientId = checkClientId(memberOf(jsonOf(text), "client_id"), allowsLoopback);
     pinned.set(clientId, readClientMetadata(text, clientId));
   }
-  /** Documents of an earlier process that have not been used. */
+  /** Documents from an earlier process that have not been used yet. */
   const saved = new Map((given.state ?? []).map((state) => [state.clientId, state]));
   for (const clientId of saved.keys()) pool.vouch(clientId);
 
@@ -251,7 +268,10 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     return cached;
   }
 
-  /** Returns the client of a checked document. @throws ClientError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN` */
+  /**
+   * Returns the client that a checked document describes. @throws ClientError `ERR_CLIENT_METHOD`,
+   * `ERR_CLIENT_FORBIDDEN`
+   */
   async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<DocumentClient> {
     const method = chooseMethod(metadata, publicClients);
     const { client_id: clientId, client_name: name, redirect_uris: redirectUris } = metadata;
@@ -283,7 +303,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   }
 
   async function checkAllowed(url: string): Promise<void> {
-    // Only `true` allows a URL: any object is truthy.
+    // Only `true` allows a URL, because any object is truthy.
     if (((await isAllowed(url)) as unknown) === true) return;
     throw new ClientError("ERR_CLIENT_FORBIDDEN", `${shownUrl(url)}: the "allow" option does not accept this URL`);
   }
@@ -335,7 +355,7 @@ const outageCodes: ReadonlySet<string> = new Set([
   "ERR_FETCH_OUTDATED",
 ]);
 
-/** Reports whether an error says nothing about the document. Any other error ends its use. */
+/** Reports whether an error says nothing about the document. After any other error, the document is no longer used. */
 function isOutage(error: unknown): boolean {
   if (!(error instanceof FetchError)) return false;
   const { code, answered } = error;

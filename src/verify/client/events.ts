@@ -4,19 +4,19 @@ import { printable } from "../../base/printable.ts";
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 
-/** The kind of a token that a client signed. */
+/** Kind of token that a client signed. */
 export type TokenKind = "clientAssertion" | "requestObject";
 
 /**
  * An event about clients' tokens and keys. Events never contain tokens or keys. External strings, such as a kid, are
- * truncated to 200 characters, with control characters escaped.
+ * truncated to 200 characters, and their control characters are escaped.
  */
 export type ClientEvent =
-  /** A token was refused. */
+  /** A token was rejected. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: JwksdErrorCode }
   /**
-   * Reason for a refusal: too many requests for the client's document or keys, too many requests overall, or a full
-   * replay store.
+   * The reason for a refusal is too many requests for the client's document or keys, too many requests overall, or a
+   * full replay store.
    */
   | {
       readonly type: "exhausted";
@@ -24,17 +24,20 @@ export type ClientEvent =
       readonly kind: TokenKind;
       readonly clientId: string;
     }
-  /** The event of the key set at a `jwks_uri`. */
+  /** An event from the key set at a `jwks_uri`. */
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
   /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: JwksdErrorCode; readonly message: string }
-  /** Keys by value that have a token's kid but cannot be used. */
+  /** Keys that were passed by value have a token's kid but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
-/** Events of a key set about refused tokens. They are reported as refusals of the client. */
+/** A key set's events about rejected tokens, which are reported as refusals of the client. */
 type RefusedType = "unknown-kid" | "exhausted";
 
-/** An event about a client's metadata document. External strings are truncated to 200 characters, with control characters escaped. */
+/**
+ * An event about a client's metadata document. External strings are truncated to 200 characters, and their control
+ * characters are escaped.
+ */
 export type ClientDocumentEvent =
   /** The document was fetched (200) or confirmed (304). */
   | { readonly type: "refreshed"; readonly clientId: string; readonly status: 200 | 304; readonly bytes: number }
@@ -43,17 +46,17 @@ export type ClientDocumentEvent =
 
 const maxShownLength = 200;
 
-/** Creates a function that sends printable events to the listener. */
+/** Creates a function that passes events to the listener with printable strings. */
 export function printableEvents<Event>(onEvent: ((event: Event) => void) | undefined): (event: Event) => void {
   if (onEvent === undefined) return () => {};
   return (event) => notify(onEvent, printableIn(event));
 }
 
-/** Converts an event of one key set to a client event; returns `undefined` if it is reported as a refusal. */
+/** Converts an event from one key set to a client event. Returns `undefined` if it is reported as a refusal. */
 export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
   if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
   if (event.type !== "failed") return { ...event, jwksUri };
-  // The cause of the error may quote the response.
+  // The error's cause is omitted, because it may quote the response.
   const { code, message } = event.error;
   return { type: "failed", jwksUri, code, message };
 }

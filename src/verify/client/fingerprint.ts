@@ -9,10 +9,13 @@ export type ClientPart = "method" | "keys" | "redirectUris" | "display";
 const partNames: readonly ClientPart[] = ["method", "keys", "redirectUris", "display"];
 /** Members that a consent page shows, in any language. @see RFC 7591 section 2.2 */
 const displayed = /^(?:client_name|client_uri|logo_uri|tos_uri|policy_uri)(?:#|$)/;
-/** 96 bits: clients that want two documents with one fingerprint need 2^48 attempts, and would deceive about their own change only. */
+/**
+ * Length of a hash, in characters. They are 96 bits, so a client that wants two documents with the same fingerprint
+ * needs 2^48 attempts, and could only hide changes to its own document.
+ */
 const hashLength = 16;
 
-/** Returns a string with a hash of each part, which a later call compares with `changedParts`. */
+/** Returns a string that contains a hash of each part, for a later comparison with `changedParts`. */
 export async function fingerprintOf(metadata: ClientMetadata, method: ClientMethod): Promise<string> {
   const { jwks, jwks_uri: jwksUri, redirect_uris: redirectUris } = metadata;
   const display = Object.entries(metadata).filter(([name, value]) => displayed.test(name) && isGiven(value));
@@ -26,7 +29,7 @@ export async function fingerprintOf(metadata: ClientMetadata, method: ClientMeth
   return (await Promise.all(hashes)).join(".");
 }
 
-/** Returns the parts that differ. All differ from a string that is not a fingerprint. */
+/** Returns the parts that differ. If `since` is not a fingerprint, those are all parts. */
 export function changedParts(since: string, fingerprint: string): readonly ClientPart[] {
   const [before, after] = [since.split("."), fingerprint.split(".")];
   return partNames.filter((_, index) => before[index] !== after[index]);

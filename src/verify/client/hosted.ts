@@ -1,23 +1,24 @@
-// The limits of everything that a client hosts: its metadata document and its keys. See docs/decisions/0041-what-clients-host.md.
+// The limits for everything that a client hosts, which is its metadata document and its keys. See
+// docs/decisions/0041-what-clients-host.md.
 
 import { type Budget, createBudget } from "../http-cache/budget.ts";
 import type { FreshnessBounds } from "../http-cache/freshness.ts";
 import type { HostLimits } from "../http-cache/request-limits.ts";
 
-/** Timeout of one request, in milliseconds. */
+/** Timeout for one request, in milliseconds. */
 export const timeoutMs = 5_000;
 /**
- * Minimum time between two successful fetches of the same URL for the same reason, in seconds: the response is new or
- * stale, or lacks a kid.
+ * Minimum time between two successful fetches of the same URL for the same reason, in seconds. The reason is that the
+ * response is new, is stale or lacks a kid.
  */
 export const leastSeconds = 20;
 
-/** Creates the budget of one URL: a request each `leastSeconds`. */
+/** Creates a budget for one URL, which allows one request every `leastSeconds`. */
 export const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
 
 /**
- * Maximum time for which a response is fresh, in seconds. A client may only shorten it, because nothing else makes the
- * provider forget a stolen key or a wrong document.
+ * Maximum time for which a response is fresh, in seconds. A client can only shorten it, because nothing else makes the
+ * provider forget a stolen key or an incorrect document.
  */
 export const maxFreshSeconds = 300;
 
@@ -29,5 +30,5 @@ export const clientBounds: FreshnessBounds = {
   outageToleranceSeconds: 3_600,
 };
 
-/** Limits for one host, because many clients can name it. */
+/** Limits on the requests to one host, because many clients can name the same host. */
 export const hostLimits: HostLimits = { inFlight: 16, perMinute: 600 };

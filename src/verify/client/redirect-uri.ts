@@ -5,8 +5,9 @@ const loopback = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=
 const withoutPort = (uri: string): string => uri.replace(loopback, "$1");
 
 /**
- * Reports whether a redirect URI of a request is registered: it is equal to one of the client's redirect URIs, character by character. The port
- * of `http://127.0.0.1`, `http://[::1]` and `http://localhost` may differ, because a native application listens on any free port.
+ * Reports whether a request's redirect URI is registered, which means that it equals one of the client's redirect URIs,
+ * character by character. The port of `http://127.0.0.1`, `http://[::1]` and `http://localhost` may differ, because a
+ * native application listens on any free port.
  *
  * @see RFC 9700 section 4.1.3; RFC 8252 section 7.3
  */

@@ -3,31 +3,31 @@ import { TokenError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
 
 /**
- * Atomically marks a token as used. Returns `false` if it was used before. All replicas of a provider must share one
- * store; otherwise, a token can be used once at each.
+ * Marks a token as used, atomically. Returns `false` if it was used before. All of a provider's replicas must share one
+ * store; otherwise, a token can be used once on each.
  *
- * @param key identifies the token: a hash of its client and its `jti`, 43 characters
- * @param expiresAt expiry, in epoch milliseconds; the store may then forget the token, because an expired token is
- *   refused anyway
- * @param clientId identifies the client, so a store of limited size can keep one client from filling it up for the
- *   others
+ * @param key identifies the token; it is a hash of its client and its `jti`, with 43 characters
+ * @param expiresAt expiry, in epoch milliseconds; after that, the store may forget the token, because an expired token
+ * is rejected anyway
+ * @param clientId identifies the client, so that a store of limited size can keep one client from filling it up for the
+ * others
  * @example Redis: (key, expiresAt) => redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK")
  */
 export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => boolean | Promise<boolean>;
 
-/** Used tokens of one client. */
+/** One client's used tokens. */
 interface Used {
-  /** Expiry of each token, by key. */
+  /** Each token's expiry, by key. */
   readonly tokens: Map<string, number>;
-  /** Time until which forgotten tokens may still be valid. Tokens that expire by then count as used. */
+  /** Time until which forgotten tokens may be valid. A token that expires by then counts as used. */
   forgottenUntil: number;
 }
 
-/** Fraction of a full store that is kept; the rest makes room for new tokens. */
+/** Fraction of a full store that is kept when it makes room for new tokens. */
 const keptShare = 3 / 4;
 /**
- * Minimum time between two searches of a full store for a client to forget. The cost of a search is proportional to the
- * size of the store.
+ * Minimum time between two searches of a full store for tokens to forget, in milliseconds. The cost of a search is
+ * proportional to the size of the store.
  */
 const searchEveryMs = 1_000;
 
@@ -42,9 +42,9 @@ export interface ReplayStoreOptions {
 const replayStoreRules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };
 
 /**
- * Creates a store in this process's memory. When it is full, it forgets tokens of the clients that have the most,
- * starting with the tokens that expire first. After that, a token of one of these clients is refused if it expires no
- * later than a forgotten one, because it may be the forgotten one. Therefore, a client cannot fill up the store for
+ * Creates a store in this process's memory. When it is full, it forgets tokens from the clients that have the most,
+ * starting with the tokens that expire first. After that, a token from one of these clients is rejected if it expires
+ * no later than a forgotten token, because it may be that token. Therefore, a client cannot fill up the store for
  * others, and no token is accepted twice.
  *
  * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token was used before.
@@ -90,11 +90,11 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
     if (expiresAt <= used.forgottenUntil) {
       throw new TokenError(
         "ERR_REPLAY_FULL",
-        "the client has used more tokens than the store can remember; a token that expires later is accepted",
+        "the client has used more tokens than the store can remember; send a token that expires later",
       );
     }
     if (!clients.has(clientId) && clients.size >= maxEntries)
-      throw new TokenError("ERR_REPLAY_FULL", `the store is full: it has tokens of ${clients.size} clients`);
+      throw new TokenError("ERR_REPLAY_FULL", `the store is full of tokens from ${clients.size} clients`);
     clients.set(clientId, used);
     if (until === undefined) size += 1;
     used.tokens.set(key, expiresAt);
@@ -102,7 +102,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   };
 }
 
-/** Returns the largest limit for which all sizes, each cut to the limit, fit into the available room. */
+/** Returns the largest limit for which all sizes, each reduced to the limit, fit into the available room. */
 function fairShare(sizes: readonly number[], room: number): number {
   let left = room;
   for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {
