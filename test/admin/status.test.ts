@@ -166,7 +166,7 @@ const table: Readonly<Record<string, readonly [ServiceSnapshot, ...[string, stri
     ["ERR_KEY_FORMAT", "kill -HUP 42"],
   ],
   "the service is not ready for another reason": [
-    { ...managed(), notReady: "it does not publish the store's latest keys yet" },
+    { ...managed(), notReady: "it has not published the store's latest keys yet" },
     ["NOT_READY", "jwksd replicas"],
   ],
   "the service is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],

@@ -109,7 +109,7 @@ describe("jwksd issuers", () => {
     const { environment } = await database(t, { one: 0 });
     const { JWKSD_STORE, JWKSD_WRAPPING_KEYS } = environment;
     const rows: [Readonly<Record<string, string>>, RegExp][] = [
-      [{ JWKSD_WRAPPING_KEYS }, /the store in --data .* cannot list issuers; use the URL of .*\[ERR_OPTION_INVALID\]/],
+      [{ JWKSD_WRAPPING_KEYS }, /the store in --data .* cannot list issuers; set --store .*\[ERR_OPTION_INVALID\]/],
       [
         { JWKSD_WRAPPING_KEYS, JWKSD_STORE: "redis://127.0.0.1:1" },
         /the database in --store cannot list issuers.*\[ERR_OPTION_INVALID\]/,

@@ -142,7 +142,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: ["keys.db"] });
     assert.equal(
       stderr,
-      'jwksd: the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key [ERR_TRANSITION]\n',
+      'jwksd: the store has no keys; if it had keys before, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key [ERR_TRANSITION]\n',
     );
   });
 });

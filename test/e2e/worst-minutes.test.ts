@@ -125,7 +125,7 @@ describe("a store without keys", () => {
     await mkdir(file);
     const { log } = await startService(t, ["--data", data, ...issuer]);
     const says =
-      "cannot save the set that serve publishes if it starts without the store (--data, --max-saved-set-seconds): ";
+      "cannot save the set that serve publishes if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
     const [line, ...more] = log.filter(({ level }) => level === 40);
     assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
     assert.ok(line?.msg.startsWith(says), line?.msg);

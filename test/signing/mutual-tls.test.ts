@@ -123,7 +123,7 @@ describe("a TLS address for signing tokens", () => {
     await Promise.all(silent.map((socket) => once(socket, "connect")));
     assert.equal(await ask(address, client), "200");
     const closed = silent.filter(({ destroyed }) => destroyed).length;
-    assert.ok(closed >= 100, `${closed} were closed to make room`);
+    assert.ok(closed >= 100, `${closed} were closed to free slots`);
     for (let count = 0; count < 20; count += 1) assert.equal(await ask(address, client), "200");
   });
 
@@ -165,7 +165,7 @@ describe("a TLS address for signing tokens", () => {
     const folder = await tlsFolder(t);
     const { address, service } = await startWith(t, folder);
     await writeFile(join(folder, "ca.crt"), "none");
-    await service.logged(({ msg }) => /^new certificates refused.*ca\.crt must be a certificate/.test(msg));
+    await service.logged(({ msg }) => /^new certificates rejected.*ca\.crt must be a certificate/.test(msg));
     assert.equal(await ask(address, client), "200");
     await writeFile(join(folder, "ca.crt"), stranger.cert);
     await service.logged(({ msg }) => msg === "certificates reloaded");
@@ -206,7 +206,7 @@ describe("the service refuses to start with", () => {
     "a network address": ["10.0.0.1:9", { tls: "x" }, /must be a loopback address/],
     "all addresses": ["0.0.0.0:9", { tls: "x" }, /must be a loopback address/],
     "an address without certificates": ["127.0.0.1:9", {}, /has no certificates/],
-    "certificates for a Unix socket": ["/run/x.sock", { tls: "x" }, /is for HOST:PORT/],
+    "certificates for a Unix socket": ["/run/x.sock", { tls: "x" }, /is only for HOST:PORT/],
   };
   for (const [name, [address, members, message]] of Object.entries(sockets)) {
     test(name, async (t) => assert.rejects(startAt(t, address, members), message));

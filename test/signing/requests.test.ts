@@ -110,7 +110,7 @@ describe("a sign socket", () => {
         requestText("POST", "/token", {}),
         404,
         undefined,
-        "There is nothing at this path. Get tokens from POST /sign and the keys from GET /keys.",
+        "There is nothing at this path. To get a token, use POST /sign; to get the keys, use GET /keys.",
       ],
       "an array": [signText([]), ...invalid],
       "no claims": [signText({ ...hour }), ...invalid],
@@ -259,7 +259,10 @@ describe("the service refuses to start with", () => {
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /typ is always JWT; remove typ/,
     ],
-    "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /is for "kubernetes"/],
+    "former keys without Kubernetes": [
+      { "s.sock": { formerKeys: ["sa.pub"] } },
+      /is only for the "kubernetes" protocol/,
+    ],
     "a former key in the wrong format": [
       { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
       /former keys must be public keys in PEM/,

@@ -71,7 +71,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     await Promise.all([slow.open(), quick.open()]);
     await quick.put(documentSet("newer"));
     const stale = slow.put(documentSet("older"));
-    await assert.rejects(stale, { code: "ERR_TARGET", message: /another process has written it in the meantime/ });
+    await assert.rejects(stale, { code: "ERR_TARGET", message: /another process has written there in the meantime/ });
     assert.equal(text(), "newer");
     await slow.put(documentSet("newest"));
     assert.equal(text(), "newest");

@@ -31,7 +31,7 @@ async function startFollowing(t: TestContext, target: string, flags: Flags, envi
     createLog({ logLevel: "warn", jsonLogs: false }, { stdout: output, stderr: output }),
   );
   t.after(() => publishing.stop());
-  const warnings = () => log.split("\n").filter((line) => line.includes("written again"));
+  const warnings = () => log.split("\n").filter((line) => line.includes("writing these files again"));
   return { ...publishing, failures, warnings };
 }
 

@@ -6,22 +6,22 @@ import { startHttpServer } from "../listen/http-server.ts";
 
 /** Options of the public endpoint. */
 interface Options {
-  /** Issuer of the documents. Default: `http://HOST:PORT`, which only this machine can use. */
+  /** Issuer of the documents. Default: `http://HOST:PORT`, which works only on this machine. */
   readonly issuer?: string | undefined;
   readonly host: string;
-  /** Port to listen on; 0 chooses a free one. */
+  /** Port to listen on; 0 selects a free port. */
   readonly port: number;
-  /** Whether other processes may listen on the port. */
+  /** Whether other processes may listen on the same port. */
   readonly reusePort: boolean;
 }
 
-/** The public endpoint of a service. */
+/** A service's public endpoint. */
 export interface PublicEndpoint {
   readonly port: number;
   readonly provider: ServiceProvider;
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Returns the counts of responses since startup, including those to refused requests. */
+  /** Returns the counts of responses since startup, including responses to refused requests. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
 }
@@ -34,7 +34,7 @@ export async function startPublicEndpoint(
 ): Promise<PublicEndpoint> {
   const { host, port, reusePort } = options;
   const createFor = async (port: number): Promise<ServiceProvider> => provide(issuerOf(options, port));
-  // Created once before listening too, so invalid options are found before a connection is accepted.
+  // Also created once before listening, so that invalid options are found before a connection is accepted.
   let provider = await createFor(port);
   const refusals = createTally();
   const server = await startHttpServer(

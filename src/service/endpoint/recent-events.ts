@@ -7,7 +7,7 @@ const maxEvents = 50;
 /** A log that remembers its latest entries. */
 export interface RecentEvents {
   readonly log: Logger;
-  /** Returns the entries, latest first. */
+  /** Returns the entries, most recent first. */
   events(this: void): readonly LogEvent[];
 }
 

@@ -11,17 +11,19 @@ import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { type SignSocket, readSockets } from "../signing/sign-socket-settings.ts";
 import { checkFilesOf, wantedBy } from "../signing/sign-sockets.ts";
 
-/** Values that the steps of a service need, resolved from its settings. */
+/** Values that a service's startup steps need, resolved from its settings. */
 export interface ServiceParts {
   readonly site: Site;
   readonly store: StoreSettings;
-  /** Settings of managed keys; `undefined` if all keys are in files. */
+  /** Settings for managed keys; `undefined` if all keys are in files. */
   readonly managed: ManagedSettings | undefined;
   readonly sockets: readonly SignSocket[];
   readonly admin: HostAndPort | undefined;
 }
 
-/** Resolves the settings. Checks everything that can be checked now, so an invalid setting leaves no files behind. */
+/**
+ * Resolves the settings. Checks everything that can be checked now, so that an invalid setting leaves no files behind.
+ */
 export async function partsOf(settings: Settings, log: Logger): Promise<ServiceParts> {
   const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);
@@ -31,7 +33,7 @@ export async function partsOf(settings: Settings, log: Logger): Promise<ServiceP
   const sockets = await readSockets(settings);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
     log.warn(
-      "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
+      "no issuer is set, so the discovery document names localhost, which works only on this machine; set --issuer",
     );
   }
   const wanted: Wanted[] = wantedBy(sockets);

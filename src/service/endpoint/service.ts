@@ -21,17 +21,17 @@ import { createReport } from "./status-report.ts";
 export interface Service {
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Kids of the signing keys, the active one first. */
+  /** Kids of the signing keys, the active key's first. */
   readonly kids: readonly string[];
-  /** Human-readable state of the first key: active, unless this process cannot sign with it. */
+  /** Human-readable state of the first key. It is active, unless this process cannot sign with it. */
   readonly stateText: string;
   /** URL of the admin address; `undefined` if it is off. */
   readonly adminUrl: string | undefined;
   /** Returns the service's status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;
   /**
-   * Reads the key files again. Resolves to `false` if they are refused; the error is then logged, and the old keys stay
-   * in use.
+   * Reads the key files again. If they are rejected, logs the error, keeps the old keys in use, and resolves to
+   * `false`.
    */
   reload(this: void): Promise<boolean>;
   /** Stops accepting connections and finishes requests in flight. Resolves within 16 seconds. @param signal the reason, for the log */
@@ -97,7 +97,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
     await files.reload(take).catch(() => {});
     if (files.refused !== undefined) {
       const { code, message } = files.refused;
-      log.error({ code }, `new keys refused; the old ones remain in use: ${message}`);
+      log.error({ code }, `new keys rejected; the old ones remain in use: ${message}`);
       return false;
     }
     const encryptionKeys = provider.publishedKeys().length - kids().length;

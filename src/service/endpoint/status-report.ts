@@ -10,7 +10,7 @@ import type { FileKeys } from "../keys/file-keys.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
-/** Objects from which a report is made. */
+/** Objects that a report is made from. */
 interface Reported {
   readonly commandFlags: string;
   /** Whether `--rotation-mode` is set. */
@@ -25,7 +25,7 @@ interface Reported {
   readonly events: () => readonly LogEvent[];
 }
 
-/** Report of a running service. */
+/** Report on a running service. */
 export interface Report {
   /** Returns the status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;

@@ -10,19 +10,19 @@ import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch-files.ts";
 
-/** Keys of a service that come from files. If the signing keys are managed, `keyset` is empty. */
+/** A service's keys that come from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {
   readonly keysets: Keysets;
-  /** Reason why the files were refused when they were last read. */
+  /** Reason why the files were rejected when they were last read. */
   readonly refused: KnownError | undefined;
   /**
    * Reads the files again.
    *
    * @param take publishes the keys
-   * @throws the errors of the files and of `take`; the old keys stay in use, and `refused` has the reason
+   * @throws the errors from reading the files and from `take`; the old keys stay in use, and `refused` has the reason
    */
   reload(this: void, take: (keysets: Keysets) => Promise<void>): Promise<void>;
-  /** Calls back when the files have changed since they were first read. */
+  /** Calls back whenever the files have changed. */
   watch(onChange: () => Promise<unknown>): { stop(): void };
   /** Resolves when no reload is in progress. */
   settled(this: void): Promise<void>;
@@ -37,11 +37,11 @@ export async function openFileKeys(
   clock: Clock = systemClock,
 ): Promise<FileKeys> {
   const paths = pathsOf(settings);
-  // Taken before the files are read, so no change is missed.
+  // Taken before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
   let keysets = await loadKeyFiles(settings, log);
   let refused: KnownError | undefined;
-  // One reload at a time, so an earlier one cannot undo a later one.
+  // One reload at a time, so that an earlier reload cannot undo a later one.
   const inTurn = serial();
 
   return {
@@ -70,7 +70,7 @@ export async function openFileKeys(
 const pathsOf = ({ keys, encryptionKeys }: KeyPaths): string[] =>
   [keys, encryptionKeys].filter((path) => path !== undefined);
 
-/** Reads and checks the key files. Private keys are checked too, and then discarded. */
+/** Reads and checks the key files. Private keys are also checked, but then discarded. */
 export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">): Promise<Keysets> {
   const { keys, encryptionKeys } = settings;
   const signing = keys === undefined ? undefined : await readKeyset(keys);

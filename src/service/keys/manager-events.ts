@@ -22,7 +22,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   let isOn = false;
   let wasEnded = false;
 
-  /** Logs the mode, and the end of the issuer, if that has changed. */
+  /** Logs the mode if it has changed, and that the issuer has ended if it has. */
   function logMode(records: Modes): void {
     if (isEnded(records) && !wasEnded) log.warn("the issuer has ended: nothing signs for it (ERR_SIGNER_ENDED)");
     wasEnded = isEnded(records);
@@ -108,12 +108,12 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
 }
 
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
-  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes; each removed key stays in it as a tombstone`;
+  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes; every removed key leaves a tombstone in it`;
 
-/** Warns that new keys were generated, because a lost or mistyped store looks like a first start. */
+/** Warns that new keys were generated, because starting with a lost or mistyped store looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },
-    `${name} had no keys for ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
+    `${name} had no keys for ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails in each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
   );
 }

@@ -19,13 +19,13 @@ export interface ManagedSettings {
 }
 
 interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
-  /** Checks the store before its keys are managed. Throws to refuse the store. */
+  /** Checks the store before its keys are managed. If it throws, the store is refused. */
   readonly check?: (custody: Custody) => Promise<void>;
-  /** Receives failures. They are not logged then. */
+  /** Receives failures, which are then not logged. */
   readonly onFailure?: (event: Extract<ManagerEvent, { readonly type: "failed" }>) => void;
 }
 
-/** A manager and the store that was opened for it. */
+/** A manager, and the store that was opened for it. */
 export interface OpenedManager extends OpenedStore {
   readonly manager: ServiceManager;
   /** Closes the manager and its store. */
@@ -38,7 +38,8 @@ export async function openManager(
   log: Logger,
   { store, savedSet, check, onFailure, ...options }: Options,
 ): Promise<OpenedManager> {
-  // Only the service gives its issuer to keys without one: a publisher might run on a copy of another issuer's store.
+  // Only the service gives its issuer to keys without an issuer. A publisher does not, because it might run on a copy
+  // of another issuer's store.
   const issuerCheck = options.target === undefined ? servedBy : ({ issuer }: Owner) => ownedBy(issuer);
   const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck });
   const { custody } = opened;

@@ -5,7 +5,7 @@ import type { ServiceManager } from "../../rotation/manager/manager.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** Age up to which the list is used. */
+  /** Maximum age at which the list is used. */
   oldMs: 2_000,
   /** How long a caller waits for a new list. */
   waitMs: 250,
@@ -16,8 +16,8 @@ export type ProcessList = () => Promise<Processes>;
 
 /**
  * Creates the function that lists the running processes for operators. However many callers there are, the store is
- * read once every two seconds, and immediately after a change. If the store is slow, a caller waits `waitMs` at most
- * and then gets the previous list.
+ * read at most once every two seconds, and immediately after a change. If the store is slow, a caller waits for at most
+ * `waitMs` and then gets the previous list.
  */
 export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
   let found: Processes = { processes: [], unread: 0 };
@@ -27,7 +27,7 @@ export function createProcessList(manager: Pick<ServiceManager, "processes" | "d
   async function ask(): Promise<void> {
     const at = monotonicNow(clock);
     const { revision } = manager.document;
-    // Ignored here, because the manager's health shows an outage.
+    // Ignored here, because the manager's health shows the outage.
     found = await manager.processes().catch(() => found);
     [last, asking] = [{ at, revision }, undefined];
   }

@@ -23,29 +23,35 @@ import { type ProcessList, createProcessList } from "./process-list.ts";
 
 /** Substitutes for the machine's clock and the configured store. */
 export interface Substitutes {
-  /** Clock by which keys rotate. Default: the machine's. */
+  /** Clock that determines when keys rotate. Default: the machine's. */
   readonly clock?: Clock | undefined;
   readonly store?: Custody["register"] | undefined;
 }
 
-/** State of keys that a manager in this process rotates, for the service's status. All times are epoch milliseconds. */
+/**
+ * State of the keys that a manager in this process rotates, for the service's status. All times are in epoch
+ * milliseconds.
+ */
 export interface ManagerSnapshot extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
-  /** Part of the stored document that is in use. */
+  /** The part of the document in use that the status needs. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
-  /** Policy in the settings, which does not apply if the document's policy differs. */
+  /** Policy in the settings. If the document's policy differs, the document's policy applies. */
   readonly policyGiven: RotationPolicyOptions;
-  /** The id of this process. */
+  /** Id of this process. */
   readonly id: string;
 }
 
 /** State of a service's managed keys. */
 export interface KeysSnapshot {
   readonly manager?: ManagerSnapshot | undefined;
-  /** The outage because of which a saved set is published, and the time at which the store was last known to contain that set. */
+  /**
+   * The outage that caused the saved set to be published, and the time at which the store was last known to contain
+   * that set.
+   */
   readonly withoutStore?: { readonly savedAt: number; readonly outage: KnownError } | undefined;
 }
 
-/** A service's managed keys. Until the store has been reached, they come from the saved set. */
+/** The keys that a service manages. Until the store has been reached, they come from the saved set. */
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
   readonly source: KeysWithSavedSet<ServiceManager>;
@@ -53,11 +59,11 @@ export interface ServiceKeys {
   notReady(): string | undefined;
   /** Returns a human-readable description of the active key's state. */
   stateText(kid: string): string;
-  /** Returns the keys' state for the service's status. Reads the running processes from the store. */
+  /** Returns the state of the keys, for the service's status. Reads the list of running processes from the store. */
   snapshot(): Promise<KeysSnapshot>;
-  /** Returns the records of the signing keys that are published, the active one first. */
+  /** Returns the records of the published signing keys, with the active key first. */
   signingRecords(this: void): readonly LiveRecord[];
-  /** Records the issuer in the store, for commands without --issuer. */
+  /** Records the issuer in the store, so that commands do not need --issuer. */
   servedAs(issuer: string): Promise<void>;
 }
 
@@ -76,7 +82,7 @@ export async function startServiceKeys(
     if (servedAs === undefined) return;
     await source.manager?.recordIssuer(servedAs).catch((error: unknown) => {
       const { code, message } = error as { readonly code?: string; readonly message: string };
-      log.warn({ code }, `cannot record the issuer in the store; set --issuer for commands: ${message}`);
+      log.warn({ code }, `cannot record the issuer in the store, so commands need --issuer: ${message}`);
     });
   }
 
@@ -136,7 +142,7 @@ export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<st
 function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager): string {
   const [unavailableKey] = Object.values(unavailable);
   const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the store's latest keys yet" };
+  const { message } = stale ?? unavailableKey ?? { message: "it has not published the store's latest keys yet" };
   return `${withFlags(message)}${why}`;
 }
 
@@ -156,7 +162,7 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
       return log.error({ code }, `keys cannot be managed; the saved set stays published: ${why}`);
     default: {
       const problem =
-        "cannot save the set that serve publishes if it starts without the store (--data, --max-saved-set-seconds)";
+        "cannot save the set that serve publishes if the store is unavailable at startup (--data, --max-saved-set-seconds)";
       return log.warn({ file, code }, `${problem}: ${message}`);
     }
   }

@@ -3,20 +3,23 @@ import type { Socket } from "node:net";
 import type { PeerCertificate, TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 
-/** Logs connections lost to overload: idle ones closed to make room, and new ones refused because all others had requests in flight. */
+/**
+ * Logs connections that were lost because of overload: idle connections that were closed to free slots, and new
+ * connections that were refused because all others had requests in flight.
+ */
 export type LogOverload = (lost: { readonly closed: number; readonly refused: number }, message: string) => void;
 
 export interface ConnectionOptions {
   readonly maxConnections: number;
   /** Clock for reports and for the expiry of client certificates. */
   readonly clock: Clock;
-  /** Receives the numbers of lost connections, at most every ten seconds. */
+  /** Receives the numbers of lost connections, at most once every ten seconds. */
   readonly onOverload: LogOverload;
   /** Advice for the operator, as an imperative. */
   readonly remedy: string;
 }
 
-/** Time between two overload reports, and from the start of an overload to the first report. */
+/** Time between two overload reports, and between the start of an overload and the first report, in milliseconds. */
 const reportEveryMs = 10_000;
 
 /** A server's connections. */
@@ -29,22 +32,22 @@ export interface Connections {
    * their order.
    */
   lastReply(socket: Socket): ServerResponse | undefined;
-  /** Closes the connections that pass the test, including those that node:http no longer tracks. */
+  /** Closes the connections for which `test` returns true, including those that node:http no longer tracks. */
   destroy(test: (socket: Socket) => boolean): void;
 }
 
 /**
- * Limits a server's connections. If there is no room for a new connection, the longest idle one is closed. A connection is also closed when
- * its client certificate expires.
+ * Limits a server's connections. If there are too many, the connection that has been idle longest is closed. A
+ * connection is also closed when its client certificate expires.
  *
- * @param event the server's event for a new connection, after its handshake
+ * @param event the event that the server emits for a new connection, after its handshake
  */
 export function boundConnections(
   server: Server,
   event: "connection" | "secureConnection",
   { maxConnections, clock, onOverload, remedy }: ConnectionOptions,
 ): Connections {
-  // Ordered by last request: the connection that has been idle longest comes first.
+  // Ordered by last request, so that the connection that has been idle longest comes first.
   const connections = new Map<Socket, ServerResponse | undefined>();
   let lost = { closed: 0, refused: 0 };
   let cancelReport: (() => void) | undefined;
@@ -78,7 +81,7 @@ export function boundConnections(
     cancelReport = undefined;
     const loss =
       lost.refused === 0
-        ? "idle connections were closed to make room for new ones"
+        ? "idle connections were closed to free slots for new ones"
         : "connections were refused because all others had requests in flight";
     onOverload(lost, `too many connections: ${loss}; ${remedy}`);
     lost = { closed: 0, refused: 0 };

@@ -7,7 +7,7 @@ import type { Gate, Handler } from "./request-gate.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** How long idle connections stay open for requests that are already on the way. */
+  /** How long idle connections stay open, because a request may already be on its way. */
   idleMs: 250,
   pollMs: 10,
   /** Time without a new connection after which the port is closed; see {@link noNewConnections}. */
@@ -18,7 +18,7 @@ const limits = {
   drainMs: 5_000,
 } as const;
 
-/** Stops a server: finishes the requests in flight with `Connection: close` and cuts off slow ones. */
+/** Stops a server. Finishes the requests in flight with `Connection: close`, and cuts off slow ones. */
 export async function drain(server: Server, connections: Connections, gate: Gate, handle: Handler): Promise<void> {
   const answerLast: Handler = (request, response) => {
     response.setHeader("Connection", "close");
@@ -28,18 +28,19 @@ export async function drain(server: Server, connections: Connections, gate: Gate
   for (let waitedMs = 0; connections.size() > 0 && waitedMs < limits.idleMs; waitedMs += limits.pollMs) {
     await wait(limits.pollMs);
   }
-  // Closing the port makes the kernel reset connections that are not yet accepted, with their requests, so all are accepted first.
-  // Replies are held meanwhile, because a peer that waits for a reply opens no more connections.
+  // When the port is closed, the kernel resets connections that have not been accepted yet, together with their
+  // requests, so all of them are accepted first. In the meantime, replies are held back, because a peer that waits for
+  // a reply opens no more connections.
   gate.close();
   await noNewConnections(server);
   const closed = once(server, "close");
-  // Closes the port first. node:http's `close` closes idle connections before the port (a thousand in 80 ms), and
-  // connections that arrive in the meantime would be reset.
+  // Closes the port first. node:http's `close` would close idle connections before the port, which takes 80 ms for a
+  // thousand of them, and connections that arrive in the meantime would be reset.
   NetServer.prototype.close.call(server);
   server.close();
   gate.open(answerLast);
   const timers = [
-    // Node does not close connections that have not sent a request.
+    // Node does not close connections on which no request was sent.
     setTimeout(() => connections.destroy(({ bytesRead }) => bytesRead === 0), limits.idleMs),
     setTimeout(() => connections.destroy(() => true), limits.drainMs),
   ];
@@ -48,8 +49,8 @@ export async function drain(server: Server, connections: Connections, gate: Gate
 }
 
 /**
- * Resolves after `quietMs` without a new connection. If connections keep arriving, resolves after `maxAcceptMs`, in a
- * turn of the event loop in which none arrives.
+ * Resolves after `quietMs` without a new connection. If connections keep arriving, resolves after `maxAcceptMs`, in the
+ * next turn of the event loop in which none arrives.
  */
 async function noNewConnections(server: Server): Promise<void> {
   const startMs = performance.now();
@@ -60,7 +61,7 @@ async function noNewConnections(server: Server): Promise<void> {
     await new Promise(setImmediate);
     const nowMs = performance.now();
     const foundNone = lastMs < turnMs;
-    // In a long turn, a connection may have arrived after the turn's poll.
+    // During a long turn, a connection may have arrived after the turn's poll.
     const isShort = nowMs - turnMs < limits.shortTurnMs;
     turnMs = nowMs;
     if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - startMs > limits.maxAcceptMs)) break;

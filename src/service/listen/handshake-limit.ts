@@ -2,11 +2,12 @@ import type { Server } from "node:https";
 import type { Socket } from "node:net";
 
 /**
- * Limits concurrent handshakes. If there is one too many, aborts the oldest: honest peers finish within milliseconds,
- * so the oldest is most likely a silent peer's.
+ * Limits concurrent handshakes. If there are too many, aborts the oldest: honest peers finish within milliseconds, so
+ * the oldest handshake is most likely with a silent peer.
  */
 export function boundHandshakes(server: Server, maxHandshakes: number): void {
-  // Ordered by age, keyed by peer address: in Node, a connection has another socket object after its handshake.
+  // Ordered by age, and keyed by peer address, because in Node, a connection has a different socket object after its
+  // handshake.
   const inProgress = new Map<string, Socket>();
   server.on("connection", (socket: Socket) => {
     const peer = peerOf(socket);
@@ -21,7 +22,7 @@ export function boundHandshakes(server: Server, maxHandshakes: number): void {
     oldest[1].destroy();
   });
   server.on("secureConnection", (socket) => inProgress.delete(peerOf(socket)));
-  // A handshake failed or took too long. node:https would treat it as a malformed request.
+  // node:https would treat a handshake that failed or took too long as a malformed request.
   server.removeAllListeners("tlsClientError");
   server.on("tlsClientError", (_error, socket) => socket.destroy());
 }

@@ -1,6 +1,6 @@
 import { isIPv6 } from "node:net";
 
-// uri-host [ ":" port ]; the name may be empty. The part in brackets is checked below.
+// uri-host [ ":" port ]. The name may be empty. The part in brackets is checked below.
 const hostAndPort = /^(?:\[([^\]]*)\]|(?:[\w\-.~!$&'()*+,;=]|%[\dA-Fa-f]{2})*)(?::\d*)?$/;
 const futureAddress = /^v[\dA-Fa-f]+\.[\w\-.~!$&'()*+,;=:]+$/i;
 

@@ -21,14 +21,18 @@ const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
 const limits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 15_000,
-  // Longer than the idle timeout of common load balancers (60 s), so they close first and no request is lost.
+  // Longer than the idle timeout of common load balancers (60 s), so that they close connections first and no request
+  // is lost.
   keepAliveTimeoutMs: 75_000,
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** Maximum time within a request during which neither side sends anything, for example because the peer does not read. */
+  /** How long neither side may send anything during a request, for example because the peer does not read. */
   timeoutMs: 10_000,
-  /** Time to keep reading from a refused peer, because an early close could reset the connection before the peer reads the reply. */
+  /**
+   * How long to keep reading from a refused peer, because an early close could reset the connection before the peer has
+   * read the reply.
+   */
   lingerMs: 1_000,
 } as const;
 
@@ -36,7 +40,7 @@ export interface TcpAddress {
   readonly host: string;
   readonly port: number;
   readonly reusePort?: boolean;
-  /** TLS options. Default: none; the server uses plain HTTP. */
+  /** TLS options. Without them, the server uses plain HTTP. */
   readonly tls?: TlsOptions;
 }
 
@@ -44,19 +48,21 @@ export interface TcpAddress {
 export interface RunningServer {
   /** Port; 0 for a Unix socket. */
   readonly port: number;
-  /** Uses other certificates for new connections. */
+  /** Uses these certificates for new connections. */
   renew(this: void, tls: TlsOptions): void;
   /** Stops accepting connections and finishes requests in flight with `Connection: close`. Ends within 7 seconds. */
   stop(this: void): Promise<void>;
 }
 
-/** Options of an HTTP server. Defaults: 10,000 connections, the system clock, and advice for many clients. */
+/**
+ * Options of an HTTP server. Defaults: 10,000 connections, the system clock, and advice for a server with many clients.
+ */
 interface HttpServerOptions extends Partial<ConnectionOptions> {
-  /** Size of the largest request head, in bytes. Default: 16,384. */
+  /** Maximum size of a request head, in bytes. Default: 16,384. */
   readonly maxHeaderBytes?: number;
-  /** Whether the handler receives requests with any expectation. Default: `false`. */
+  /** Whether the handler receives requests whatever their `Expect` header. Default: `false`. */
   readonly ignoresExpect?: boolean;
-  /** Called with the status of each reply to a request that did not reach a handler. */
+  /** Called with the status of each reply to a request that did not reach the handler. */
   readonly onRefusal?: (status: number) => void;
 }
 
@@ -73,7 +79,8 @@ const invalidHost = problem(
 const expectationFailed = problem(417, "Expectation Failed", "The only supported expectation is 100-continue.").get;
 
 /**
- * Starts an HTTP server that replies with `handler`. Request bodies that the handler does not read are discarded as they arrive.
+ * Starts an HTTP server whose requests go to `handler`. Request bodies that the handler does not read are discarded as
+ * they arrive.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
@@ -97,14 +104,14 @@ export async function startHttpServer(
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: limits.checkingIntervalMs,
     maxHeaderSize: maxHeaderBytes,
-    // Checked below, because node:http's own refusal is chunked and has no body.
+    // Checked below, because node:http's own error reply is chunked and has no body.
     requireHostHeader: false,
     // Joins two Host fields into one, which is invalid.
     joinDuplicateHeaders: true,
   };
   const server = tls === undefined ? createServer(options) : createTlsServer({ ...options, ...tls }, maxConnections);
   server.setTimeout(limits.timeoutMs);
-  // By default, node:http drops headers after the thousandth without a word. Their size is limited already.
+  // By default, node:http silently drops headers after the thousandth. Their total size is already limited.
   server.maxHeadersCount = 0;
   const event = tls === undefined ? "connection" : "secureConnection";
   const connections = boundConnections(server, event, { maxConnections, clock, onOverload, remedy });
@@ -119,7 +126,7 @@ export async function startHttpServer(
     refuse(socket as Socket, hasValidHost(request) ? methodNotAllowed.get : invalidHost),
   );
 
-  // The handler may need the port, so early requests wait until it exists.
+  // The handler may need the port, so early requests wait until the handler exists.
   const gate = closedGate();
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
@@ -133,7 +140,7 @@ export async function startHttpServer(
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
-    // Other methods are refused, regardless of the Expect header.
+    // Other methods are rejected, whatever the Expect header.
     if (ignoresExpect || !isRead || !hasValidHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
@@ -179,12 +186,12 @@ const foreignMethod = new Set([
 ]);
 
 /**
- * Returns the refusal for an error: 405 for a method that the parser does not know; otherwise, the refusal for the
- * error's code.
+ * Returns the reply for an error: 405 for a method that the parser does not know; otherwise, the reply for the error's
+ * code.
  */
 function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
   if (foreignMethod.has(reason)) return methodNotAllowed;
-  // The parser stops within the method, which may end in a later packet.
+  // The parser stops inside the method, whose rest may arrive in a later packet.
   const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(?: |$)/.test(rawPacket?.toString("latin1", bytesParsed) ?? "");
   return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
 }
@@ -215,15 +222,15 @@ function hintText(code: string, setting: string | undefined): string {
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
 
 /**
- * Checks that addresses are free and distinct. Called before any other work, which would be wasted if the service
- * cannot start.
+ * Checks that addresses are free and distinct. Called before all other work, which would be wasted if the service could
+ * not start.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
 export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   const probes: NetServer[] = [];
   try {
-    // All stay open until the end, so two equal addresses collide.
+    // All probes stay open until the end, so that two equal addresses collide.
     for (const [address, setting] of wanted) {
       // An open connection would prevent the probe from closing.
       const probe = createNetServer((socket) => socket.destroy());
@@ -256,13 +263,14 @@ const refusedSockets = new WeakSet<Socket>();
 
 /** Replies to an invalid request and closes its connection. Returns `false` if that was already done. */
 function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
-  // Further chunks of the same request cause the same error.
+  // Other chunks of the same request cause the same error.
   if (refusedSockets.has(socket)) return false;
   refusedSockets.add(socket);
-  // node:http no longer handles this socket's errors, and an unhandled error would end the process.
+  // node:http no longer handles this socket's errors, and an unhandled error would crash the process.
   socket.on("error", () => {});
   const last = connections.lastReply(socket);
-  // If the last request's body is malformed or late, this reply is for that request. Its handler may be waiting for the body.
+  // If the last request's body is malformed or late, this reply is for that request, whose handler may be waiting for
+  // the body.
   const isForLast = last?.req.complete === false;
   if (isForLast && !last.headersSent) {
     last.setHeader("Connection", "close");
@@ -271,9 +279,9 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
   }
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
-    // A second reply to one request would be taken for the reply to the next.
+    // The client would take a second reply to this request for the reply to the next request.
     socket.end(isForLast ? "" : rawHttp(reply, STATUS_CODES[reply.status]));
-    // With unread bytes, the kernel would reset the connection, and the reply could be lost.
+    // If bytes were left unread, the kernel would reset the connection, and the reply could be lost.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));

@@ -6,8 +6,8 @@ import { ServiceError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 
 /**
- * File names, as in a Kubernetes secret, of the server's certificate chain, its key, and the CA certificate for its
- * clients.
+ * Names of the files with the server's certificate chain, its key, and the CA certificate for its clients, as in a
+ * Kubernetes secret.
  */
 const names = ["tls.crt", "tls.key", "ca.crt"] as const;
 
@@ -25,7 +25,7 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
   );
   const [certFile = "", keyFile = "", caFile = ""] = tlsFiles(folder);
   const certificate = certificateIn(cert, certFile);
-  // node:tls ignores anything that is not a certificate, and trusts the public CAs if nothing is left.
+  // node:tls ignores anything that is not a certificate. If nothing is left, it trusts the public CAs.
   certificateIn(ca, caFile);
   if (!certificate.checkPrivateKey(privateKeyIn(key, keyFile))) {
     throw new ServiceError(
@@ -40,7 +40,8 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
     requestCert: true,
     rejectUnauthorized: true,
     minVersion: "TLSv1.3",
-    // A resumed session presents no certificate (RFC 8446 section 2.2), so an expired one would remain usable through its tickets.
+    // A resumed session presents no certificate (RFC 8446 section 2.2), so with session tickets, an expired certificate
+    // would remain usable.
     secureOptions: constants.SSL_OP_NO_TICKET,
     handshakeTimeout: 5_000,
   };

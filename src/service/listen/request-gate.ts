@@ -1,12 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** Answers a request. */
+/** Function that answers a request. */
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** Passes requests to their handler while open and holds them while closed. */
+/** Passes requests to their handler while open. Holds them while closed. */
 export interface Gate {
   pass(...exchange: Parameters<Handler>): void;
-  /** Passes the held requests to `next`, and then later requests as they arrive. */
+  /** Passes the held requests to `next`, and later requests as they arrive. */
   open(next: Handler): void;
   close(): void;
 }

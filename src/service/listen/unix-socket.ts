@@ -12,7 +12,7 @@ export interface SocketAddress {
 }
 
 /**
- * Listens on a Unix socket. Replaces a socket that a dead process left behind, but nothing else.
+ * Listens on a Unix socket. If a dead process left its socket behind, replaces it, but never replaces anything else.
  *
  * @throws ServiceError `ERR_LISTEN`
  * @see unix(7)
@@ -35,7 +35,7 @@ export async function listenOnSocket(server: Server, { path, mode, group }: Sock
 
 /** Reports whether the path was free. @throws ServiceError `ERR_LISTEN` for any other error */
 async function bind(server: Server, path: string): Promise<boolean> {
-  // Node binds before listen() returns, so only this user can connect before the mode is set.
+  // Node binds before listen() returns, so with this mask, only this user can connect until the mode is set.
   const before = process.umask(0o177);
   try {
     server.listen({ path, backlog: 4096 });
@@ -62,7 +62,8 @@ async function removeDead(path: string): Promise<void> {
   if (file.isSymbolicLink()) throw refused(path, "it is a symbolic link, which could point anywhere; remove it");
   if (!file.isSocket()) throw refused(path, "it is not a socket; choose another path");
   await checkDead(path);
-  // Another process may have replaced it by now. The kernel reuses the inode number of a deleted file.
+  // Another process may have replaced the socket by now. The inode number is not enough, because the kernel reuses the
+  // numbers of deleted files.
   const now = lstatSync(path, { throwIfNoEntry: false });
   if (now?.ino === file.ino && now.ctimeMs === file.ctimeMs) unlinkSync(path);
 }
@@ -81,7 +82,7 @@ async function checkDead(path: string): Promise<void> {
   throw refused(path, "another process is listening there; stop it or choose another path");
 }
 
-/** Returns a group's number. Supports only groups in /etc/group, because Node has no call for this. */
+/** Returns a group's number. Supports only groups in /etc/group, because Node has no function for this. */
 function gidOf(group: string, path: string): number {
   if (/^\d+$/.test(group)) return Number(group);
   const entry = readFileSync("/etc/group", "utf8")

@@ -4,7 +4,7 @@ import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { pemBlocks } from "../../keys/jwk/pem.ts";
 
-/** A public key whose private half Kubernetes used to sign tokens. It is only used for verification. */
+/** A public key for tokens that Kubernetes itself has signed. It is used only for verification. */
 export interface FormerKey {
   /** The key's kid in Kubernetes: the SHA-256 of `spki` in base64url. */
   readonly kid: string;
@@ -13,7 +13,7 @@ export interface FormerKey {
 }
 
 /**
- * Reads all keys of PEM files.
+ * Reads all keys in PEM files.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -22,7 +22,7 @@ export async function readFormerKeys(files: readonly string[]): Promise<FormerKe
   const keys = await Promise.all(
     files.map(async (file) => {
       const blocks = pemBlocks(await reading(file, () => readFile(file, "utf8")), file);
-      // An ignored block could be a key whose tokens are still in use.
+      // No block is ignored, because it could be a key whose tokens are still in use.
       if (blocks.length === 0 || blocks.some(({ label }) => label !== "PUBLIC KEY")) throw notPublicKeys(file);
       return blocks.map(({ text }) => formerKey(text, file));
     }),

@@ -24,7 +24,10 @@ export class CallError extends Error {
   }
 }
 
-/** Handles a unary call: one message in, one message out. All calls on a connection get the same `connection` object. */
+/**
+ * Function that handles a unary call: one message in, one message out. All calls on a connection get the same
+ * `connection` object.
+ */
 export type Unary = (message: Uint8Array, connection: object) => Promise<Uint8Array>;
 
 const limits = {
@@ -39,12 +42,12 @@ const limits = {
 const prefixBytes = 5;
 
 /**
- * Creates a server for unary calls, without TLS and compression. It is not listening yet.
+ * Creates a server for unary calls, without TLS or compression. The server is not listening yet.
  *
  * @param methods handlers by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param toCallError returns the caller's view of an error
- * @param callMs time limit for a call, from its first byte until its reply has been read; also the time within which a
- *   connection must begin its first call
+ * @param callMs time limit for a call, from its first byte until its reply has been read; also the time in which a
+ * connection must begin its first call
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(
@@ -64,7 +67,7 @@ export function createGrpcServer(
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
-  // A caller that violates the protocol loses only its own connection.
+  // If a caller violates the protocol, only its own connection is closed.
   server.on("sessionError", () => {});
 
   async function answer(stream: ServerHttp2Stream, path: string): Promise<void> {
@@ -96,14 +99,14 @@ export function createGrpcServer(
     }
   });
 
-  // Closing a session gracefully would mean waiting for its peer.
+  // To close a session gracefully, one would have to wait for its peer.
   function disconnect(): void {
     for (const socket of sockets) socket.destroySoon();
   }
 
   return {
     server,
-    /** Stops accepting connections. Calls in flight have five seconds to finish. */
+    /** Stops accepting connections. Gives calls in flight five seconds to finish. */
     stop: () =>
       new Promise<void>((resolve) => {
         isStopping = true;
@@ -132,7 +135,7 @@ function expire(stream: ServerHttp2Stream): void {
   stream.close(isAnswered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }
 
-/** Reads the message of a request. @throws CallError, and the errors of {@link readBody} */
+/** Reads a request's message. @throws CallError, and the errors from {@link readBody} */
 async function readMessage(stream: ServerHttp2Stream): Promise<Uint8Array> {
   const body = await readBody(stream);
   if (body === undefined) throw new CallError("resourceExhausted", "the message is too long");

@@ -13,7 +13,7 @@ import type { Audit } from "./signature-counts.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** Signer for sign sockets: a provider and its source of keys. */
+/** Provider that sign sockets sign with, and its source of keys. */
 export interface Signing
   extends Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">, Pick<ServiceKeys, "signingRecords"> {
   readonly source: Pick<ServiceKeys["source"], "takenAt" | "maxTokenLifetimeSeconds">;
@@ -27,8 +27,8 @@ export interface SocketSigning {
 }
 
 /**
- * Creates the handler for a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. No request returns a private key or signs
- * bytes of the caller's choice.
+ * Creates the handler for a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. No request can
+ * return a private key, or have bytes of the caller's choice signed.
  */
 export function signHandler(sign: SocketSigning) {
   const { signing, audit } = sign;
@@ -83,7 +83,7 @@ function keysJson({ signingRecords }: Signing): string {
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 
-/** Reports readiness: a process is ready if it may sign now. */
+/** Reports whether the process is ready. It is if it may sign now. */
 function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();
@@ -104,7 +104,10 @@ const ok = replyOf("text/plain; charset=utf-8", "ok\n");
 const refusal = (status: number, detail: string, headers: readonly string[] = [], more: object = {}): Reply =>
   problem(status, STATUS_CODES[status] ?? "", detail, headers, more).get;
 
-const notFound = refusal(404, "There is nothing at this path. Get tokens from POST /sign and the keys from GET /keys.");
+const notFound = refusal(
+  404,
+  "There is nothing at this path. To get a token, use POST /sign; to get the keys, use GET /keys.",
+);
 
 const notAllowed = (allow: string): Reply => refusal(405, `This path accepts only ${allow}.`, ["Allow", allow]);
 
@@ -117,7 +120,7 @@ function problemOf(error: unknown): Reply {
     return refusal(500, "an unexpected error occurred", [], { code: codeOf(error), retryable: false });
   }
   const { code, retryable, message } = error;
-  // A stale manager reads its store again within a second, so the client should retry.
+  // A stale manager reads its store again within a second, so it is worth retrying.
   return refusal(statusOf(error), message, retryable ? ["Retry-After", "1"] : [], { code, retryable });
 }
 

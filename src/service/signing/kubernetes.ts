@@ -14,8 +14,8 @@ interface KubernetesOptions {
 }
 
 /**
- * How long the API server may cache the keys, in seconds. Same as for caches in rotation mode, so a revoked key
- * disappears soon.
+ * How long the API server may cache the keys, in seconds. It is as long as caches may in rotation mode, so that a
+ * revoked key disappears soon.
  */
 const refreshSeconds = 300;
 
@@ -43,7 +43,7 @@ export function createKubernetesSigner(
 
   const FetchKeys: Unary = async () => {
     const published = signing.signingRecords();
-    // The API server refuses an empty set too and keeps the keys it has.
+    // The API server also rejects an empty set. It then keeps the keys that it has.
     if (published.length === 0) {
       throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since startup");
     }
@@ -65,11 +65,11 @@ export function createKubernetesSigner(
   );
 }
 
-/** Encodes a key of `FetchKeysResponse`. */
+/** Encodes a key in `FetchKeysResponse`. */
 const keyField = (kid: string, spki: Uint8Array, ...more: readonly Uint8Array[]): Uint8Array =>
   bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), ...more]));
 
-/** Returns the payload of a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Returns the claims in a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
 function claimsIn(message: Uint8Array): string {
   try {
     return stringField(readFields(message), 1);

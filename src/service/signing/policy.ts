@@ -2,13 +2,16 @@ import { TokenError } from "../../base/errors.ts";
 import { type Given, type Rules, strings, wholeNumber } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
-/** Restricts the tokens that may be signed through one socket. */
+/** Restrictions on the tokens that may be signed through a socket. */
 export interface SignPolicy {
   /** Allowed `typ` headers, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
-  /** Allowed audiences; a token must have at least one. Default: any audience, or none. */
+  /** Allowed audiences. A token must have at least one of them, and no others. Default: any audience, or none. */
   readonly audiences?: readonly string[] | undefined;
-  /** Maximum token lifetime in seconds; the rotation policy's `maxTokenLifetimeSeconds` also applies. Default: that policy's limit. */
+  /**
+   * Maximum token lifetime, in seconds. The rotation policy's `maxTokenLifetimeSeconds` also applies, and is the
+   * default.
+   */
   readonly maxLifetimeSeconds?: number | undefined;
 }
 
@@ -25,7 +28,7 @@ export function checkAllowed(
   { typ = "JWT", lifetimeSeconds }: Pick<Given<SignOptions>, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
-  // A lifetime that is not a number is refused by `sign`.
+  // `sign` rejects a lifetime that is not a number.
   if (typeof lifetimeSeconds === "number" && lifetimeSeconds > maxLifetimeSeconds)
     throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
   checkAllowedAudience(policy, aud);

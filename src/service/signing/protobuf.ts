@@ -4,7 +4,7 @@ export type Fields = ReadonlyMap<number, bigint | Uint8Array>;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Reads a Protocol Buffers message. Unknown fields are not an error, as the format requires.
+ * Reads a Protocol Buffers message. As the format requires, unknown fields are not an error.
  *
  * @throws RangeError if the bytes are not a message
  * @see https://protobuf.dev/programming-guides/encoding/
@@ -45,8 +45,8 @@ export function readFields(bytes: Uint8Array): Fields {
 }
 
 /**
- * Returns a field of type `string`; an empty string if the field is missing. @throws TypeError if it is not a string in
- * UTF-8
+ * Returns a field of type `string`, or an empty string if the field is missing. @throws TypeError if the field is not a
+ * string in UTF-8
  */
 export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();

@@ -2,13 +2,14 @@ import type { Readable } from "node:stream";
 import { SignerError } from "../../base/errors.ts";
 
 /**
- * Maximum size of a body, in bytes. A token has at most 16 KiB, but escape sequences can make its claims longer in the
- * request.
+ * Maximum size of a body, in bytes. A token has at most 16 KiB, but with escape sequences, its claims can take more
+ * space in the request.
  */
 export const maxBodyBytes = 65_536;
 
 /**
- * Reads a request body. Returns `undefined` if it is longer than {@link maxBodyBytes}, and discards the rest as it arrives.
+ * Reads a request body. If it is longer than {@link maxBodyBytes}, returns `undefined` and discards the rest as it
+ * arrives.
  *
  * @throws SignerError `ERR_SIGNER_ABORTED` if the connection ends first
  */

@@ -13,21 +13,21 @@ interface AccountRules {
 }
 
 /**
- * Allowed difference from the current time, in seconds. The caller is on the same machine, but may have waited for a
+ * Allowed difference from the current time, in seconds. The caller is on the same machine, but it may have waited for a
  * connection.
  */
 const toleranceSeconds = 60;
 
 const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 /**
- * Matches the subject of a service account: its namespace is a DNS label, its name a DNS name. @see RFC 1123 section
+ * Matches a service account's subject. Its namespace is a DNS label, and its name is a DNS name. @see RFC 1123 section
  * 2.1
  */
 const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
 
 /**
- * Checks that claims are for a Kubernetes service account of this issuer. jwksd signs the claims as composed by the API
- * server. Without this check, any process that can connect could therefore get other tokens.
+ * Checks that claims are for a Kubernetes service account of this issuer. jwksd signs the claims exactly as the API
+ * server composed them, so without this check, any process that can connect could get other tokens.
  *
  * @param payload the claims in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`
@@ -42,7 +42,7 @@ export function checkServiceAccountClaims(
   checkClaimNames(claims);
   const { iss, sub, aud, iat, nbf, exp } = claims;
   if (iss !== issuer) {
-    throw forbidden(`the "iss" ${JSON.stringify(issuer)}; set the API server's --service-account-issuer to it`);
+    throw forbidden(`the "iss" ${JSON.stringify(issuer)}; set the API server's --service-account-issuer to this value`);
   }
   if (typeof sub !== "string" || !serviceAccount.test(sub)) throw forbidden("service accounts as subjects");
   checkAudience(aud);
@@ -53,7 +53,7 @@ export function checkServiceAccountClaims(
     throw invalidClaims('the "iat" and "nbf" claims must be the current time; check the clocks');
   }
   if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('the "exp" claim must be a time in the future');
-  // The caller may already have read its clock in the next second.
+  // The caller may have read its clock in the next second already.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
 }
 

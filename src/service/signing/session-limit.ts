@@ -2,9 +2,9 @@ import type { Http2Server, ServerHttp2Session, ServerHttp2Stream } from "node:ht
 
 interface Limits {
   readonly sessions: number;
-  /** Time until a session's first call must begin, in milliseconds. */
+  /** Time within which a session's first call must begin, in milliseconds. */
   readonly firstCallMs: number;
-  /** Time without a frame after which a session is closed, in milliseconds. */
+  /** How long a session may go without a frame before it is closed, in milliseconds. */
   readonly idleMs: number;
 }
 
@@ -14,11 +14,11 @@ interface Session {
 }
 
 /**
- * Limits a server's sessions. If there is one too many, closes a session without a call in flight: the oldest that has
- * never made a call; if there is none, the one that has been idle longest.
+ * Limits a server's sessions. If there are too many, closes a session without a call in flight: the oldest one that has
+ * never made a call or, if all have, the one that has been idle longest.
  */
 export function boundSessions(server: Http2Server, limits: Limits): void {
-  // Ordered by last call: the session that has been idle longest comes first.
+  // Ordered by last call, so that the session that has been idle longest comes first.
   const sessions = new Map<ServerHttp2Session, Session>();
 
   server.on("session", (session) => {

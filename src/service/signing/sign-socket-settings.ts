@@ -7,26 +7,26 @@ import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
 export interface SignSocket {
-  /** The flag that names the socket or its file. */
+  /** Flag that names the socket or the sign sockets file. */
   readonly setting: "--sign-socket" | "--sign-config";
-  /** Path of a Unix socket; with `tls`, a HOST:PORT of this machine. */
+  /** Path of a Unix socket or, with `tls`, HOST:PORT on this machine. */
   readonly address: string;
   /** Folder with the certificates: `tls.crt`, `tls.key`, and `ca.crt` for clients. */
   readonly tls?: string | undefined;
-  /** Permission bits: 0o600 for the service's user, 0o660 for a group as well. */
+  /** Permission bits: 0o600 for the service's user only, 0o660 for a group as well. */
   readonly mode: number;
-  /** Name or number of the group. Default: the service's group. */
+  /** Name or number of the group that may connect. Default: the service's group. */
   readonly group?: string | undefined;
   readonly policy: SignPolicy;
   /** HTTP, or Kubernetes' protocol for external signers. */
   readonly protocol: (typeof protocols)[number];
-  /** Files with the public keys that belong to Kubernetes' former signing keys. */
+  /** Files with the public keys for Kubernetes' former signing keys. */
   readonly formerKeys: readonly string[];
 }
 
 const protocols = ["http", "kubernetes"] as const;
 /**
- * Smallest maximum lifetime that the API server accepts, in seconds. @see `MetadataResponse` of
+ * Lowest maximum token lifetime that the API server accepts, in seconds. @see `MetadataResponse` of
  * k8s.io/externaljwt/apis/v1
  */
 const minLifetimeSeconds = 600;
@@ -39,7 +39,10 @@ type SocketMembers = SignPolicy & {
   readonly formerKeys?: readonly string[];
 };
 
-/** Rule for the mode of a socket. Other modes would admit every user of the machine or have no effect on connecting. */
+/**
+ * Rule for a socket's mode. Other modes would let every user of the machine connect, or have no effect on who can
+ * connect.
+ */
 const mode = stringThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
 const rules: Rules<SocketMembers> = {
   ...policyRules,
@@ -53,7 +56,8 @@ const rules: Rules<SocketMembers> = {
 type SocketSettings = Pick<Settings, "signSocket" | "signConfig">;
 
 /**
- * Returns the configured sockets: from the flags, and from the file, which is an object with a member for each socket, named by its path.
+ * Returns the configured sockets, from the flags and from the file. The file contains an object with a member for each
+ * socket; the member's name is the socket's path.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
@@ -83,15 +87,15 @@ function socketOf(
   if (listen !== undefined) {
     checkAddress(listen, name, tls);
     if (mode !== undefined || group !== undefined || protocol !== "http") {
-      throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets; remove them`);
+      throw invalidOption(`mode, group and protocol of ${name} are only for Unix sockets; remove them`);
     }
   } else if (tls !== undefined) {
-    throw invalidOption(`tls of ${name} is for HOST:PORT; remove it and set mode`);
+    throw invalidOption(`tls of ${name} is only for HOST:PORT; remove it and set mode`);
   }
   if (protocol === "http" && formerKeys.length > 0)
-    throw invalidOption(`formerKeys of ${name} is for "kubernetes"; set protocol to it`);
+    throw invalidOption(`formerKeys of ${name} is only for the "kubernetes" protocol; set protocol to "kubernetes"`);
   if (protocol === "kubernetes" && policy.typ !== undefined) {
-    throw invalidOption(`${name} is for "kubernetes", where typ is always JWT; remove typ`);
+    throw invalidOption(`${name} has the "kubernetes" protocol, in which typ is always JWT; remove typ`);
   }
   const bits = Number.parseInt(mode ?? "0600", 8);
   return { setting, address, tls, mode: bits, group, policy, protocol, formerKeys };
@@ -123,12 +127,12 @@ export function checkSocketLifetimes(sockets: readonly SignSocket[], maxTokenLif
     const { maxLifetimeSeconds: longest = maxTokenLifetimeSeconds } = policy;
     if (longest > maxTokenLifetimeSeconds) {
       throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${longest}, but maxTokenLifetimeSeconds is ${maxTokenLifetimeSeconds}, so a key may be removed before a token expires; lower it`,
+        `maxLifetimeSeconds of ${name} is ${longest}, but maxTokenLifetimeSeconds is ${maxTokenLifetimeSeconds}, so a key may be removed before a token expires; lower maxLifetimeSeconds`,
       );
     }
     if (protocol === "kubernetes" && longest < minLifetimeSeconds) {
       throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${longest}, but Kubernetes requires at least ${minLifetimeSeconds}; raise it`,
+        `maxLifetimeSeconds of ${name} is ${longest}, but Kubernetes requires at least ${minLifetimeSeconds}; raise maxLifetimeSeconds`,
       );
     }
   }

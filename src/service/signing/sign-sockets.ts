@@ -11,18 +11,18 @@ import { createKubernetesSigner } from "./kubernetes.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sign-socket-settings.ts";
 import { createAudit } from "./signature-counts.ts";
 
-/** Maximum number of connections. Each needs a file descriptor, and a process often has only 1,024. */
+/** Maximum number of connections. Each needs a file descriptor, and a process can often have only 1,024. */
 const maxConnections = 512;
 
-const remedy = `have programs share fewer connections, or give some their own socket: each socket accepts ${maxConnections}`;
+const remedy = `let programs share connections, or give some of them their own socket: each socket accepts ${maxConnections} connections`;
 
-/** Returns the addresses of sockets, each with its setting. */
+/** Returns the addresses of sockets, each with the setting that names it. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
   sockets.map(({ setting, address, mode, group }) => [hostAndPort(address) ?? { path: address, mode, group }, setting]);
 
 /**
- * Checks that the files of sockets can be read. Called before a first start generates a key, because that key would
- * remain the active one even if the start then fails.
+ * Checks that the sockets' files can be read. Called before a first start generates a key, because that key would
+ * remain active even if the start then failed.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -42,7 +42,7 @@ interface Common {
 }
 
 /**
- * Opens the sockets through which other programs get tokens signed.
+ * Opens the sockets on which other programs have tokens signed.
  *
  * @returns a function that stops accepting connections and finishes the requests in flight
  * @throws ConfigError `ERR_OPTION_INVALID`
@@ -96,7 +96,7 @@ async function startHttp(
     } catch (error) {
       log.error(
         { socket: address },
-        `new certificates refused; the old ones remain in use: ${(error as Error).message}`,
+        `new certificates rejected; the old ones remain in use: ${(error as Error).message}`,
       );
     }
   });

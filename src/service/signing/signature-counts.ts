@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { SignerError, codeOf } from "../../base/errors.ts";
 
-/** Counts of a socket's requests within one minute. Nothing about the tokens' content is recorded. */
+/** Counts of a socket's requests within a minute. Nothing about the content of tokens is recorded. */
 export interface SignCounts {
   readonly signed: number;
   /** Counts by error code. */
@@ -15,9 +15,10 @@ const limits = { total: 1_024, perConnection: 64 } as const;
 /** Limits and counts one socket's signatures. */
 export interface Audit {
   /**
-   * Signs for a connection and counts the outcome. A connection that pipelines endlessly cannot crowd out the others.
+   * Signs for a connection and counts the outcome. A connection that keeps pipelining requests cannot crowd out the
+   * others.
    *
-   * @throws SignerError `ERR_SIGNER_BUSY`, and the errors of `work`
+   * @throws SignerError `ERR_SIGNER_BUSY`, and the errors from `work`
    */
   sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
   /** Reports the remaining counts and stops counting. */
@@ -42,9 +43,9 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
     total += by;
   }
 
-  /** @param code the error's code; `undefined` if a token was signed */
+  /** @param code error code; `undefined` if a token was signed */
   function count(code?: string): void {
-    // The connections were closed by then, so no caller received a reply.
+    // By then, the connections have been closed, so no caller receives a reply.
     if (hasEnded) return;
     if (code === undefined) signed += 1;
     else refused[code] = (refused[code] ?? 0) + 1;

@@ -12,7 +12,7 @@ type Open = (url: string, options: { readonly issuer: string }) => ClosableRegis
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
-/** Functions that open a database, by URL scheme. */
+/** Functions that open a database, for each URL scheme. */
 const openers: Readonly<Record<DatabaseScheme, Open>> = {
   mysql: mysqlStore,
   mariadb: mysqlStore,
@@ -23,7 +23,7 @@ const openers: Readonly<Record<DatabaseScheme, Open>> = {
   etcds: etcd,
 };
 
-/** Opens the store of an issuer in a database. @throws ConfigError `ERR_OPTION_INVALID` if there is no issuer */
+/** Opens an issuer's store in a database. @throws ConfigError `ERR_OPTION_INVALID` if there is no issuer */
 export function openDatabase(url: string, issuer: string | undefined): ClosableRegister {
   if (issuer === undefined) {
     throw invalidOption(
@@ -34,18 +34,21 @@ export function openDatabase(url: string, issuer: string | undefined): ClosableR
   return scheme === undefined ? postgresStore(url, { issuer }) : openers[scheme](url, { issuer });
 }
 
-/** A database that can list its issuers. */
+/** A database that can list the issuers in it. */
 export type IssuersDatabase = ClosableRegister & Required<Pick<ClosableRegister, "list" | "forIssuer">>;
 
 const listsIssuers = (register: ClosableRegister | undefined): register is IssuersDatabase =>
   register?.list !== undefined && register.forIssuer !== undefined;
 
-/** Opens a database with all of its issuers. @throws ConfigError `ERR_OPTION_INVALID` if it cannot list them */
+/**
+ * Opens a database that may contain many issuers. @throws ConfigError `ERR_OPTION_INVALID` if the database cannot list
+ * them
+ */
 export function openIssuers({ url, path, name }: StoreSettings): IssuersDatabase {
-  // The register of any issuer lists all of them.
+  // Any issuer's register lists all issuers.
   const register = path === undefined ? openDatabase(url, "*") : undefined;
   if (listsIssuers(register)) return register;
   throw invalidOption(
-    `${name} cannot list issuers; use the URL of PostgreSQL, MySQL, libSQL or etcd in --store (JWKSD_STORE), or run commands for one issuer`,
+    `${name} cannot list issuers; set --store (JWKSD_STORE) to the URL of a PostgreSQL, MySQL, libSQL or etcd database, or run commands for one issuer`,
   );
 }

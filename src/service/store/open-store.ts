@@ -21,13 +21,16 @@ import { writableByOthers } from "./writable-by-others.ts";
 type Log = Pick<Logger, "warn">;
 
 export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
-  /** Whether to create a missing store, with a wrapping key next to it. */
+  /** Whether to create the store, with a wrapping key next to it, if there is none. */
   readonly create?: boolean | undefined;
-  /** Path of a saved set that shows that the store had keys. As with `--require-store`, no keys are generated then. */
+  /**
+   * Path of a saved set that shows that the store had keys. If it is given, no keys are generated, as with
+   * `--require-store`.
+   */
   readonly savedSet?: string | undefined;
   /** A store that is already open. Default: the configured store. */
   readonly store?: Register | undefined;
-  /** Creates the issuer check. Default: the check for commands. */
+  /** Creates the check of the store's issuer. Default: the check for commands. */
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
@@ -82,7 +85,7 @@ export async function openManaged(
   }
 }
 
-/** Creates a custody with an empty store in memory, for dry runs. */
+/** Creates a custody for an empty store in memory, for dry runs. */
 export async function emptyCustody({ owner }: StoreSettings): Promise<Custody> {
   const keys = await readWrappingKeys([newWrappingKey()]);
   return createCustody({ register: memoryStore(), keys, issuerCheck: commandedBy(owner) });
@@ -133,7 +136,7 @@ export async function openStore(
   return store;
 }
 
-/** Creates the data folder. Does not change the mode of an existing folder, because other programs may use it. */
+/** Creates the data folder. Does not change an existing folder's mode, because other programs may use the folder. */
 async function makeDataFolder(folder: string): Promise<void> {
   try {
     await makeFolder(folder);

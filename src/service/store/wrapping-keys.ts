@@ -24,7 +24,8 @@ import type { StoreSettings } from "../config/store-settings.ts";
 type Log = Pick<Logger, "warn">;
 
 /**
- * Reads the configured wrapping keys, or the ones next to the store; returns `undefined` if there are none.
+ * Reads the configured wrapping keys or, if none are configured, the ones next to the store. Returns `undefined` if
+ * there are none.
  *
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  * @throws ServiceError `ERR_FILE_UNREADABLE`
@@ -77,7 +78,7 @@ async function generateWrappingKey(file: string, log: Log): Promise<void> {
   try {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
-    // Another process that started at the same time has created the key file. Both use that key.
+    // Another process, which started at the same time, has created the key file. Both processes use that key.
     if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
     throw error;
   }
@@ -87,7 +88,10 @@ async function generateWrappingKey(file: string, log: Log): Promise<void> {
   );
 }
 
-/** Reads the file that a setting names. The value may be a key instead of a path, so no message repeats it unless it is certainly a path. */
+/**
+ * Reads the file that a setting names. Someone may have passed a key instead of a path, so messages do not contain the
+ * value unless it is certain that it is a path.
+ */
 async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   try {
     await access(file, constants.R_OK);
@@ -103,8 +107,8 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
 }
 
 /**
- * Reports whether a string is definitely a path and not a key. A key contains a long run of these characters and does
- * not name a file in an existing folder.
+ * Reports whether it is certain that a string is a path and not a key. A key contains a long run of these characters,
+ * and does not name a file in an existing folder.
  */
 async function isPath(text: string): Promise<boolean> {
   if (!/[\w+/=-]{32,}/.test(text)) return true;
@@ -112,7 +116,7 @@ async function isPath(text: string): Promise<boolean> {
   return folder !== "." && folder !== "/" && (await exists(folder).catch(() => false));
 }
 
-/** Reports whether an error means that the file with the wrapping keys cannot be read. */
+/** Reports whether an error says that the file with the wrapping keys cannot be read. */
 export const isUnreadable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
 
@@ -140,8 +144,8 @@ async function keysAt(
 }
 
 /**
- * Returns the end of a message, which names the wrapping keys that a store needs; empty for a store without wrapping
- * keys.
+ * Returns the part of a message that names the wrapping keys that a store needs. It is empty for a store without
+ * wrapping keys.
  *
  * @param stored the stored document, if there is one
  */
@@ -150,7 +154,7 @@ export function neededKeys(stored: string | undefined): string {
   return ids.length === 0 ? "" : `; the store needs the wrapping key ${someOf(ids, printable)}; ${ifLost}`;
 }
 
-/** Returns the ids of the wrapping keys with which the MAC was computed and the private keys were wrapped. */
+/** Returns the ids of the wrapping keys that were used to compute the MAC and wrap the private keys. */
 function wrappingKeyIds(stored: string | undefined): string[] {
   if (stored === undefined) return [];
   const { records } = parseDocument(unsealed(stored));

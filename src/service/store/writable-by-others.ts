@@ -2,14 +2,14 @@ import { realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
 /**
- * Mode bit of a folder in which only the owner of a file can rename or remove it. @see
+ * Mode bit of a folder in which a file can be renamed or removed only by its owner. @see
  * https://man7.org/linux/man-pages/man7/inode.7.html
  */
 const sticky = 0o1000;
 
 /**
- * Returns warnings about a store that users other than its owner can change: by writing to the file, by placing SQLite's own files next to it,
- * or by replacing it or a folder above it.
+ * Returns warnings if users other than a store's owner can change it: by writing to the file, by placing SQLite's own
+ * files next to it, or by replacing the file or a folder above it.
  */
 export async function writableByOthers(file: string): Promise<string[]> {
   if (process.platform === "win32") return [];

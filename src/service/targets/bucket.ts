@@ -14,9 +14,9 @@ export interface BucketUrl {
 }
 
 export interface BucketOptions {
-  /** URL of a service that speaks the S3 protocol, with buckets in the path. Default: AWS. */
+  /** URL of a service that speaks the S3 protocol and accepts bucket names in the path. Default: AWS. */
   readonly endpoint?: string | undefined;
-  /** Aborts requests. */
+  /** Signal that aborts requests. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -24,7 +24,7 @@ const requestMs = 20_000;
 /** Maximum size of a document, in bytes. No jwksd document is larger. */
 const maxBytes = 1_000_000;
 
-/** Parses a URL like `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Parses a bucket URL, such as `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
 export function parseBucketUrl(url: string): BucketUrl {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])(?:\/([\w!.*'()/-]*))?$/.exec(url) ?? [];
   const trimmed = prefix.replace(/\/$/, "");
@@ -34,12 +34,12 @@ export function parseBucketUrl(url: string): BucketUrl {
 }
 
 const writtenMeanwhile =
-  "another process has written it in the meantime; make sure that only jwksd publish writes there";
+  "another process has written there in the meantime; make sure that only one jwksd publish does";
 
 /**
- * Creates a target for the objects of a bucket, through the `@aws-sdk/client-s3` SDK. An object is replaced only if it
- * still has the recorded ETag (`If-Match`), and created only if it does not exist (`If-None-Match`). The SDK reads
- * region and credentials from the environment.
+ * Creates a target for objects in a bucket, using the `@aws-sdk/client-s3` SDK. An object is replaced only if it still
+ * has the recorded ETag (`If-Match`), and created only if it does not exist (`If-None-Match`). The SDK reads the region
+ * and credentials from the environment.
  *
  * @param paths the documents' paths
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
@@ -61,7 +61,7 @@ export function bucketTarget(
     const sdk = await loadPackage("@aws-sdk/client-s3", () => import("@aws-sdk/client-s3"));
     const s3 = new sdk.S3Client({
       ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
-      // Not every S3-compatible service accepts checksums, and documents are read back in any case.
+      // Not every S3-compatible service accepts checksums, and documents are read back anyway.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
     });
@@ -91,7 +91,7 @@ export function bucketTarget(
   /** Writes a document. Resolves to whether a write was needed. */
   async function put(document: StaticDocument): Promise<boolean> {
     const { path, body, contentType, cacheControl } = document;
-    // The object was not recorded before the keys were read from the store, so it may be newer than this document.
+    // If the object was not recorded before the keys were read from the store, it may be newer than this document.
     if (!seen.has(path)) return recheck(document, writtenMeanwhile);
     const before = seen.get(path);
     if (isSameObject(before, document)) return false;
@@ -115,8 +115,8 @@ export function bucketTarget(
   }
 
   /**
-   * Reads the object again after a failure. If it was written but the response was lost, the next write with the old
-   * condition would be refused.
+   * Reads the object again after a failure. If the object was written but the response was lost, the next write would
+   * fail, because its condition is out of date.
    *
    * @throws ServiceError `ERR_TARGET` if the object is not this document
    */
@@ -161,7 +161,7 @@ function isSameObject(seen: TargetFile | undefined, { body, contentType, cacheCo
   return Buffer.from(seen.body).equals(body);
 }
 
-/** Returns the cause of an error and its remedy. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
+/** Returns an error's cause and its remedy. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
 function failureText(error: unknown, bucket: string): string {
   const { code, $metadata } = error as {
     readonly code?: string;
@@ -182,7 +182,7 @@ function failureText(error: unknown, bucket: string): string {
   return status === undefined ? `no response (${code ?? name})` : `the service returned ${status} (${name})`;
 }
 
-/** Returns the name of the service's error, without the service's text. */
+/** Returns the name of the service's error, without its message. */
 function errorName(error: unknown): string {
   const { name } = error as { readonly name?: unknown };
   return typeof name === "string" && /^\w{1,64}$/.test(name) ? name : "unknown";

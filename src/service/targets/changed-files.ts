@@ -14,14 +14,14 @@ export interface TargetFile {
 /** A file that differs from the published one. */
 export interface ChangedFile {
   readonly path: string;
-  /** The current file; `undefined` if it no longer exists. */
+  /** The file now; `undefined` if it no longer exists. */
   readonly current: TargetFile | undefined;
 }
 
 /**
- * Returns why a file that another process has changed must not be overwritten; `undefined` if it may be. The file is
- * kept if its keys are the same, or if it may come from another store or from newer key files. Two publishers with the
- * same target therefore do not overwrite each other endlessly.
+ * Returns the reason why a file that another process has changed must not be overwritten; `undefined` if it may be
+ * overwritten. The file is kept if its keys are the same, or if it may come from another store or from newer key files.
+ * Two publishers that share a target therefore do not keep overwriting each other.
  *
  * @param knows reports whether a key with this kid has ever been in the store or is in this publisher's key files
  */
@@ -31,7 +31,7 @@ export function whyKept(
   knows: (kid: string) => boolean,
 ): string | undefined {
   const ours = documents.find((document) => document.path === path);
-  // Only jwksd writes these files, which servers read.
+  // This file is only for servers, and only jwksd writes it.
   if (ours === undefined || current === undefined) return undefined;
   const [own, theirs] = [objectOf(ours.body), objectOf(current.body)];
   if (Array.isArray(own["keys"])) {
@@ -48,7 +48,7 @@ export function whyKept(
 }
 
 /**
- * Reports whether a file has the right headers for relying parties and caches keep it no longer than a rotation allows
+ * Reports whether a file has the right headers for relying parties, and caches keep it no longer than a rotation allows
  * for.
  */
 function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
@@ -58,12 +58,12 @@ function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Returns the members of a JSON object; none if the body is anything else. */
+/** Returns the members of the JSON object in a body. If the body is anything else, returns none. */
 function objectOf(body: Uint8Array | undefined): Json {
   return Object(jsonOf(Buffer.from(body ?? []).toString())) as Json;
 }
 
-/** Returns the keys of a JWK Set; `undefined` if the body is anything else. */
+/** Returns the keys of the JWK Set in a body; `undefined` if the body is anything else. */
 export function keysIn(body: Uint8Array | undefined): readonly Json[] | undefined {
   const { keys } = objectOf(body);
   return Array.isArray(keys) ? keys.map((key) => Object(key) as Json) : undefined;

@@ -16,23 +16,24 @@ export interface StaticDocument {
   readonly cacheControl: string;
 }
 
-/** The documents to publish: the JWK Set first, because the discovery document points to it. */
+/** The documents to publish. The JWK Set comes first, because the discovery document points to it. */
 export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
   /** The kids in the JWK Set. */
   readonly kids: readonly string[];
-  /** Whether the documents have the rotation mode's short Cache-Control. */
+  /** Whether the documents have the short Cache-Control of rotation mode. */
   readonly isShort: boolean;
 }
 
-/** A site with an issuer. */
+/** A site whose issuer is known. */
 export interface TargetSite extends Site {
   readonly issuer: string;
 }
 
 /**
- * Returns the documents' paths below the issuer, in the order of publication. If the issuer has a path, clients also
- * request its metadata at paths that are not below the issuer; the web server must serve the same document there.
+ * Returns the documents' paths below the issuer, in the order in which they are published. If the issuer has a path,
+ * clients also request its metadata at paths that are not below the issuer; the web server must serve the same document
+ * there.
  *
  * @see RFC 8414 section 3.1
  */
@@ -43,7 +44,7 @@ export function pathsOf(site: TargetSite): readonly string[] {
   return [new URL(jwksUri).pathname, ...below].map((path) => path.slice(base.length));
 }
 
-/** Returns all URLs at which clients request the documents. */
+/** Returns every URL at which clients request the documents. */
 export function urlsOf(site: TargetSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   return [jwksUri, ...metadataPaths.map((path) => new URL(path, site.issuer).href)];

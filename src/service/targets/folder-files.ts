@@ -1,4 +1,5 @@
-// Files in a folder that other users may be able to write to. No link is followed below the folder, and nothing that could block is opened.
+// Files in a folder that other users may be able to write to. Below the folder, these functions follow no links and
+// open nothing that could block.
 
 import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
@@ -70,12 +71,14 @@ export async function removeFile(path: string): Promise<boolean> {
   return true;
 }
 
-/** Removes the drafts that killed processes left behind. Only the process that has locked the folder may call this. */
+/**
+ * Removes drafts left behind by processes that were killed. Only the process that has locked the folder may call this.
+ */
 export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });
 }
 
-/** Creates the folders of a path below a folder, readable for every user. @throws ServiceError `ERR_TARGET` */
+/** Creates the folders in a path below a folder, readable by every user. @throws ServiceError `ERR_TARGET` */
 export async function createFolders(folder: string, below: string): Promise<void> {
   // The operator chose this folder, so it may be a link.
   await mkdir(folder, { recursive: true, mode: 0o755 });
@@ -97,7 +100,7 @@ export async function checkOwnFolder(path: string): Promise<void> {
   throw refusal(`users other than its owner can write to ${path}`, `run: chmod go-w ${path}`);
 }
 
-/** Returns a warning for the operator if other users can write to the folder. */
+/** If other users can write to the folder, returns a warning for the operator. */
 export async function folderWarnings(folder: string): Promise<string[]> {
   const { uid, gid, mode } = await stat(folder);
   // Many systems give each user their own group.
@@ -117,7 +120,7 @@ function check(path: string, stats: Stats, isRightKind: boolean): void {
   );
 }
 
-/** Reports whether a file belongs to this user or to root. Root can change everything anyway. */
+/** Reports whether a file belongs to this user or to root, who can change everything anyway. */
 function isOurs(uid: number): boolean {
   return process.geteuid === undefined || uid === 0 || uid === process.geteuid();
 }

@@ -18,10 +18,12 @@ import type { Target } from "./target.ts";
 
 /** Folder for files that are not documents. */
 const own = ".jwksd";
-/** Marker file: while it exists, servers that are configured as in docs/publish.md send the short Cache-Control. */
+/** Marker file. While it exists, servers that are configured as in docs/publish.md send the short Cache-Control. */
 export const rotationMarker = `${own}/rotation`;
 
-/** Returns the files in the order in which they are written; `undefined` is the content of a file to remove. */
+/**
+ * Returns the files in the order in which they are written. If a file's content is `undefined`, it is to be removed.
+ */
 function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
   const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
   const files = documents.map(({ path, body }) => [path, body] as const);
@@ -31,7 +33,8 @@ function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, 
 
 /**
  * Creates a target for a folder that a web server serves at the issuer's URL. Readers never see an incomplete document,
- * because each is written to a draft, synced to disk, and renamed. Only one process at a time writes to the folder.
+ * because each document is written to a draft, synced to disk, and renamed. Only one process at a time writes to the
+ * folder.
  *
  * @param folder an absolute path
  */
@@ -62,7 +65,7 @@ export function folderTarget(folder: string, name: string): Target {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
-      // The headers are assumed to be unchanged, because the server's configuration sets them.
+      // The headers are assumed to be unchanged, because the web server's configuration sets them.
       const sent = documentSet.documents.find((document) => document.path === path);
       changed.push({ path, current: body && { ...sent, body } });
     }
@@ -103,10 +106,10 @@ export function folderTarget(folder: string, name: string): Target {
 }
 
 /**
- * Locks a folder for this process until the returned function is called or the process ends for any reason. Uses SQLite
- * to take an operating system lock, because Node has no call for that.
+ * Locks a folder for this process until the returned function is called or the process exits for any reason. Uses
+ * SQLite to take an operating system lock, because Node has no function for that.
  *
- * @param path the file to lock; it stays empty
+ * @param path file to lock; it stays empty
  * @throws ServiceError `ERR_TARGET` if another process has locked it
  */
 function lockFile(path: string, folder: string): () => void {
@@ -118,7 +121,7 @@ function lockFile(path: string, folder: string): () => void {
     database.close();
     throw new ServiceError(
       "ERR_TARGET",
-      `another jwksd publish is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again when it has ended`,
+      `another jwksd publish is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again after it has exited`,
       { cause },
     );
   }

@@ -23,15 +23,15 @@ import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
 
 /**
- * Interval at which the documents are created again, in milliseconds, because a target may have been unavailable and
- * encryption keys from files expire.
+ * Interval at which the documents are created again, in milliseconds. That is necessary because a target may have been
+ * unavailable, and because encryption keys from files expire.
  */
 const pollEveryMs = 10_000;
 
 /** The documents in a target, once they have been read back. */
 export interface Published {
   readonly documentSet: DocumentSet;
-  /** Paths of the written documents; none if the target already had them all. */
+  /** Paths of the documents that were written; none if the target already had them all. */
   readonly written: readonly string[];
 }
 
@@ -43,9 +43,12 @@ export interface PublishOptions {
   readonly purgeCommand?: string | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly onPublished: (published: Published) => void;
-  /** Receives each failure. jwksd then retries. */
+  /** Receives each failure, after which jwksd retries. */
   readonly onFailure: (error: unknown) => void;
-  /** Aborts whatever startup is waiting for: a target, a read-back, a purge command. `stop` does the same. */
+  /**
+   * Signal that aborts whatever startup is waiting for: a target, a read-back, or a purge command. `stop` does the
+   * same.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -59,9 +62,10 @@ export interface Publishing {
 }
 
 /**
- * Publishes the configured keys to a target and publishes again when they change.
+ * Publishes the configured keys to a target. Publishes them again when they change.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the errors of `startService`
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the errors of
+ * `startService`
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
   const { environment, purgeCommand, onPublished } = options;
@@ -82,8 +86,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const inTurn = serial();
 
   /**
-   * Writes documents. Resolves when an external read that bypasses caches returns them. After a failure, the next call
-   * continues where this one failed.
+   * Writes documents. Resolves once an external read that bypasses caches returns them. After a failure, the next call
+   * continues where this call failed.
    */
   async function write(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<void> {
     const paths = await target.put(documentSet, replaced);
@@ -105,7 +109,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const publish = (): Promise<void> => inTurn(async () => write(await latestSet()));
 
-  // Opened before the keys are read, so an older set never replaces a newer one.
+  // Opened before the keys are read, so that an older set never replaces a newer one.
   for (const warning of await target.open()) log.warn(warning);
   let isRotating = false;
   let files: FileKeys;
@@ -113,7 +117,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   let managing: OpenedManager | undefined;
   let managed: Keysets | undefined;
   const inTurnKeys = serial();
-  /** Switches to a manager's keys or to keys from files, unless their kids clash. */
+  /** Switches to a manager's new keys or to new keys from files, unless their kids clash. */
   const take = (next: { readonly managed?: Keysets; readonly files?: Keysets }): Promise<void> =>
     inTurnKeys(async () => {
       keys = await setOf(next.managed ?? managed, next.files ?? files.keysets);
@@ -146,7 +150,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     throw error;
   }
 
-  /** Publishes changes to key files. For its own keys, the manager retries on its own. */
+  /** Publishes changes to key files. The manager publishes changes to its own keys, and retries on its own. */
   const refresh = async (): Promise<void> => {
     if (managing?.manager.isPublished === false || isSameDocumentSet(await latestSet(), done)) return;
     await managing?.manager.runDueSteps();
@@ -157,8 +161,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
     const documentSet = done;
     const changed = documentSet === undefined ? [] : await target.changed(documentSet);
     if (documentSet === undefined || changed.length === 0) return;
-    // The manager reads the store after the target has been read, so it knows every key that another publisher with
-    // this store may have written.
+    // The manager reads the store after the target has been read, so it knows about every key that another publisher
+    // with this store may have written.
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
       if (!isSameDocumentSet(await latestSet(), documentSet)) return;
@@ -173,7 +177,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         }
       }
       const paths = changed.map(({ path }) => path).join(", ");
-      log.warn(`another process has changed ${target.name}; these files are written again: ${paths}`);
+      log.warn(`another process has changed ${target.name}; writing these files again: ${paths}`);
       done = undefined;
       await write(documentSet, changed);
     });
@@ -210,7 +214,7 @@ async function setOf(managed: Keysets | undefined, files: Keysets): Promise<JwkS
   return (await checkKeysets(both)).set;
 }
 
-/** Creates the target for a folder, or for the bucket of `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Creates the target for a folder or, for `s3://BUCKET/PREFIX`, a bucket. @throws ConfigError `ERR_OPTION_INVALID` */
 function targetOf(
   { target, environment }: PublishOptions,
   paths: readonly string[],
@@ -229,7 +233,7 @@ function targetOf(
 }
 
 /**
- * Reads the site: the issuer, and the settings of its documents.
+ * Reads the site: the issuer, and the settings for its documents.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
  */
@@ -244,14 +248,18 @@ async function siteOf(settings: Settings): Promise<TargetSite> {
 const comparable = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
-/** Reports whether two sets are the same, including their headers: sets with the same keys but different modes differ. */
+/**
+ * Reports whether two sets are the same, including their headers. Sets with the same keys but different modes are not
+ * the same.
+ */
 function isSameDocumentSet(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
   return other !== undefined && comparable(documentSet) === comparable(other);
 }
 
 /**
- * Checks that the store knows every key of the set to be replaced. If it does not, the set comes from another store,
- * comes from a newer one, or was made by hand, and replacing it would make tokens signed with its keys fail.
+ * Checks that every key in the set to be replaced has been in this store. If one has not, the set comes from another
+ * store, comes from a newer state of this store, or was made by hand, and replacing it would make tokens signed with
+ * its keys fail.
  *
  * @throws StateError `ERR_KID_UNMANAGED`
  */
@@ -263,6 +271,6 @@ function checkKnownKeys(current: Uint8Array | undefined, records: readonly KeyRe
   if (unknown === undefined) return;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written; set the right store, import the key (jwksd keys import), or remove the JWK Set there if no tokens from that key are in use`,
+    `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written; use the store that has the key, import the key (jwksd keys import) or, if no tokens signed with it are in use, remove the JWK Set there`,
   );
 }

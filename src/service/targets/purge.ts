@@ -2,22 +2,22 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { ServiceError } from "../../base/errors.ts";
 
-/** Time limit of a purge command. */
+/** Time limit for a purge command, in seconds. */
 export const purgeSeconds = 60;
-/** How long a command has to exit after SIGTERM, in milliseconds. */
+/** How long a command may take to exit after SIGTERM, in milliseconds. */
 const graceMs = 2_000;
 
 interface PurgeOptions {
   readonly urls: readonly string[];
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Terminates the command. */
+  /** Signal that terminates the command. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Runs the operator's command that purges a CDN. The command gets this process's environment, without jwksd's settings,
- * which may include wrapping keys, but with `JWKSD_URLS`: the URLs of the documents, one per line. After the time
- * limit, after `signal` aborts or after this process ends, no process in the command's group is left running.
+ * Runs the operator's command that purges a CDN. The command gets this process's environment without jwksd's settings,
+ * because they may include wrapping keys, and with `JWKSD_URLS`, which contains the documents' URLs, one per line.
+ * After the time limit, or if `signal` aborts or this process exits, no process in the command's group is left running.
  *
  * @throws ServiceError `ERR_PURGE`
  */
@@ -27,7 +27,7 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     shell: true,
     stdio: ["ignore", "ignore", "inherit"],
     env: { ...Object.fromEntries(own), JWKSD_URLS: urls.join("\n") },
-    // The shell leads a process group, because killing only the shell would leave its child processes running.
+    // The shell leads a process group, because if only the shell were killed, its child processes would keep running.
     detached: process.platform !== "win32",
   });
   const ended = once(child, "exit") as Promise<[code: number | null, signal: string | null]>;
@@ -49,7 +49,7 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     const why = timeout.aborted ? `took more than ${purgeSeconds} s` : `ended with ${outcome}`;
     throw new ServiceError(
       "ERR_PURGE",
-      `the purge command ${why}; the written documents stay, and jwksd runs the command again`,
+      `the purge command ${why}; the documents that were written stay in place, and jwksd will run the command again`,
     );
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
@@ -69,7 +69,7 @@ function killGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // The group has ended, or this system has no groups.
+    // The group's processes have exited, or this system has no groups.
     child.kill(signal);
   }
 }

@@ -8,7 +8,7 @@ import type { StaticDocument } from "./documents.ts";
 const timeoutMs = 10_000;
 
 /**
- * Reads documents as relying parties do, but bypasses caches, and compares them byte for byte. Also refuses a
+ * Reads documents as relying parties do, but bypasses caches, and compares them byte for byte. Also rejects a
  * Cache-Control that lets caches keep them longer than a rotation allows for.
  *
  * @param base the documents' base URL, with a trailing slash
@@ -42,8 +42,8 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
 }
 
 /**
- * Returns the longest time that a cache may serve the response, in seconds; `Infinity` without an age, because caches
- * then guess (RFC 9111 section 4.2.2).
+ * Returns how long a cache may serve the response, in seconds. Returns `Infinity` if the header sets no age, because
+ * caches then guess (RFC 9111 section 4.2.2).
  */
 function keptFor(cacheControl: string): number {
   const { noStore, noCache, maxAge = Infinity, whileRevalidated } = cacheDirectives(cacheControl);

@@ -3,11 +3,11 @@ import type { DocumentSet } from "./documents.ts";
 
 /** A folder or bucket whose content a web server or CDN serves. */
 export interface Target {
-  /** Name of the target in messages and in the list of replicas. */
+  /** Name of the target, for messages and the list of replicas. */
   readonly name: string;
   /**
-   * Records the target's files. `put` replaces only the recorded files, not newer ones, so a caller that opens the
-   * target before it reads the keys from the store never replaces a newer set with an older one.
+   * Records the target's files. `put` replaces only recorded files, not newer ones. A caller that opens the target
+   * before it reads the keys from the store therefore never replaces a newer set with an older one.
    *
    * @returns warnings for the operator, for example about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
@@ -16,16 +16,17 @@ export interface Target {
   /** Returns the recorded content of a document; `undefined` if there was none. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
-   * Finds files that differ from the published ones. Records nothing.
+   * Finds files that differ from the published files. Records nothing.
    *
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   changed(documentSet: DocumentSet): Promise<readonly ChangedFile[]>;
   /**
    * Writes the documents that the target does not have yet, in order. At any moment, even after a crash, each document
-   * is complete and the URL in the discovery document returns a JWK Set.
+   * is complete, and the URL in the discovery document returns a JWK Set.
    *
-   * @param replaced files that `changed` found before the keys were read from the store; replaced like recorded files
+   * @param replaced files that `changed` found before the keys were read from the store; they are replaced like
+   * recorded files
    * @returns the paths of the written documents
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */

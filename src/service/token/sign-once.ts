@@ -18,14 +18,14 @@ import { openStore } from "../store/open-store.ts";
 
 // Signs tokens for a command, without a running service.
 
-/** Default token lifetime, in seconds; a policy may require a shorter one. */
+/** Default token lifetime, in seconds. A policy may require a shorter lifetime. */
 const usualSeconds = 3600;
 
-/** Adds a lifetime, unless the claims have `exp`. */
+/** Adds a lifetime to the options, unless the claims have `exp`. */
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
-/** Signs with the active key from key files. @throws see `readKeyset`, and `sign` of a provider */
+/** Signs with the active key from key files. @throws see `readKeyset` and `Provider.sign` */
 export async function signWithFiles(
   files: string,
   issuer: string,
@@ -39,12 +39,12 @@ export async function signWithFiles(
 }
 
 /**
- * Signs with the active key of an open store, after a confirmed read.
+ * Signs with the active key in an open store, after a confirmed read.
  *
  * @param issuer called after the store was read
- * @throws StateError `ERR_TRANSITION`: the store holds no key yet
- * @throws SignerError `ERR_SIGNER_STALE`: the signer is too slow, or the clocks of this machine and the store differ by more than
- * `clockSkewSeconds`; and errors of a provider's `sign`
+ * @throws StateError `ERR_TRANSITION` if the store has no keys yet
+ * @throws SignerError `ERR_SIGNER_STALE` if the signer is too slow, or if the clocks of this machine and the store
+ * differ by more than `clockSkewSeconds`; and errors from `Provider.sign`
  * @throws TokenError `ERR_CLAIMS_INVALID`
  */
 export async function signOnce(
@@ -74,8 +74,8 @@ export async function signOnce(
 }
 
 /**
- * Checks that the store holds a key. Called before a wrapping key is generated, which would otherwise have nothing to
- * wrap. @throws StateError `ERR_TRANSITION`
+ * Checks that the store has keys. Called before a wrapping key is generated, because without keys, there would be
+ * nothing to wrap. @throws StateError `ERR_TRANSITION`
  */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
@@ -88,6 +88,6 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
 function noKeyYet(): StateError {
   return new StateError(
     "ERR_TRANSITION",
-    'the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key',
+    'the store has no keys; if it had keys before, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key',
   );
 }
