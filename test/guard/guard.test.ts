@@ -607,12 +607,6 @@ describe("the configuration", () => {
       [setup.issuer, jwksUri],
     );
     assert.equal(setup.requests.filter((path) => path.endsWith("/jwks")).length, 2);
-
-    const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
-    const differing = { ...hosts["b.example"], issuers: [{ ...one, keySet: { maxWaitMs: 5 } }] };
-    await writeFile(guard.file, JSON.stringify({ ...base, hosts: { ...hosts, "b.example": differing } }));
-    assert.equal(await guard.reload(), false);
-    assert.match(guard.log.at(-1)?.message ?? "", /host "b\.example": issuer 1: "keySet" differs from /);
   });
 
   test("that names a new issuer makes the guard unready until its keys are fetched", async (t) => {

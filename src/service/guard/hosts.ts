@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, FetchError, invalidOption } from "../../base/errors.ts";
 import {
@@ -20,10 +21,11 @@ import {
   requirementRules,
 } from "../../verify/bearer/requirements.ts";
 import { bearerRules, resolveBearerOptions } from "../../verify/bearer/settings.ts";
+import type { RemoteKeySet, RemoteKeySetOptions } from "../../verify/relying-party/index.ts";
 import { keySetRules } from "../../verify/relying-party/options.ts";
 import { canonicalHost } from "./conventions.ts";
 import { type IdentityHeader, identityOf } from "./identity.ts";
-import type { UseKeySet } from "./key-sets.ts";
+import { type UseKeySet, nameOf } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 
 /** The options of `createBearer` for one issuer's tokens that a file can have. */
@@ -148,6 +150,7 @@ const hostRules: Rules<HostMembers> = {
 export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions): Hosts {
   if (!object.holds(members) || Object.keys(members).length === 0)
     throw invalidOption('"hosts" must be an object with a member for each host; add one');
+  const useOnce = oncePerName(use);
   return new Map(
     Object.entries(members).map(([name, given]) => {
       const quoted = JSON.stringify(name);
@@ -155,9 +158,22 @@ export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions)
       if (canonical === undefined)
         throw invalidOption(`host ${quoted} must be a host name in lower case, without port and slashes, or *`);
       if (canonical !== name) throw invalidOption(`host ${quoted} is not in canonical form; write "${canonical}"`);
-      return [name, within(`host ${quoted}`, () => hostOf(name, given as HostMembers, use, shared))];
+      return [name, within(`host ${quoted}`, () => hostOf(name, given as HostMembers, useOnce, shared))];
     }),
   );
+}
+
+/** Returns the same key set for the same issuer or URL. @throws ConfigError `ERR_OPTION_INVALID` if its options differ */
+function oncePerName(use: UseKeySet): UseKeySet {
+  const used = new Map<string, { readonly options: RemoteKeySetOptions; readonly keys: RemoteKeySet }>();
+  return (options) => {
+    const name = nameOf(options);
+    const one = used.get(name) ?? { options, keys: use(options) };
+    if (!isDeepStrictEqual(one.options, options))
+      throw invalidOption(`"keySet" differs from the one that ${name} has elsewhere; write the same one`);
+    used.set(name, one);
+    return one.keys;
+  };
 }
 
 /** Adds to an error what it is about. */

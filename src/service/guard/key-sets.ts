@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { retryDelayMs, sleep } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
-import { codeOf, invalidOption } from "../../base/errors.ts";
+import { codeOf } from "../../base/errors.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
 import {
   type KeySetEvent,
@@ -24,10 +24,10 @@ export interface KeySets {
   close(this: void): void;
 }
 
-/** Returns an issuer's keys, or the keys at a URL. @throws ConfigError `ERR_OPTION_INVALID` if other options were used for them */
+/** Returns an issuer's keys, or the keys at a URL. Called once for each of them. */
 export type UseKeySet = (options: RemoteKeySetOptions) => RemoteKeySet;
 
-/** A key set. Each issuer and each URL has only one, so its metrics have their own label. */
+/** A key set. An issuer or a URL has only one, so its metrics have their own label. */
 interface Entry {
   readonly options: RemoteKeySetOptions;
   readonly keys: RemoteKeySet;
@@ -56,10 +56,8 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
       const next = new Map<string, Entry>();
       const built = build((options) => {
         const name = nameOf(options);
-        const [used, known] = [next.get(name), current.get(name)];
-        if (used !== undefined && !isDeepStrictEqual(used.options, options))
-          throw invalidOption(`"keySet" differs from the one that ${name} has elsewhere; write the same one`);
-        const entry = used ?? (isDeepStrictEqual(known?.options, options) ? known : undefined) ?? entryFor(options);
+        const known = current.get(name);
+        const entry = known !== undefined && isDeepStrictEqual(known.options, options) ? known : entryFor(options);
         next.set(name, entry);
         return entry.keys;
       });
@@ -76,7 +74,7 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
 }
 
 /** Returns the name of a set in the log and the metrics. */
-const nameOf = ({ issuer, jwksUri }: RemoteKeySetOptions): string => (issuer ?? jwksUri) as string;
+export const nameOf = ({ issuer, jwksUri }: RemoteKeySetOptions): string => (issuer ?? jwksUri) as string;
 
 function close({ keys, closed }: Entry): void {
   keys.close();
