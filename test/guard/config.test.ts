@@ -60,6 +60,13 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
     { for: "nginx", hosts: { "*": { ...host, issuers: [{ ...issuer, dpop: "required" }] } } },
     /"dpop" requires "baseUrl"/,
   ],
+  [
+    {
+      for: "nginx",
+      hosts: { "a.example": host, "*": { ...host, issuers: [{ ...issuer, keySet: { maxWaitMs: 5 } }] } },
+    },
+    /host "\*": issuer 1: "keySet" differs from the one that https:\/\/login\.example\.com has elsewhere; write the same/,
+  ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
   [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path as the guard accepts it/],
