@@ -12,9 +12,9 @@ const withIssuer = (members: object): object => withHost({ issuers: [{ ...issuer
 
 /** Invalid configurations, each with a part of the message. */
 const invalid: readonly (readonly [config: object, message: RegExp])[] = [
-  [{ hosts: { "*": host } }, /--for is missing; name the proxy that asks the guard: nginx, caddy or traefik/],
+  [{ hosts: { "*": host } }, /--for is missing; name the proxy in front of the guard: nginx, caddy or traefik/],
   [{ for: "envoy", hosts: { "*": host } }, /"for" in the configuration file must be nginx, caddy or traefik/],
-  [{ for: "nginx" }, /--issuer and --audience are missing; give both, or a --config file with "hosts"/],
+  [{ for: "nginx" }, /--issuer and --audience are missing; set both, or add "hosts" to a --config file/],
   [{ for: "nginx", hosts: {} }, /"hosts" must be an object with a member for each host; add one/],
   [{ for: "nginx", hosts: [] }, /"hosts" must be an object/],
   [{ for: "nginx", hosts: { "*": host }, issuer: "https://a.example" }, /remove --issuer, --audience and --scope/],
@@ -22,8 +22,11 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [{ ...withHost({}), listen: "0.0.0.0:9910" }, /--listen is not a loopback address.*--allow-remote-proxies/],
   [{ ...withHost({}), listen: "example.com:9910" }, /--listen is not a loopback address/],
   [{ ...withHost({}), listen: "9910" }, /"listen" in the configuration file must be HOST:PORT or the path/],
-  [{ ...withHost({}), socketGroup: "www-data" }, /--socket-group is for a Unix socket/],
-  [{ ...withHost({}), for: "traefik", certificateHeader: "Client-Cert" }, /--certificate-header is not for Traefik/],
+  [{ ...withHost({}), socketGroup: "www-data" }, /--socket-group is only for Unix sockets/],
+  [
+    { ...withHost({}), for: "traefik", certificateHeader: "Client-Cert" },
+    /--certificate-header cannot be used with Traefik/,
+  ],
   [{ ...withHost({}), certificateHeader: "a b" }, /must be the name of a header/],
   [{ ...withHost({}), replayStore: "postgres://a" }, /must be the URL of a Redis server/],
   [{ for: "nginx", hosts: { "API.example.com": host } }, /host "API.example.com" must be a host name in lower case/],
@@ -37,8 +40,8 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [withHost({ issuers: [] }), /"issuers" is missing, but a route is not public/],
   [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
   [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not of type string/],
-  [withHost({ claims: ["a_b", "a-b"] }), /"claims" must be names that differ in their letters or digits/],
-  [withHost({ claims: ["é"] }), /"claims" must be names that differ in their letters or digits/],
+  [withHost({ claims: ["a_b", "a-b"] }), /the names in "claims" must differ in their letters or digits/],
+  [withHost({ claims: ["é"] }), /the names in "claims" must differ in their letters or digits/],
   [withHost({ cors: "*" }), /the "cors" member must be pass/],
   [withIssuer({ audience: undefined }), /issuer 1: the "audience" member is missing/],
   [withIssuer({ typ: "jwt" }), /issuer 1: the "typ" member must be at\+jwt or JWT/],
@@ -69,7 +72,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
-  [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path as the guard accepts it/],
+  [withRoute({ path: "/a" }, { path: "/a*" }), /route 2: "path" must be a path that the guard accepts/],
   [withRoute({ path: "/a/../b" }), /route 1: "path" must be a path/],
   [withRoute({ path: "/a", methods: ["get"] }), /route 1: the "methods" member must be .* in upper case/],
   [withRoute({ path: "/a", methods: ["CONNECT"] }), /route 1: the "methods" member must be .* except CONNECT/],
@@ -165,7 +168,7 @@ sizes
   test("warns about DPoP proofs that several guards, or later ones, would accept", async (t) => {
     const secret = await fileWith(t, "x".repeat(32));
     const store = { replayStore: "redis://127.0.0.1" };
-    const [once, nonce] = [/used once at each; give all of them the same --replay-store/, /set --nonce-secret-file/];
+    const [once, nonce] = [/used once with each; give all of them the same --replay-store/, /set --nonce-secret-file/];
     for (const [settings, dpop, expected] of [
       [{}, "optional", [once, nonce]],
       [{}, "required", [once, nonce]],

@@ -99,7 +99,7 @@ describe("identity headers", () => {
       [{ sub: "x".repeat(2_049) }, "The token's X-Jwksd-Subject is too long to be passed on."],
       [{ sub: "€".repeat(228) }, "The token's X-Jwksd-Subject is too long to be passed on."],
       [{ a: long, b: long, c: long, d: long }, "The token's X-Jwksd-Claim-D is too long to be passed on."],
-      [{ a: "\ud800" }, "A claim of the token is not valid Unicode."],
+      [{ a: "\ud800" }, "A claim in the token is not valid Unicode."],
     ];
     for (const [claims, detail] of rows) assert.equal(await identity(guard, setup, claims), detail);
   });
@@ -159,7 +159,7 @@ describe("a check", () => {
       for (const name of ["X-HTTP-Method-Override", "x_http_method_override", "X-HTTP-Method", "X-Method-Override"])
         assert.match(
           await result(guard, { target: "/", headers: [[name, "DELETE"], token] }),
-          /^400 A header that overrides/,
+          /^400 Headers that override/,
         );
       assert.equal(await result(guard, { target: "/", headers: [token] }), "200");
     }
@@ -516,9 +516,9 @@ describe("the configuration", () => {
       assert.equal(await guard.reload(), false);
       assert.deepEqual([await status("api.example.com"), await status("b.example")], ["200", "200"]);
       assert.match(await guard.page("/metrics"), /jwksd_guard_config_refused 1\n/);
-      assert.match(guard.log.at(-1)?.message ?? "", /^new configuration refused; the old one remains in use: /);
+      assert.match(guard.log.at(-1)?.message ?? "", /^new configuration rejected; the old one remains in use: /);
     }
-    assert.match(guard.log.at(-1)?.message ?? "", /restart it for other settings/);
+    assert.match(guard.log.at(-1)?.message ?? "", /to change other settings, restart it/);
 
     await write({ ...base, hosts });
     assert.equal(await guard.reload(), true);
@@ -568,7 +568,7 @@ describe("the configuration", () => {
     await hangUp("configuration reloaded");
     assert.deepEqual([await passes("/a"), await passes("/b")], [false, true]);
     await write("/c", "/b//");
-    await hangUp('new configuration refused; the old one remains in use: host "*": route 2');
+    await hangUp('new configuration rejected; the old one remains in use: host "*": route 2');
     assert.deepEqual([await passes("/b"), await passes("/c")], [true, false]);
     child.kill("SIGTERM");
     assert.deepEqual(await exited, { code: 0, signal: null });
@@ -705,7 +705,7 @@ describe("a guard", () => {
       Promise.all(Array.from({ length: count }, () => guard.ask({ target: "/", host: "b.example" })));
     const refusals = () =>
       guard.log.filter(({ message }) => /refus/.test(message)).map(({ message, fields }) => [message, fields] as const);
-    const missing = "too many refusals: lines were not logged";
+    const missing = "too many refusals: some lines were not logged";
     await refuse(60);
     assert.equal(refusals().length, 50);
     for (const timer of timers) timer();

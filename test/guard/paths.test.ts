@@ -32,10 +32,10 @@ const invalid = {
   unreserved: "the path contains an escaped letter, digit, hyphen, period, underscore or tilde",
   empty: "the path contains an empty segment",
   dots: "the path contains the segment . or ..",
-  utf8: "the escapes of the path are not UTF-8",
+  utf8: "the path's escapes are not valid UTF-8",
   decoded: "the path contains \\ or the segment . or .. when it is decoded",
   slash: "the path contains an escaped slash, which its route does not allow",
-  other: "the path selects another route when it is decoded, in lower case and without its trailing slash",
+  other: "the path would select another route if it were decoded, in lower case, and without its trailing slash",
 };
 
 const table: Readonly<Record<string, readonly string[]>> = {

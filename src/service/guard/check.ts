@@ -15,7 +15,7 @@ import type { SameRequests } from "./same-requests.ts";
 export interface Decision {
   /** Status for the client: 200 lets the request through. */
   readonly status: number;
-  /** Kind of request or refusal, one of few. */
+  /** Kind of request or refusal. There are only a few. */
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
@@ -23,20 +23,20 @@ export interface Decision {
   readonly line?: { readonly level: "info" | "warn"; readonly fields: object; readonly message: string };
 }
 
-/** The part of a request for an option of the guards. */
+/** The part of a request that an option of the guards reads. */
 export interface Source {
   /** Client certificate, in a form that the `certificate` option accepts. */
   readonly certificate: string | undefined;
 }
 
-/** The settings and the memory of a guard, for its decisions. */
+/** The settings and memory that a guard needs for its decisions. */
 export interface CheckContext {
   readonly convention: Convention;
   readonly certificateHeader: string | undefined;
   readonly sameRequests: SameRequests;
 }
 
-/** Decides about a request. Every error is a refusal. */
+/** Decides about a request. Every error results in a refusal. */
 export async function decide(rawHeaders: readonly string[], hosts: Hosts, context: CheckContext): Promise<Decision> {
   let described: Described | undefined;
   try {
@@ -97,14 +97,17 @@ async function decideAbout(
   return refused(described, refusal.error ?? refusal.code ?? "no_token", refusal, reply, context);
 }
 
-/** Returns all lines of a header, joined; `undefined` if there is none. Several lines are not valid credentials or a valid proof. */
+/**
+ * Returns all lines of a header, joined; `undefined` if there are none. Several joined lines are neither valid
+ * credentials nor a valid proof.
+ */
 function joined(name: string, rawHeaders: readonly string[]): string | undefined {
   const lines = headerLines(name, rawHeaders);
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
 function allowed({ identity }: Host, { convention }: CheckContext, reason: string, auth?: Auth): Decision {
-  // A cached 200 would let a replayed proof through.
+  // If a 200 were cached, a replayed proof would get through.
   const headers = [
     "Content-Length",
     "0",
@@ -131,11 +134,11 @@ function preflightMethod({ method }: Described, rawHeaders: readonly string[]): 
 }
 
 /**
- * Returns the guard of the issuer that a token names, which then verifies that. For a token that names no issuer of the host, returns the
- * first guard, which refuses it.
+ * Returns the guard for the issuer that a token names. That guard then verifies the token. If the token names none of
+ * the host's issuers, returns the first guard, which rejects the token.
  */
 function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): Guard {
-  // A host has one unless all of its routes are public.
+  // A host has at least one guard, unless all of its routes are public.
   const [first, ...others] = guards as readonly [IssuerGuard, ...IssuerGuard[]];
   if (others.length === 0) return first.guard;
   const token = authorization.slice(authorization.lastIndexOf(" ") + 1);

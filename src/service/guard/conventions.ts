@@ -10,11 +10,11 @@ export interface Described {
   readonly host: string;
   /** Path and query, as the client sent them. */
   readonly target: string;
-  /** Id that the proxy gave the request, if its checks of one request have the same. */
+  /** Id that the proxy gave the request, if all checks of a request have the same id. */
   readonly id: string | undefined;
 }
 
-/** Thrown to refuse a request before its token is read. Not an Error, like `RefusedRequest`. */
+/** Thrown to refuse a request before its token is read. Like `RefusedRequest`, it is not an Error. */
 export class RefusedCheck {
   readonly status: 400 | 403;
   /** Value of the `reason` label. */
@@ -34,37 +34,41 @@ export class RefusedCheck {
 
 const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The form in which one proxy describes requests and reads decisions. */
+/** The form in which a proxy describes requests and reads decisions. */
 export interface Convention {
   readonly describe: (rawHeaders: readonly string[]) => Described;
-  /** Whether an identity header without a value is sent, because the proxy would send something else for a missing one. */
+  /**
+   * Whether identity headers without a value are sent, because the proxy would send something else if a header were
+   * missing.
+   */
   readonly sendsEmpty: boolean;
-  /** Returns the response to the proxy for the response to the client. */
+  /** Returns the response to the proxy that makes it send this response to the client. */
   readonly deny: (reply: Reply) => Reply;
 }
 
-/** Returns the value of a header that the proxy must set. @throws RefusedCheck */
+/** Returns the value of a header that the proxy must set exactly once. @throws RefusedCheck */
 export function onlyLine(name: string, rawHeaders: readonly string[]): string {
   const [value, ...others] = headerLines(name.toLowerCase(), rawHeaders);
   if (value === undefined || others.length > 0)
     throw new RefusedCheck(
       400,
       "proxy",
-      `the proxy must set the ${name} header, once; see the guide for its configuration`,
+      `the proxy must set the ${name} header exactly once; configure it as in docs/guard.md`,
     );
   return value;
 }
 
 const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
 
-/** Returns the form of a host name or address that all programs read in the same way; `undefined` if it is neither. */
+/** Returns a host name or address in the form that all programs read in the same way; `undefined` if it is neither. */
 export const canonicalHost = (host: string): string | undefined =>
   hostForm.test(host) && URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined;
 
-/** Returns the host without its port and the period of a fully qualified name. @throws RefusedCheck */
+/** Returns the host without its port, and without the final period of a fully qualified name. @throws RefusedCheck */
 function hostOf(value: string): string {
   const host = value.toLowerCase().replace(/\.?(?::\d*)?$/, "");
-  if (canonicalHost(host) !== host) throw new RefusedCheck(400, "host", "the host is not a name in its usual form");
+  if (canonicalHost(host) !== host)
+    throw new RefusedCheck(400, "host", "the host is not a host name in canonical form");
   return host;
 }
 
@@ -77,14 +81,14 @@ const describeBy =
     id: id === undefined ? undefined : onlyLine(`${prefix}-${id}`, rawHeaders),
   });
 
-/** Fields of a refusal for which nginx has variables, by their name for the client. */
+/** Header fields in a refusal for which nginx has variables, keyed by their name for the client. */
 const deniedFields = new Map([
   ["WWW-Authenticate", "X-Jwksd-Denied-Challenge"],
   ["DPoP-Nonce", "X-Jwksd-Denied-Nonce"],
   ["Retry-After", "X-Jwksd-Denied-Retry-After"],
 ]);
 
-/** Writes a refusal into the headers of a 403, because nginx reads no body and turns every other status into a 500. */
+/** Puts a refusal into the headers of a 403, because nginx reads no body and turns every other status into a 500. */
 function denyInHeaders(reply: Reply): Reply {
   const denied = fieldsOf(reply).map(([name, value]) => [deniedFields.get(name) ?? name, value]);
   const own = ["X-Jwksd-Denied-Status", String(reply.status), "X-Jwksd-Denied-Body", reply.body ?? ""];
@@ -93,20 +97,20 @@ function denyInHeaders(reply: Reply): Reply {
 
 const forwarded = describeBy("X-Forwarded", "Uri");
 
-/** The conventions, by the value of `--for`. */
+/** The conventions, keyed by the value of `--for`. */
 export const conventions: Readonly<Record<NonNullable<GuardSettings["for"]>, Convention>> = {
   nginx: { describe: describeBy("X-Original", "URI", "Request-ID"), sendsEmpty: false, deny: denyInHeaders },
-  // Caddy copies a missing header as the text of its placeholder.
+  // If a header is missing, Caddy copies the text of its placeholder.
   caddy: { describe: forwarded, sendsEmpty: true, deny: (reply) => reply },
   traefik: { describe: forwarded, sendsEmpty: false, deny: (reply) => reply },
 };
 
-/** Headers in which backends find a path or a method that overrides the request's. */
+/** Headers in which backends look for a path or method that overrides the request's. */
 const overrides = { path: /^x-(?:original|rewrite)-url$/, method: /^x-(?:http-method(?:-override)?|method-override)$/ };
 
 /**
- * Refuses headers that a backend could take for the guard's or for another request line. CGI and its successors treat all characters of a name
- * except letters and digits the same.
+ * Rejects headers that a backend could mistake for the guard's headers or for another request line. CGI and its
+ * successors treat all characters in a header's name alike, except letters and digits.
  *
  * @param hasMethods whether a route of the host depends on the method
  * @throws RefusedCheck
@@ -118,6 +122,6 @@ export function refuseForged(rawHeaders: readonly string[], hasMethods: boolean)
     if (!name.startsWith("x-")) continue;
     if (name.startsWith("x-jwksd-")) throw new RefusedCheck(400, "header", "only the guard may set X-Jwksd headers");
     if (overrides.path.test(name) || (hasMethods && overrides.method.test(name)))
-      throw new RefusedCheck(400, "header", "a header that overrides the path or the method is refused");
+      throw new RefusedCheck(400, "header", "headers that override the path or the method are not allowed");
   }
 }

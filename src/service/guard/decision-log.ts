@@ -3,19 +3,19 @@ import { type Metric, type Tally, counter, createTally, gauge, plain } from "../
 import type { Logger } from "../config/log.ts";
 import type { Decision } from "./check.ts";
 
-/** Number of lines within one window, in milliseconds. Metrics count every refusal. */
+/** Maximum number of lines within a window, and the window's length in milliseconds. Metrics count every refusal. */
 const limits = { windowMs: 10_000, lines: 50 } as const;
 
 /** Counts a guard's decisions since startup and logs its refusals. */
 export interface DecisionLog {
   record(this: void, decision: Pick<Decision, "status" | "reason" | "line">): void;
-  /** @param isRefused whether the configuration was refused when it was last read */
+  /** @param isRefused whether the configuration was rejected when it was last read */
   metrics(this: void, isRefused: boolean): readonly Metric[];
   /** Ends the current window. */
   end(this: void): void;
 }
 
-/** Creates a log that cannot be flooded: clients cause its lines. */
+/** Creates a log that cannot be flooded, because clients cause its lines. */
 export function createDecisionLog(log: Logger, clock: Clock): DecisionLog {
   const tallies = new Map<number, Tally>();
   let lines = 0;
@@ -24,7 +24,8 @@ export function createDecisionLog(log: Logger, clock: Clock): DecisionLog {
   function end(): void {
     cancelTimer?.();
     cancelTimer = undefined;
-    if (lines > limits.lines) log.warn({ lines: lines - limits.lines }, "too many refusals: lines were not logged");
+    if (lines > limits.lines)
+      log.warn({ lines: lines - limits.lines }, "too many refusals: some lines were not logged");
     lines = 0;
   }
 

@@ -14,9 +14,12 @@ export interface GuardConfig {
   readonly proxy: NonNullable<GuardSettings["for"]>;
   readonly address: Wanted[0];
   readonly nonceSecret: string | undefined;
-  /** The `hosts` member of the file, or the same for the issuer in the flags. */
+  /** The file's `hosts` member, or an equivalent value for the issuer in the flags. */
   readonly hosts: unknown;
-  /** The configuration file, if there is one, with its fingerprint from before it was read, so that no change is missed. */
+  /**
+   * The configuration file, if there is one. Its fingerprint was taken before the file was read, so that no change is
+   * missed.
+   */
   readonly file: { readonly path: string; readonly fingerprint: string } | undefined;
 }
 
@@ -32,11 +35,11 @@ export async function readGuardConfig(sources: SettingSources): Promise<GuardCon
   const { settings, others } = await collectSettings(guardDefinitions, sources, "guard", ["hosts"]);
   const { for: proxy, nonceSecretFile, certificateHeader } = settings;
   if (proxy === undefined)
-    throw invalidOption(`--for is missing; name the proxy that asks the guard: ${guardDefinitions.for.rule.must}`);
+    throw invalidOption(`--for is missing; name the proxy in front of the guard: ${guardDefinitions.for.rule.must}`);
   if (typeof sources.flags["replayStore"] === "string") refusePassword(sources.flags["replayStore"], "replayStore");
   if (proxy === "traefik" && certificateHeader !== undefined)
     throw invalidOption(
-      "--certificate-header is not for Traefik, which does not set a header without a certificate; remove it",
+      "--certificate-header cannot be used with Traefik, which does not set the header if there is no certificate; remove it",
     );
   const nonceSecret =
     nonceSecretFile && (await reading(nonceSecretFile, () => readFile(nonceSecretFile, "utf8"))).trim();
@@ -57,7 +60,7 @@ function addressOf({ listen, allowRemoteProxies, socketGroup: group }: GuardSett
   const address = hostAndPort(listen);
   if (address === undefined) return { path: listen, mode: group === undefined ? 0o600 : 0o660, group };
   if (group !== undefined)
-    throw invalidOption("--socket-group is for a Unix socket; remove it or set --listen to a path");
+    throw invalidOption("--socket-group is only for Unix sockets; remove it or set --listen to a path");
   if (!isLoopbackAddress(address) && !allowRemoteProxies)
     throw invalidOption(
       "--listen is not a loopback address; choose one such as 127.0.0.1:9910, or add --allow-remote-proxies",
@@ -72,16 +75,16 @@ function hostsIn({ issuer, audience, scope }: GuardSettings, hosts: unknown): un
     throw invalidOption('"hosts" names issuers, audiences and scopes; remove --issuer, --audience and --scope');
   }
   if (issuer === undefined || audience === undefined)
-    throw invalidOption('--issuer and --audience are missing; give both, or a --config file with "hosts"');
+    throw invalidOption('--issuer and --audience are missing; set both, or add "hosts" to a --config file');
   return { "*": { issuers: [{ issuer, audience }], routes: [{ path: "/*", scope }] } };
 }
 
-/** Returns warnings about a valid configuration. @param hosts its hosts */
+/** Returns warnings about a valid configuration. @param hosts the configuration's hosts */
 export function warningsOf({ settings, nonceSecret }: GuardConfig, hosts: Hosts): readonly string[] {
   if (![...hosts.values()].some(({ usesProofs }) => usesProofs)) return [];
   return [
     ...(settings.replayStore === undefined
-      ? ["if several guards run, a DPoP proof can be used once at each; give all of them the same --replay-store"]
+      ? ["if several guards run, a DPoP proof can be used once with each; give all of them the same --replay-store"]
       : []),
     ...(nonceSecret === undefined
       ? [

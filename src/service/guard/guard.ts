@@ -24,16 +24,19 @@ import { createKeySets } from "./key-sets.ts";
 import { redisReplayStore } from "./replay-store.ts";
 import { createSameRequests } from "./same-requests.ts";
 
-/** Size of the largest request head, in bytes: nginx accepts 32 KiB from a client, and the check has all of that. */
+/** Maximum size of a request head, in bytes. nginx accepts 32 KiB from a client, and the check contains all of that. */
 export const maxHeaderBytes = 131_072;
 
 /** A running `jwksd guard`. */
 export interface RunningGuard {
-  /** Port of the checks; 0 for a Unix socket. */
+  /** Port on which the proxy asks; 0 for a Unix socket. */
   readonly port: number;
   /** URL of the admin address; `undefined` if it is off. */
   readonly adminUrl: string | undefined;
-  /** Reads the configuration again. Resolves to `false` if it is refused: the error is logged, and the old one stays in use. */
+  /**
+   * Reads the configuration again. If it is invalid, logs the error, keeps the old configuration in use, and resolves
+   * to `false`.
+   */
   reload(this: void): Promise<boolean>;
   /** Stops accepting connections and finishes checks in flight. @param signal the reason, for the log */
   stop(this: void, signal?: NodeJS.Signals): Promise<void>;
@@ -42,7 +45,7 @@ export interface RunningGuard {
 /**
  * Starts a guard.
  *
- * @param config first result of `read`
+ * @param config configuration that was read first
  * @param read reads the configuration again
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws ServiceError `ERR_LISTEN`
@@ -82,7 +85,10 @@ async function start(
   if (adminAddress !== undefined) wanted.push([adminAddress, "--admin"]);
   await checkFree(wanted);
 
-  /** Returns the hosts of a configuration and uses their key sets from now on. If they are invalid, throws and changes nothing. */
+  /**
+   * Returns a configuration's hosts, whose key sets are used from now on. If the hosts are invalid, throws and changes
+   * nothing.
+   */
   function apply(next: GuardConfig): Hosts {
     const hosts = keySets.replace((use) => hostsOf(next.hosts, use, shared));
     for (const warning of warningsOf(next, hosts)) log.warn(warning);
@@ -144,7 +150,7 @@ async function start(
       try {
         const next = await read();
         if (!isDeepStrictEqual(fixed(next), fixed(config)))
-          throw invalidOption("only hosts can change while the guard runs; restart it for other settings");
+          throw invalidOption("only hosts can change while the guard runs; to change other settings, restart it");
         hosts = apply(next);
         isRefused = false;
         log.info({ hosts: [...hosts.keys()] }, "configuration reloaded");
@@ -152,7 +158,7 @@ async function start(
         isRefused = true;
         log.error(
           { code: codeOf(error) },
-          `new configuration refused; the old one remains in use: ${(error as Error).message}`,
+          `new configuration rejected; the old one remains in use: ${(error as Error).message}`,
         );
       }
       return !isRefused;

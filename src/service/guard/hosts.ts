@@ -28,7 +28,7 @@ import { type IdentityHeader, identityOf } from "./identity.ts";
 import { type UseKeySet, nameOf } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 
-/** The options of `createBearer` for one issuer's tokens that a file can have. */
+/** The options of `createBearer` that a file can set for one issuer's tokens. */
 const tokenNames = [
   "audience",
   "typ",
@@ -52,7 +52,7 @@ const keySetNames = [
   "maxWaitMs",
 ] as const;
 
-/** One issuer's tokens. */
+/** Settings for one issuer's tokens. */
 interface IssuerMembers extends Pick<BearerOptions, (typeof tokenNames)[number]> {
   readonly issuer: string;
   readonly jwksUri?: string;
@@ -73,35 +73,35 @@ interface HostMembers {
   readonly routes: readonly RouteMembers[];
 }
 
-/** A route with its requirements. */
+/** A route, and what it requires. */
 export interface Route extends RoutePattern {
   /** Path as configured. */
   readonly path: string;
-  /** `undefined` for a public route. */
+  /** Requirements for requests to the route; `undefined` for a public route. */
   readonly requirements: CheckedRequirements | undefined;
   /** Whether preflights pass without a token. */
   readonly passesPreflights: boolean;
 }
 
-/** The guard of one issuer's tokens. */
+/** The guard for one issuer's tokens. */
 export interface IssuerGuard {
   readonly issuer: string;
   readonly guard: Guard;
 }
 
-/** A host with its guards and routes. */
+/** A host, with its guards and routes. */
 export interface Host {
-  /** One for each issuer, at least one unless all routes are public. */
+  /** One guard for each issuer. There is at least one, unless all routes are public. */
   readonly guards: readonly IssuerGuard[];
   readonly routes: readonly Route[];
   readonly identity: readonly IdentityHeader[];
-  /** Whether a route depends on the method. */
+  /** Whether any route depends on the method. */
   readonly hasMethods: boolean;
   /** Whether tokens may be bound to a client's key. */
   readonly usesProofs: boolean;
 }
 
-/** All hosts by name; `*` is for every other host. */
+/** All hosts, by name. `*` is for every other host. */
 export type Hosts = ReadonlyMap<string, Host>;
 
 /** Options that all guards share. */
@@ -109,7 +109,7 @@ export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecr
   readonly clock: Clock;
 }
 
-/** Returns the rules of some options. */
+/** Returns the rules for some of the options. */
 const pick = <Options, Name extends keyof Options>(rules: Rules<Options>, names: readonly Name[]) =>
   Object.fromEntries(names.map((name) => [name, rules[name]])) as Rules<Pick<Options, Name>>;
 
@@ -142,7 +142,7 @@ const hostRules: Rules<HostMembers> = {
 };
 
 /**
- * Builds the hosts of a configuration.
+ * Builds a configuration's hosts.
  *
  * @param members the `hosts` member of the configuration
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
@@ -170,13 +170,15 @@ function oncePerName(use: UseKeySet): UseKeySet {
     const name = nameOf(options);
     const one = used.get(name) ?? { options, keys: use(options) };
     if (!isDeepStrictEqual(one.options, options))
-      throw invalidOption(`"keySet" differs from the one that ${name} has elsewhere; write the same one`);
+      throw invalidOption(
+        `"keySet" differs from the "keySet" that ${name} has elsewhere; use the same settings in both`,
+      );
     used.set(name, one);
     return one.keys;
   };
 }
 
-/** Adds to an error what it is about. */
+/** Runs a function. Adds the subject to the message if it throws. */
 function within<T>(subject: string, build: () => T): T {
   try {
     return build();
@@ -238,11 +240,11 @@ function routeOf(members: RouteMembers, hostCors: "pass" | undefined): Route {
   const pattern = patternOf(path);
   if (pattern === undefined)
     throw invalidOption(
-      '"path" must be a path as the guard accepts it, such as /orders, or the same with /* at its end',
+      '"path" must be a path that the guard accepts, such as /orders, or a path with /* at its end, such as /orders/*',
     );
   if (isPublic && (encodedSlashes === true || Object.keys(tokens).length > 0))
     throw invalidOption(
-      '"public" lets every request through; remove it, or remove encodedSlashes and the token requirements',
+      '"public" lets every request through; remove "public", or remove encodedSlashes and the token requirements',
     );
   return {
     ...pattern,

@@ -2,10 +2,13 @@ import { invalidOption } from "../../base/errors.ts";
 import type { Auth } from "../../verify/bearer/requirements.ts";
 import { RefusedCheck } from "./conventions.ts";
 
-/** Limits of identity headers, in bytes. Together they fit into nginx's `proxy_buffer_size 16k` and into what backends accept. */
+/**
+ * Limits for identity headers, in bytes. Within them, all headers fit into nginx's `proxy_buffer_size 16k` and into
+ * what backends accept.
+ */
 export const identityLimits = { value: 2_048, all: 8_192 } as const;
 
-/** An identity header, and its value for the sender of a request. */
+/** An identity header, and a function that returns its value for the sender of a request. */
 export type IdentityHeader = readonly [name: string, valueOf: (auth: Auth) => unknown];
 
 const standardHeaders: readonly IdentityHeader[] = [
@@ -15,7 +18,10 @@ const standardHeaders: readonly IdentityHeader[] = [
   ["X-Jwksd-Scope", ({ scopes }) => scopes.join(" ")],
 ];
 
-/** Returns the identity headers of a host that lists these claims: `X-Jwksd-Claim-Tenant-Id` for `tenant_id`. @throws ConfigError `ERR_OPTION_INVALID` */
+/**
+ * Returns the identity headers for a host that lists these claims. For `tenant_id`, the header is
+ * `X-Jwksd-Claim-Tenant-Id`. @throws ConfigError `ERR_OPTION_INVALID`
+ */
 export function identityOf(claims: readonly string[]): readonly IdentityHeader[] {
   const own = claims.map((claim): IdentityHeader => [
     ["X-Jwksd-Claim", ...(claim.match(/[a-z\d]+/gi) ?? []).map(title)].join("-"),
@@ -23,18 +29,18 @@ export function identityOf(claims: readonly string[]): readonly IdentityHeader[]
   ]);
   const names = new Set(own.map(([name]) => name));
   if (names.size < own.length || names.has("X-Jwksd-Claim"))
-    throw invalidOption('"claims" must be names that differ in their letters or digits; remove one');
+    throw invalidOption('the names in "claims" must differ in their letters or digits; remove one');
   return [...standardHeaders, ...own];
 }
 
 const title = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1).toLowerCase();
 
 /**
- * Returns the identity headers of a request, as name, value, name, value.
+ * Returns a request's identity headers, as name, value, name, value.
  *
  * @param auth `undefined` for a request without a token
  * @param sendsEmpty whether headers without a value are included
- * @throws RefusedCheck if a value is too long to be passed on whole
+ * @throws RefusedCheck if a value is too long to be passed on in full
  */
 export function identityHeaders(
   auth: Auth | undefined,
@@ -55,6 +61,6 @@ export function identityHeaders(
 function encoded(value: unknown): string {
   if (value === undefined || value === null) return "";
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  if (!text.isWellFormed()) throw new RefusedCheck(403, "identity", "a claim of the token is not valid Unicode");
+  if (!text.isWellFormed()) throw new RefusedCheck(403, "identity", "a claim in the token is not valid Unicode");
   return text.replace(/[^!-$&-~]+/g, (other) => encodeURIComponent(other));
 }

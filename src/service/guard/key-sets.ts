@@ -11,11 +11,11 @@ import {
 } from "../../verify/relying-party/index.ts";
 import type { Logger } from "../config/log.ts";
 
-/** The keys of all issuers, shared by hosts and kept across reloads. */
+/** All issuers' keys, which hosts share and reloads keep. */
 export interface KeySets {
   /**
-   * Uses the sets that `build` asks for from now on, closes the others, and fetches the keys of the new ones until that succeeds. If `build`
-   * throws, nothing changes.
+   * From now on, uses the sets that `build` asks for. Closes the others. Fetches the new sets until that succeeds. If
+   * `build` throws, nothing changes.
    */
   replace<T>(this: void, build: (use: UseKeySet) => T): T;
   /** Returns the names of the sets that have never been fetched. */
@@ -24,10 +24,10 @@ export interface KeySets {
   close(this: void): void;
 }
 
-/** Returns an issuer's keys, or the keys at a URL. Called once for each of them. */
+/** Returns an issuer's keys, or the keys at a URL. Called once for each issuer or URL. */
 export type UseKeySet = (options: RemoteKeySetOptions) => RemoteKeySet;
 
-/** A key set. An issuer or a URL has only one, so its metrics have their own label. */
+/** A key set. Each issuer and each URL has only one set, so each set's metrics have their own label. */
 interface Entry {
   readonly options: RemoteKeySetOptions;
   readonly keys: RemoteKeySet;
@@ -45,7 +45,7 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
 
   async function fetchFirst({ keys, closed }: Entry): Promise<void> {
     for (let failures = 1; keys.state() === undefined; failures += 1) {
-      // The event has been logged.
+      // The failure has already been logged as an event.
       await keys.refresh().catch(() => {});
       if (keys.state() === undefined) await sleep(retryDelayMs(failures), clock, closed.signal);
     }

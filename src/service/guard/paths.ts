@@ -1,6 +1,9 @@
 const { METHODS } = process.getBuiltinModule("node:http");
 
-/** Rules for paths, each with the reason for the refusal. A path that breaks none of them means the same to every backend. */
+/**
+ * Rules for paths, each with the message for a path that breaks it. A path that breaks none of them means the same to
+ * every backend.
+ */
 const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
   [/^(?!\/)/, "the path does not begin with /"],
   [/[^!-~]/, "the path contains a space, a control character or a character outside ASCII"],
@@ -16,18 +19,24 @@ const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
   [/\/\.\.?(?:\/|$)/, "the path contains the segment . or .."],
 ];
 
-/** Returns the reason why a path is refused; `undefined` if there is none. An escaped slash depends on the route and is not refused here. */
+/**
+ * Returns the reason why a path is rejected; `undefined` if there is none. Whether an escaped slash is allowed depends
+ * on the route, so it is not checked here.
+ */
 export function pathProblem(path: string): string | undefined {
   const broken = rules.find(([pattern]) => pattern.test(path));
   if (broken !== undefined) return broken[1];
   const plain = decoded(path);
-  if (plain === undefined) return "the escapes of the path are not UTF-8";
+  if (plain === undefined) return "the path's escapes are not valid UTF-8";
   return /\\|\/\.\.?(?:\/|$)/.test(plain)
     ? "the path contains \\ or the segment . or .. when it is decoded"
     : undefined;
 }
 
-/** Returns a path's characters in the form that compatible ones share, without spaces around segments; `undefined` if it is not UTF-8. */
+/**
+ * Returns a path with compatible characters replaced by the form that they share, and without spaces around segments;
+ * `undefined` if the path is not UTF-8.
+ */
 function decoded(path: string): string | undefined {
   try {
     const segments = decodeURIComponent(path).normalize("NFKC").split("/");
@@ -38,38 +47,40 @@ function decoded(path: string): string | undefined {
 }
 
 /**
- * Returns the form that two paths share if a backend could treat them as the same: decoded, in lower case, without periods at the end of a
- * segment and without slashes at the end of the path.
+ * Returns the form that two paths share if a backend could treat them as the same path: decoded, in lower case, without
+ * periods at the end of a segment, and without slashes at the end of the path.
  */
 export function folded(path: string): string {
   const text = decoded(path) ?? path;
-  // First in upper case, because some letters have only one of the two forms.
+  // Converted to upper case first, because some letters have only one of the two forms.
   const segments = text.toUpperCase().toLowerCase().split("/");
   return withoutEnd(segments.map((segment) => withoutEnd(segment, ". ")).join("/"), "/");
 }
 
-/** Removes these characters from the end of a string. A regular expression would take quadratic time. */
+/** Removes these characters from the end of a string. A regular expression would need quadratic time. */
 function withoutEnd(text: string, characters: string): string {
   let end = text.length;
   while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;
   return text.slice(0, end);
 }
 
-/** Methods that routes can have. CONNECT asks for a connection and has no path. */
+/** Methods that routes can have. CONNECT is not one of them, because it asks for a connection and has no path. */
 export const methods: readonly string[] = METHODS.filter((method) => method !== "CONNECT");
 
-/** The requests that a route is for. */
+/** The requests that a route applies to. */
 export interface RoutePattern {
-  /** Path without the `/*` of a prefix. The root is the empty string as a prefix. */
+  /** Path, without the trailing `/*` of a prefix; for `/*` itself, the empty string. */
   readonly base: string;
   readonly isPrefix: boolean;
-  /** Methods to which the rule applies. Default: every method. */
+  /** Methods that the route applies to. Default: every method. */
   readonly methods?: readonly string[] | undefined;
   /** Whether the path may contain escaped slashes. */
   readonly encodedSlashes?: boolean | undefined;
 }
 
-/** Returns the pattern of a route's path; `undefined` if it is neither a path nor a path that ends in `/*`. */
+/**
+ * Returns the pattern for a route's path; `undefined` if it is neither a valid path nor a valid path followed by `/*`.
+ */
 export function patternOf(path: string): Pick<RoutePattern, "base" | "isPrefix"> | undefined {
   const isPrefix = path.endsWith("/*");
   const base = isPrefix ? path.slice(0, -2) : path;
@@ -82,11 +93,12 @@ const covers = (base: string, isPrefix: boolean, path: string): boolean =>
 
 const hasMethod = ({ methods }: RoutePattern, method: string): boolean => methods?.includes(method) ?? true;
 
-/** The route of a request, or the reason why the request is refused whatever its token. */
+/** A request's route, or the reason why the request is refused whatever its token. */
 export type Selected<Route> = { readonly route: Route | undefined } | { readonly problem: string };
 
 /**
- * Selects the first route that matches. Refuses a path that selects another route in its folded form, because a backend may know only that form.
+ * Selects the first route that matches. Rejects a path whose folded form selects another route, because a backend may
+ * see only that form.
  */
 export function selectRoute<Route extends RoutePattern>(
   routes: readonly Route[],
@@ -102,19 +114,19 @@ export function selectRoute<Route extends RoutePattern>(
   const other = routes.find((each) => hasMethod(each, method) && covers(folded(each.base), each.isPrefix, plain));
   if (other !== route)
     return {
-      problem: "the path selects another route when it is decoded, in lower case and without its trailing slash",
+      problem: "the path would select another route if it were decoded, in lower case, and without its trailing slash",
     };
   return { route };
 }
 
-/** Returns the position of the first route that can never be selected, and of the earlier ones that hide it. */
+/** Returns the positions of the first route that can never be selected and of the earlier routes that hide it. */
 export function hiddenRoute(
   routes: readonly RoutePattern[],
 ): readonly [hidden: number, by: readonly number[]] | undefined {
   for (const [index, later] of routes.entries()) {
     const hides = (earlier: RoutePattern): boolean =>
       (earlier.isPrefix || !later.isPrefix) && covers(folded(earlier.base), earlier.isPrefix, folded(later.base));
-    // Without methods, a route is also for those that no other lists.
+    // A route without methods also applies to methods that no other route lists.
     const by = (later.methods ?? [""]).map((method) =>
       routes.slice(0, index).findIndex((earlier) => hasMethod(earlier, method) && hides(earlier)),
     );

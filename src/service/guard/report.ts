@@ -8,13 +8,16 @@ import { maxHeaderBytes } from "./guard.ts";
 import { type Host, type Route, hostsOf } from "./hosts.ts";
 import { identityLimits } from "./identity.ts";
 
-/** Bytes of a response's head without the guard's own headers: the status line and the headers of HTTP. */
+/**
+ * Size of a response's head without the guard's own headers, in bytes. It consists of the status line and HTTP's
+ * headers.
+ */
 const plainBytes = 256;
-/** Bytes of a refusal's fixed texts, which are in the challenge and in the body, and of a nonce. */
+/** Size of a refusal's fixed strings, which are in the challenge and in the body, and of a nonce, in bytes. */
 const refusalTexts = 512;
 
 /**
- * Returns what each route of a configuration needs, and the worst-case sizes, for people.
+ * Returns a report for people: what each of a configuration's routes needs, and the worst-case sizes.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
@@ -82,7 +85,10 @@ function identityBytes(headers: Host["identity"]): number {
   return headers.reduce((sum, [name]) => sum + name.length + 4, values);
 }
 
-/** Returns the size of the largest refusal's headers: those for a request without a token, and what others add to them. */
+/**
+ * Returns the size of the largest refusal's headers: the headers for a request without a token, plus what other
+ * refusals add to them.
+ */
 async function refusalBytes({ guards, routes }: Host, deny: (reply: Reply) => Reply): Promise<number> {
   const source = {};
   const request = { method: "GET", target: "/", authorization: undefined, proof: undefined, source, raw: source };

@@ -3,17 +3,18 @@ import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clo
 import type { GuardedRequest } from "../../verify/bearer/authorization-header.ts";
 import type { Described } from "./conventions.ts";
 
-/** Time for which a second check of a request is the same request, in milliseconds. */
+/** How long a second check counts as a check of the same request, in milliseconds. */
 const sameForMs = 10_000;
 const maxRequests = 100_000;
 
 /**
- * Returns the request to decide about: for a second check of a request with a proof, with the first one's `raw`, so that its proof was not
- * used before. nginx checks a request again after an internal redirect, by `index` and `try_files` for example.
+ * Returns the request to decide about. For a second check of a request with a proof, it has the first check's `raw`, so
+ * that its proof does not count as used. nginx checks a request again after an internal redirect, for example because
+ * of `index` or `try_files`.
  */
 export type SameRequests = (described: Described, request: GuardedRequest) => GuardedRequest;
 
-/** @param max number of requests that are remembered */
+/** @param max maximum number of requests to remember */
 export function createSameRequests(clock: Clock, max: number = maxRequests): SameRequests {
   const known = new Map<string, { readonly raw: object; readonly at: Moment<"monotonic"> }>();
 
