@@ -18,7 +18,7 @@ export interface Rule<Value = unknown> {
   readonly holds: (value: unknown) => value is Value;
 }
 
-/** The rules for all options, by name. */
+/** The rules for all options, keyed by name. */
 export type Rules<Options> = { readonly [Name in keyof Required<Options>]: Rule };
 
 export const string: Rule<string> = {

@@ -29,7 +29,7 @@ export type Code = keyof typeof codes;
 // The cast is needed because Object.keys returns strings.
 export const allCodes = Object.keys(codes) as readonly Code[];
 
-/** Returns the URL of a rule, if it has one. */
+/** Returns a rule's URL, if it has one. */
 export function ruleUrl(rule: string): string | undefined {
   const [, number, section] = /^RFC (\d+) section ([\d.]+)$/.exec(rule) ?? [];
   if (number !== undefined) return `https://www.rfc-editor.org/rfc/rfc${number}#section-${section}`;

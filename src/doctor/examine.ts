@@ -21,7 +21,8 @@ import type { Observations } from "./observations.ts";
 import { statesOf } from "./set-states.ts";
 
 /**
- * Finds problems in an issuer's discovery document and JWK Set. Each finding lists the verifiers that fail because of it. Uses only observations, so it works on every runtime. Returns the worst findings first.
+ * Finds problems in an issuer's discovery document and JWK Set. Each finding lists the verifiers that fail because of
+ * it. Uses only observations, so it works on every runtime. Returns the worst findings first.
  *
  * @example
  * ```ts

@@ -61,7 +61,8 @@ export function typesOf(options: BackendOptions): string[] {
 }
 
 /**
- * Returns the backend for a kind of HSM or key service, or for the key that a URI names. The backend opens, generates and destroys keys.
+ * Returns the backend for a kind of HSM or key service, or for the key that a URI names. The backend opens, generates
+ * and destroys keys.
  *
  * @example
  * ```ts

@@ -77,10 +77,10 @@ export interface ProviderOptions {
    */
   readonly discovery?: Optional<boolean>;
   /**
-   * Additional members of the discovery document. Verifiers do not need them. Clients need `authorization_endpoint`, `token_endpoint`,
-   * `response_types_supported` and `subject_types_supported`. If clients sign assertions or request objects, set
-   * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
-   * Default: none.
+   * Additional members of the discovery document. Verifiers do not need them. Clients need `authorization_endpoint`,
+   * `token_endpoint`, `response_types_supported` and `subject_types_supported`. If clients sign assertions or request
+   * objects, set `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported`
+   * to `clientAlgorithms`. Default: none.
    */
   readonly metadata?: Optional<Metadata>;
   /**

@@ -8,7 +8,8 @@ import { type ProviderSetup, alreadyInKeys, provide } from "./service-provider.t
 import type { Provider } from "./types.ts";
 
 /**
- * Creates a provider from its options, which are merged left to right. Checks all options and keys before the first request. If `keys` is given, the provider follows it.
+ * Creates a provider from its options, which are merged left to right. Checks all options and keys before the first
+ * request. If `keys` is given, the provider follows it.
  *
  * The function is asynchronous because Web Crypto is, which is the only cryptography API in every runtime.
  *

@@ -1,6 +1,6 @@
 import type { FindingKind } from "./finding-kind.ts";
 
-/** Findings about the certificates of keys. */
+/** Findings about keys' certificates. */
 export const certificate = {
   JWKS_X5C_FORMAT: {
     severity: "broken",

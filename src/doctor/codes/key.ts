@@ -1,6 +1,6 @@
 import { type FindingKind, openidFederation } from "./finding-kind.ts";
 
-/** Findings about the members of each key. */
+/** Findings about each key's members. */
 export const key = {
   JWKS_PRIVATE_MEMBERS: {
     severity: "broken",

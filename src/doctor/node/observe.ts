@@ -26,7 +26,8 @@ const browserAgent =
 const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, defaults, checkOptions(options, rules));
 
 /**
- * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, using only GET and HEAD. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
+ * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, using
+ * only GET and HEAD. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
  *
  * @example
  * ```ts

@@ -71,7 +71,8 @@ const uriPattern =
   /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
 
 /**
- * Creates a backend for keys in AWS KMS, using the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a key ID always names the same key version.
+ * Creates a backend for keys in AWS KMS, using the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a
+ * key ID always names the same key version.
  *
  * @example
  * ```ts

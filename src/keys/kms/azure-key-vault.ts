@@ -68,7 +68,8 @@ interface Client {
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
 /**
- * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation generates a new key instead of a new version of one key, because the service cannot delete single versions.
+ * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation
+ * generates a new key instead of a new version of one key, because the service cannot delete single versions.
  *
  * @example
  * ```ts

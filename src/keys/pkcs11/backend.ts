@@ -25,9 +25,13 @@ import {
 } from "./uri.ts";
 
 /**
- * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module and runs until the token's signers are closed. If the module hangs or crashes, jwksd replaces that process. Requires the `pkcs11js` package.
+ * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process,
+ * which loads the module and runs until the token's signers are closed. If the module hangs or crashes, jwksd replaces
+ * that process. Requires the `pkcs11js` package.
  *
- * While a token is unavailable, signatures fail with a retryable error. When the token is back, jwksd reopens it. A PIN is tried only once. If the token refuses it, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
+ * While a token is unavailable, signatures fail with a retryable error. When the token is back, jwksd reopens it. A PIN
+ * is tried only once. If the token refuses it, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is
+ * restarted.
  *
  * @example
  * ```ts

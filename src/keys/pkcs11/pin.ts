@@ -83,7 +83,7 @@ export function describePin(source: PinSource): string {
 
 const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
-// Whether each PIN was accepted or refused in this process. The keys are keyed hashes of the PINs.
+// Whether each PIN was accepted or refused in this process, by a keyed hash of the PIN.
 const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 

@@ -25,7 +25,8 @@ export function localSign(signer: Signer): LocalSign | undefined {
 export const localPublicKey = (signer: Signer): CryptoKey | undefined => localKeys.get(signer)?.publicKey;
 
 /**
- * Creates a signer for a private key in this process's memory, after checking with a test signature that the private key matches the public key.
+ * Creates a signer for a private key in this process's memory, after checking with a test signature that the private
+ * key matches the public key.
  *
  * @example
  * ```ts

@@ -64,7 +64,8 @@ const rules: Rules<SignClientOptions> = {
 };
 
 /**
- * Creates a client for a sign socket, for use in processes that must not have keys. The client is not a `Signer`, because a sign socket signs claims and never a digest.
+ * Creates a client for a sign socket, for use in processes that must not have keys. The client is not a `Signer`,
+ * because a sign socket signs claims and never a digest.
  *
  * @example
  * ```ts

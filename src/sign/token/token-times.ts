@@ -1,7 +1,7 @@
 import { invalidClaims } from "../../base/errors.ts";
 
 /**
- * Maximum time by which `iat` may be in the future, in seconds. Verifiers reject tokens whose `iat` is further ahead.
+ * Maximum time that `iat` may be ahead of the clock, in seconds. Verifiers reject tokens whose `iat` is further ahead.
  * @see FAPI 2.0 Security Profile section 5.3.2.1
  */
 const maxAheadSeconds = 60;

@@ -28,8 +28,8 @@ export interface Bearer {
   /** Creates middleware for Koa. */
   koa(this: void, requirements?: Requirements): KoaMiddleware;
   /**
-   * Creates a guard for the `upgrade` event of a `node:http` server, for WebSockets. If it refuses the upgrade, it responds, closes the socket
-   * and returns `false`.
+   * Creates a guard for the `upgrade` event of a `node:http` server, for WebSockets. If it refuses the upgrade, it
+   * responds, closes the socket and returns `false`.
    */
   upgrade(this: void, requirements?: Requirements): UpgradeGuard;
   /** Creates a NestJS guard, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
@@ -46,7 +46,8 @@ export interface Bearer {
    */
   authOf(this: void, request: object): Auth | undefined;
   /**
-   * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401 if there was no token or a new one may help.
+   * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401
+   * if there was no token or a new one may help.
    *
    * @example
    * ```ts
@@ -77,7 +78,9 @@ export interface Bearer {
 }
 
 /**
- * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token whose scope is insufficient, and with 503 while the keys are unavailable. It reads the token from the `Authorization` header, unless the `token` option finds it elsewhere.
+ * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token
+ * whose scope is insufficient, and with 503 while the keys are unavailable. It reads the token from the `Authorization`
+ * header, unless the `token` option finds it elsewhere.
  *
  * @example
  * ```ts

@@ -133,7 +133,7 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
 /** Guard settings that limit when a user may have signed in. */
 interface SignInLimits {
   readonly clock: Clock;
-  /** Maximum time by which a sign-in may be in the future, in seconds. */
+  /** Maximum time that a sign-in may be ahead of the clock, in seconds. */
   readonly aheadSeconds: number;
   readonly verification: { readonly clockToleranceSeconds: number };
 }

@@ -121,7 +121,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     throw invalidOption('"dpop" requires "baseUrl", because a proof names the URL and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** Maximum time by which a proof or a sign-in may be in the future, in seconds. */
+    /** Maximum time that a proof or a sign-in may be ahead of the clock, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
       audience: withBothSpellings(audience, resource),

@@ -102,13 +102,13 @@ export interface ClientVerifier {
    * provider, `exp` is not too far in the future, `jti` has not been used before, and the `typ` header is
    * `client-authentication+jwt`, `JWT` or absent.
    *
-   * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
+   * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws ClientError see `ClientDocuments`; only if no client is passed
-   * @throws FetchError if the keys of the client are unavailable
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch`
-   * option
+   * @throws ClientError see `ClientDocuments`, if no client is passed
+   * @throws FetchError if the client's keys are unavailable
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but
+   *   `fetch` is not given
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
@@ -118,13 +118,13 @@ export interface ClientVerifier {
    * client assertion. `request` and `request_uri` must be absent, a `jti` must not have been used before, and the `typ`
    * header must be `oauth-authz-req+jwt`, `JWT` or absent.
    *
-   * @param client the client if it is registered. Default: the client that `iss` names, by the `documents` option
+   * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws ClientError see `ClientDocuments`; only if no client is passed
-   * @throws FetchError if the keys of the client are unavailable
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch`
-   * option
+   * @throws ClientError see `ClientDocuments`, if no client is passed
+   * @throws FetchError if the client's keys are unavailable
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but
+   *   `fetch` is not given
    * @see RFC 9101 sections 4, 6 and 10.8
    */
   requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;

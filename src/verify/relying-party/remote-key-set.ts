@@ -37,7 +37,9 @@ export interface RemoteKeySet {
 }
 
 /**
- * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed, and refreshed before it becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. Another key is never used for an unknown kid. There are no background timers.
+ * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed, and refreshed before it
+ * becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. Another key
+ * is never used for an unknown kid. There are no background timers.
  *
  * @example
  * ```ts

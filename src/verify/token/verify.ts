@@ -86,7 +86,8 @@ const verifyRules: Rules<VerifyOptions> = {
 };
 
 /**
- * Verifies a signed token. Checks its size and header, finds the key with its kid, then checks the signature and the claims. Ignores keys in the token's header (`jwk`, `jku`, `x5u`, `x5c`).
+ * Verifies a signed token. Checks its size and header, finds the key with its kid, then checks the signature and the
+ * claims. Ignores keys in the token's header (`jwk`, `jku`, `x5u`, `x5c`).
  *
  * @example
  * ```ts
