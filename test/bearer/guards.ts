@@ -2,7 +2,7 @@ import {
   type Bearer,
   type BearerOptions,
   type Challenge,
-  type Denial,
+  type ApplicationDenial,
   type Requirements,
   createBearer,
 } from "../../src/verify/bearer/index.ts";
@@ -28,10 +28,10 @@ export interface GuardedPath {
   readonly bearer: Bearer;
   readonly requirements: Requirements;
   /** Denial with which the handler refuses a request that the guard has let through. */
-  readonly denial?: Denial | undefined;
+  readonly denial?: ApplicationDenial | undefined;
 }
 
-const guarded = (bearer: Bearer, requirements: Requirements = {}, denial?: Denial): GuardedPath => ({
+const guarded = (bearer: Bearer, requirements: Requirements = {}, denial?: ApplicationDenial): GuardedPath => ({
   bearer,
   requirements,
   denial,

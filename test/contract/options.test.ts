@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { decodeProtectedHeader } from "jose";
-import { type ObserveOptions, type WatchOptions, observeIssuer, watch } from "../../src/doctor/node/index.ts";
+import { type ObserveOptions, type WatchOptions, observeIssuer, watchJwkSet } from "../../src/doctor/node/index.ts";
 import {
   type ClientAssertionOptions,
   type Endpoints,
@@ -303,7 +303,7 @@ row<ObserveOptions>(
   (options) => observeIssuer("https://127.0.0.1", options),
   "ERR_ADDRESS_FORBIDDEN",
 );
-row<WatchOptions>("watch", { durationMs: 0 }, async (options) => watch({ at: 0 }, options));
+row<WatchOptions>("watchJwkSet", { durationMs: 0 }, async (options) => watchJwkSet({ at: 0 }, options));
 
 test("the message for an invalid value names its type, unless another value of that type would be accepted", async () => {
   const rows: readonly (readonly [make: () => unknown, message: RegExp])[] = [

@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
-import { watch } from "../../src/doctor/node/index.ts";
+import { watchJwkSet } from "../../src/doctor/node/index.ts";
 import type { Provider } from "../../src/provider/types.ts";
 import { World, issuer } from "../manager/world.ts";
 import { hour, second } from "../rules/key-records.ts";
@@ -45,7 +45,7 @@ async function found(
   const events: string[] = [];
   const { clock, waiting } = waitedFor(world.clock);
   let isOver = false;
-  const watching = watch(await askFor(provider, world.clock.now()), {
+  const watching = watchJwkSet(await askFor(provider, world.clock.now()), {
     durationMs,
     intervalMs: durationMs / 100,
     clock,

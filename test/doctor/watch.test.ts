@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Exchange, type Finding, type Observations, examine } from "../../src/doctor/index.ts";
-import { type TimelineEvent, type WatchOptions, watch } from "../../src/doctor/node/index.ts";
+import { type TimelineEvent, type WatchOptions, watchJwkSet } from "../../src/doctor/node/index.ts";
 import { intervalFor } from "../../src/doctor/node/watch.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -43,7 +43,7 @@ async function watched(
     onEvent: ({ at, text }: TimelineEvent) => void timeline.push(`${(at - startMs) / second} ${text}`),
     ...choice,
   };
-  const watching = watch({ at: startMs, issuer, discovery, set: answer(0) } as Observations, options).finally(
+  const watching = watchJwkSet({ at: startMs, issuer, discovery, set: answer(0) } as Observations, options).finally(
     () => (isOver = true),
   );
   for (;;) {

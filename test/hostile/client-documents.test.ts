@@ -67,7 +67,7 @@ const requested = async (): Promise<Response> => assert.fail("requested");
 
 type Options = Required<Pick<ClientDocumentsOptions, "fetch" | "clock">>;
 
-/** What a server fetches for a client from a URL that an attacker chose. Each call of the result uses it. */
+/** Requests that a server sends for a client to a URL that an attacker chose; each call of a result sends one. */
 const targets: Readonly<Record<string, (url: string, options: Options) => () => Promise<unknown>>> = {
   "client.json"(url, options) {
     const { resolve } = createClientDocuments({ issuer, allow: () => true, publicClients: true, ...options });

@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { InvalidArgumentError } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { Observations } from "../../doctor/index.ts";
-import { type TimelineEvent, type ObserveOptions, watch } from "../../doctor/node/index.ts";
+import { type TimelineEvent, type ObserveOptions, watchJwkSet } from "../../doctor/node/index.ts";
 import { asking } from "../../doctor/node/observe.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { type Io, printNotice } from "../io.ts";
@@ -47,7 +47,7 @@ export async function watchOn(
   const stop = (): void => controller.abort();
   process.once("SIGINT", stop);
   try {
-    return await watch(observations, {
+    return await watchJwkSet(observations, {
       durationMs: flags.watch === true ? 60_000 : flags.watch,
       clock: systemClock,
       ask: asking(url, options),

@@ -5,6 +5,6 @@
  */
 
 export { type TimelineEvent } from "../timeline.ts";
-export { observeIssuer, observeBody } from "./observe.ts";
+export { observeIssuer, observeDocument } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
-export { type WatchOptions, watch } from "./watch.ts";
+export { type WatchOptions, watchJwkSet } from "./watch.ts";

@@ -56,7 +56,7 @@ export async function observeIssuer(target: string, options: ObserveOptions = {}
 }
 
 /** Observes a file's content or a fetched body. @param at time at which it was read, in epoch milliseconds */
-export function observeBody(body: Uint8Array, at: number): Observations {
+export function observeDocument(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isMetadata(value)) return { at, discovery: { body } };
   return { at, set: { body }, certificates: readCertificates(value) };

@@ -19,7 +19,7 @@ import { type ParsedSets, type State, stateOf } from "../set-states.ts";
 import { type TimelineEvent, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
 
-/** Options of {@link watch}. */
+/** Options of {@link watchJwkSet}. */
 export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
@@ -63,7 +63,7 @@ export const intervalFor = (durationMs: number): number =>
   Math.max(Math.min(usualIntervalMs, durationMs / 4), durationMs / maxLooks);
 
 /** Fetches a JWK Set repeatedly. Returns the observations, with all fetches and tokens added. */
-export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
+export async function watchJwkSet(observations: Observations, options: WatchOptions): Promise<Observations> {
   const given = checkOptions(options, rules);
   const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onEvent, signal } = given;
   const { ask = asking(observations.set?.url ?? "") } = given;

@@ -17,7 +17,7 @@ import { resourceMetadataUrl } from "./metadata.ts";
 import type { BearerEvent } from "./options.ts";
 import {
   type ChallengeTerms,
-  type Denial,
+  type ApplicationDenial,
   type Refusal,
   RefusedRequest,
   type Scheme,
@@ -64,7 +64,7 @@ export interface Challenge {
 }
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
-const defaultDenial: Denial = { status: 403, description: "the token does not allow this request" };
+const defaultDenial: ApplicationDenial = { status: 403, description: "the token does not allow this request" };
 
 /** Decides which requests are let through, on behalf of all adapters. */
 export interface Guard {
@@ -74,7 +74,7 @@ export interface Guard {
   /** Returns the sender of a request that was let through. */
   authOf(this: void, source: object): Auth | undefined;
   /** See `Bearer`. */
-  challenge(this: void, source: object, denial: Denial): Challenge;
+  challenge(this: void, source: object, denial: ApplicationDenial): Challenge;
   refresh(this: void): Promise<void>;
 }
 
@@ -159,7 +159,7 @@ export function createGuard(settings: BearerSettings): Guard {
       throw invalidToken("the token has expired");
   }
 
-  function challenge(source: object, denial: Denial): Challenge {
+  function challenge(source: object, denial: ApplicationDenial): Challenge {
     const known = admitted.get(source);
     if (known === undefined) throw invalidOption("challenge() requires a request that this guard has let through");
     const { status, description, scope } = checkDenial(denial);

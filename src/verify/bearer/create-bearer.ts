@@ -8,9 +8,9 @@ import { type KoaMiddleware, koaAdapter } from "./adapters/koa.ts";
 import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
-import { type ResourceMetadata, createMetadata } from "./metadata.ts";
+import { type ResourceMetadataHandlers, createMetadata } from "./metadata.ts";
 import type { BearerOptions } from "./options.ts";
-import type { Denial } from "./refusal.ts";
+import type { ApplicationDenial } from "./refusal.ts";
 import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
 
@@ -59,7 +59,7 @@ export interface Bearer {
    *
    * @throws ConfigError `ERR_OPTION_INVALID` if the guard did not let this request through, or if the denial is invalid
    */
-  challenge(this: void, request: object, denial: Denial): Challenge;
+  challenge(this: void, request: object, denial: ApplicationDenial): Challenge;
   /**
    * Fetches all issuers' keys now, for example before the process reports that it is ready. Does nothing if `issuer` is
    * a function, or for `keys` without `refresh()` or `reload()`.
@@ -74,7 +74,7 @@ export interface Bearer {
    */
   mcp(this: void): TokenVerifier;
   /** Handlers that serve the resource's metadata at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
-  readonly metadata: ResourceMetadata;
+  readonly metadata: ResourceMetadataHandlers;
 }
 
 /**

@@ -23,7 +23,7 @@ export function resourceMetadataUrl(resource: string): string {
 }
 
 /** Handlers that serve a resource's metadata. */
-export interface ResourceMetadata {
+export interface ResourceMetadataHandlers {
   /** Handles a `Request`. Returns 404 for other paths. */
   fetch(this: void, request: Request): Promise<Response>;
   /**
@@ -49,7 +49,7 @@ function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSet
 }
 
 /** Creates the handlers, which serve the well-known path both with and without the resource's path. */
-export function createMetadata(settings: BearerSettings): ResourceMetadata {
+export function createMetadata(settings: BearerSettings): ResourceMetadataHandlers {
   const { resource } = settings;
   let document: Promise<Document> | undefined;
   const paths =

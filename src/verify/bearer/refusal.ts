@@ -52,7 +52,7 @@ export class RefusedRequest {
 }
 
 /** The application's refusal of a valid token. */
-export interface Denial {
+export interface ApplicationDenial {
   /** Status, which is 403 if this token is not sufficient, or 401 if a new token might be. */
   readonly status: 401 | 403;
   /** Message of 1 to 500 characters for the client's developer. It should not quote anything from the request. */
@@ -62,7 +62,7 @@ export interface Denial {
 }
 
 /** Returns the refusal for a denial. @see RFC 6750 section 3.1 (one error for each status) */
-export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
+export const deniedBy = ({ status, description, scope }: ApplicationDenial): Refusal => ({
   status,
   error: status === 401 ? "invalid_token" : "insufficient_scope",
   description,

@@ -13,7 +13,7 @@ import {
   strings,
 } from "../../base/options.ts";
 import type { VerifiedClaims } from "../token/verify.ts";
-import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
+import { type ApplicationDenial, RefusedRequest, quotable } from "./refusal.ts";
 
 /** A valid access token and its content, including the members of the MCP SDK's `AuthInfo`. */
 export interface Auth {
@@ -50,7 +50,9 @@ export interface Requirements {
    * Returns `true` to let the request through, `false` to respond with 403, or a denial to explain the refusal. If the
    * function throws or returns an object that is not a denial, the response is a 503. Default: none.
    */
-  readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
+  readonly check?:
+    | ((auth: Auth, request: never) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
+    | undefined;
   /**
    * Whether a request without an `Authorization` header (with the `token` option, without a token) is let through,
    * without auth. If a token is sent, it must be valid. Default: `false`.
@@ -60,7 +62,9 @@ export interface Requirements {
 
 /** Checked requirements. */
 export interface CheckedRequirements extends Omit<Requirements, "check"> {
-  readonly check?: ((auth: Auth, request: object) => boolean | Denial | Promise<boolean | Denial>) | undefined;
+  readonly check?:
+    | ((auth: Auth, request: object) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
+    | undefined;
 }
 
 /** Rule for a string that a challenge can contain. */
@@ -73,7 +77,7 @@ const words: Rule = {
     strings.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),
 };
 
-const denialRules: Rules<Denial> = {
+const denialRules: Rules<ApplicationDenial> = {
   status: {
     must: "401 or 403",
     types: ["number"],
@@ -87,7 +91,7 @@ const denialRules: Rules<Denial> = {
 const isScope = (value: unknown): value is string => challengeText.holds(value) && value.trim() !== "";
 
 /** Returns the members of a denial. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export function checkDenial(denial: Denial): Denial {
+export function checkDenial(denial: ApplicationDenial): ApplicationDenial {
   const { status, description, scope } = checkOptions(denial, denialRules, "member of a denial");
   if (status === undefined || description === undefined)
     throw invalidOption("a denial must have the members status and description");

@@ -3,7 +3,7 @@ import { createClientVerifier, createProvider, localSigner, memoryReplayStore, v
 import { createBearer } from "jwksd/bearer";
 import { jwtOptions } from "jwksd/better-auth";
 import { examine } from "jwksd/doctor";
-import { observeIssuer, watch } from "jwksd/doctor/node";
+import { observeIssuer, watchJwkSet } from "jwksd/doctor/node";
 import { createIssuers } from "jwksd/issuers";
 import { createGuardedFetch, readEncryptionKeyset, readKeyset, textFile } from "jwksd/node";
 import { withJwksd } from "jwksd/oidc-provider";
@@ -60,5 +60,5 @@ export const testClient = await createTestClient();
 export const jwt = jwtOptions(provider);
 export const observations = await observeIssuer(issuer);
 export const findings = await examine(observations);
-export const watched = await watch(observations, { durationMs: 1 });
+export const watched = await watchJwkSet(observations, { durationMs: 1 });
 export const oidc = await withJwksd(manager, {}, () => ({ issuer, use: () => {}, callback: () => () => {} }));
