@@ -51,7 +51,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
   "jwksd/node": { createGuardedFetch: "GuardedFetchOptions" },
   "jwksd/sign-client": { createSignClient: "SignClientOptions" },
-  "jwksd/doctor/node": { observeIssuer: "ObserveOptions", watch: "WatchOptions" },
+  "jwksd/doctor/node": { observeIssuer: "ObserveOptions", watchJwkSet: "WatchOptions" },
 };
 
 /** Types that users of an option write or that a store keeps. */
