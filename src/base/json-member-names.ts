@@ -17,8 +17,8 @@ const maxFound = 100;
  */
 export function duplicateMembers(text: string): string[] {
   const found: string[] = [];
-  // The member names of each object that is still open. A set is created for the first name, so an array's is
-  // `undefined`.
+  // The member names of each object or array that is still open. A set is created when the first name is read, so an
+  // array has `undefined`.
   const open: (Set<string> | undefined)[] = [];
   for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
     const character = text[at];

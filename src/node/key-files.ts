@@ -13,7 +13,7 @@ import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../pu
 export interface LoadedKeys<Entry> {
   /** Entries in keyset order. */
   readonly entries: readonly Entry[];
-  /** Warnings for the operator, such as about file permissions. */
+  /** Warnings for the operator, for example about file permissions. */
   readonly warnings: readonly string[];
 }
 

@@ -19,7 +19,7 @@ export function createRetiredKids(
   const removed = new Set<string>();
   const presented = createTally();
   return {
-    /** Records a change of the keyset. */
+    /** Records a change to the keyset. */
     update(kids: readonly string[], before: readonly string[]): void {
       for (const kid of kids) removed.delete(kid);
       for (const kid of before) if (!kids.includes(kid)) removed.add(kid);

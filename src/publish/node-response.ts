@@ -13,7 +13,7 @@ export interface NodeRequest {
 }
 
 /**
- * Returns the values of all of a header's lines. Node's `headers` would join or drop repeated lines. @param name in
+ * Returns a header's values, one for each line. Node's `headers` would join or drop repeated lines. @param name in
  * lower case
  */
 export function headerLines(name: string, rawHeaders: readonly string[] = []): string[] {

@@ -20,9 +20,9 @@ const noStore = { "Cache-Control": "no-store" };
 const json = (value: unknown, headers: Record<string, string> = caching): Response => Response.json(value, { headers });
 
 /**
- * Returns the response to a request to the test issuer. It serves its documents, tokens at `/token`, and an issuer with
- * a fault at each `/hostile/NAME`. Web pages from any origin can read the documents, but only pages from this machine
- * can read tokens.
+ * Responds to a request to the test issuer, which serves its documents, tokens at `/token`, and an issuer with a fault
+ * at each `/hostile/NAME`. Web pages from any origin can read the documents, but only pages from this machine can read
+ * tokens.
  *
  * @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 6749 section 4.4; Fetch Standard, CORS protocol
  */

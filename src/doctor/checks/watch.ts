@@ -5,7 +5,7 @@ import type { State } from "../set-states.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** Number of additions without any removal after which it seems that keys are never removed. */
+/** Number of additions without a removal after which the check assumes that keys are never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 

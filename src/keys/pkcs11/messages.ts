@@ -20,7 +20,7 @@ export interface Results {
 
 /** A private key and the attributes of its public key. */
 export interface FoundKey {
-  /** The number by which this child knows the key. */
+  /** Number that identifies the key in this child. */
   readonly key: number;
   readonly id: Uint8Array;
   readonly label: string;

@@ -20,7 +20,7 @@ const commandTimeoutMs = 30_000;
 const maxPinLength = 1024;
 
 /**
- * Reads the PIN and removes a line break at its end.
+ * Reads the PIN and removes a trailing line break.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */

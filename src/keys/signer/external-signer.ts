@@ -26,7 +26,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-        throw invalidOption(`${uri}: a digest must be a SHA-256, which has 32 bytes`);
+        throw invalidOption(`${uri}: a digest must be a SHA-256 hash, which has 32 bytes`);
       }
       // Copied, because the caller may change the digest in the meantime, and it may be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);

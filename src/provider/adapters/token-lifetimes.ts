@@ -43,7 +43,7 @@ export function checkTokenLifetimes(
 
 type Lifetimes = readonly (readonly [name: string, seconds: number])[];
 
-/** For each plugin, by ID, a function that returns its token lifetimes, including better-auth's defaults. */
+/** Functions that return a plugin's token lifetimes, including better-auth's defaults, keyed by plugin ID. */
 const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
   jwt: ({ jwt }: JwtPlugin) => [["jwt.expirationTime", secondsOf(jwt?.expirationTime ?? "15m")]],
   "oauth-provider": (options: OAuthProviderPlugin) => {

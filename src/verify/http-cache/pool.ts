@@ -44,7 +44,10 @@ export interface PoolEntry<Resource> {
   isProven: boolean;
 }
 
-/** Two budgets, because opening a resource again fetches it, and may immediately cause another fetch. */
+/**
+ * The two budgets of an entry. There are two because opening a resource again fetches it, and may immediately cause
+ * another fetch.
+ */
 interface Budgets {
   readonly open: Budget;
   readonly other: Budget;
