@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { describe, test } from "node:test";
+import { send } from "../bearer/replies.ts";
+import { listening } from "../support/listening.ts";
 import { skipWithout } from "../support/parts.ts";
-import { soak } from "../support/soak.ts";
+import { isSoak, soak } from "../support/soak.ts";
 import type { HeaderLine } from "../support/wire.ts";
+import { proxies } from "./proxies.ts";
 import { ask, scopes, startSite, ways } from "./site.ts";
 
 // Header fields that clients send to be taken for the guard's or the proxy's.
@@ -89,6 +94,37 @@ for (const [way, { proxy, backend }] of ways.entries()) {
       }
       assert.deepEqual(wrong, []);
       assert.deepEqual([await identity("/orders/1", [], valid), await identity("/public/", [])], [alice, {}]);
+    });
+  });
+}
+
+/** Lines that remove X-Forwarded-Prefix, from docs/guard.md. */
+const withoutPrefix = {
+  nginx: 'proxy_set_header X-Forwarded-Prefix "";',
+  caddy: "request_header -*refix",
+} as const;
+
+for (const proxy of isSoak ? proxies : []) {
+  describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
+    test("X-Forwarded-Prefix reaches the program unless the line in docs/guard.md removes it", async (t) => {
+      const page = await readFile(new URL("../../docs/guard.md", import.meta.url), "utf8");
+      const site = withoutPrefix[proxy.name];
+      assert.ok(page.includes(`\`${site}\``));
+      const server = createServer(({ headers }, response) => {
+        // As a CGI program reads names.
+        const found = Object.entries(headers).find(([name]) => /^x[-_.]forwarded[-_.]prefix$/.test(name));
+        const body = found?.[1]?.toString() ?? "none";
+        response.writeHead(200, { "Content-Length": body.length }).end(body);
+      });
+      const backendPort = await listening(t, server);
+      const seen = async (site: string, name = "X-Forwarded-Prefix"): Promise<string> => {
+        const { port } = await startSite(t, proxy, { backendPort, site });
+        const request = { target: "/public/", headers: [[name, "/admin"]] as const };
+        return (await send(port, request, "api.example.com")).body;
+      };
+      for (const name of ["X_FORWARDED_PREFIX", "x.forwarded.prefix"])
+        assert.equal(await seen(site, name), "none", name);
+      assert.deepEqual([await seen(""), await seen(site)], ["/admin", "none"]);
     });
   });
 }
