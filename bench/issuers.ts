@@ -143,7 +143,7 @@ async function measure(database: Database, { rounds }: Plan) {
         const [kind, least] = index === 0 ? ["a hot issuer", 0.95] : ["all in turn", 0.7];
         return {
           name: `${what}: GET rate for ${kind}, by CPU, at least ${least} times one provider's`,
-          reached: byCpu >= Number(least),
+          reached: byCpu >= least,
           measured: `${byCpu.toFixed(2)} (${share.toFixed(2)} by rate)`,
         };
       }),

@@ -1,5 +1,6 @@
 import { shownUrl } from "../base/urls.ts";
 import { isPrivateText } from "./private-key-search.ts";
+import type { FailingVerifier } from "./verifiers/cited-failures.ts";
 
 const maxQuoted = 60;
 /** Maximum length of a name to quote. Algorithm names, for example, are shorter, and private keys are longer. */
@@ -52,4 +53,29 @@ export function urlText(url: string): string {
   if (!URL.canParse(url)) return quotedName(url);
   const { protocol } = new URL(url);
   return /^https?:$/.test(protocol) ? shownUrl(url).replaceAll(/[^/]{41,}/g, "…") : `${protocol}…`;
+}
+
+/**
+ * Groups verifiers by the tokens that fail in them. Each group has the label that reports print in front of its names.
+ */
+export function byFailingTokens(breaks: readonly FailingVerifier[]) {
+  const groups = [
+    { label: "All tokens fail in", fails: "every token" },
+    { label: "Tokens signed with this key fail in", fails: "its tokens" },
+  ] as const;
+  return groups
+    .map(({ label, fails }) => ({ label, verifiers: breaks.filter((verifier) => verifier.fails === fails) }))
+    .filter(({ verifiers }) => verifiers.length > 0);
+}
+
+/**
+ * Returns a verifier's name with its version. A verifier that consists of two packages has two versions, in the same
+ * order.
+ */
+export function nameWithVersion({ client, version }: FailingVerifier): string {
+  const versions = version.split(" + ");
+  return client
+    .split(" + ")
+    .map((name, index) => `${name} ${versions[index]}`)
+    .join(" with ");
 }

@@ -1,8 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { ruleUrl } from "../../src/doctor/codes.ts";
+import { byFailingTokens, nameWithVersion } from "../../src/doctor/format.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
 import type { FailingVerifier } from "../../src/doctor/verifiers/cited-failures.ts";
-import { breaksOf, byFailingTokens, nameWithVersion } from "../../src/doctor/verifiers/failing-verifiers.ts";
+import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
 
 const file = new URL("../../docs/doctor.md", import.meta.url);
 const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;

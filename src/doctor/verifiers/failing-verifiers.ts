@@ -13,31 +13,6 @@ export function breaksOf(code: Code): readonly FailingVerifier[] {
   return [...observed, ...(cited[code] ?? [])];
 }
 
-/**
- * Groups verifiers by the tokens that fail in them. Each group has the label that reports print in front of its names.
- */
-export function byFailingTokens(breaks: readonly FailingVerifier[]) {
-  const groups = [
-    { label: "All tokens fail in", fails: "every token" },
-    { label: "Tokens signed with this key fail in", fails: "its tokens" },
-  ] as const;
-  return groups
-    .map(({ label, fails }) => ({ label, verifiers: breaks.filter((verifier) => verifier.fails === fails) }))
-    .filter(({ verifiers }) => verifiers.length > 0);
-}
-
-/**
- * Returns a verifier's name with its version. A verifier that consists of two packages has two versions, in the same
- * order.
- */
-export function nameWithVersion({ client, version }: FailingVerifier): string {
-  const versions = version.split(" + ");
-  return client
-    .split(" + ")
-    .map((name, index) => `${name} ${versions[index]}`)
-    .join(" with ");
-}
-
 /** Returns the number of verifiers that were run against a code. */
 export function triedOf(code: Code): number {
   return runsOf(code).filter(({ outcomes }) => outcomes.length > 0).length;
