@@ -68,7 +68,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
       for: "nginx",
       hosts: { "a.example": host, "*": { ...host, issuers: [{ ...issuer, keySet: { maxWaitMs: 5 } }] } },
     },
-    /host "\*": issuer 1: "keySet" differs from the one that https:\/\/login\.example\.com has elsewhere; write the same/,
+    /host "\*": issuer 1: "keySet" differs from the "keySet" that https:\/\/login\.example\.com has elsewhere; use the same/,
   ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
