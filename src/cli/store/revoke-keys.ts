@@ -97,17 +97,12 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
       try {
         await checkName({ issuer, key });
         const register = database.forIssuer(issuer);
-        const custody = createCustody({
-          register,
-          keys: wrappingKeys,
-          issuerCheck: ownedBy(issuer),
-        });
-        for (const time of await withCustody(io, { settings, signers, custody }, (keys) =>
+        const custody = createCustody({ register, keys: wrappingKeys, issuerCheck: ownedBy(issuer) });
+        const times = await withCustody(io, { settings, signers, custody }, (keys) =>
           custody.movingToFirst(() => revokeOld(keys, before, isDry)),
-        )) {
-          revoked += 1;
-          trustedUntil = Math.max(trustedUntil, time);
-        }
+        );
+        revoked += times.length;
+        trustedUntil = Math.max(trustedUntil, ...times);
       } catch (error) {
         const { code, message } = asJwksdError(error);
         failed.push({ issuer, code, message });
