@@ -42,7 +42,7 @@ async function guard(
     import("../service/guard/guard.ts"),
   ]);
   if (check !== undefined) {
-    const { configReport } = await import("../service/guard/report.ts");
+    const { configReport } = await import("../service/guard/config-report.ts");
     return print(
       io,
       await configReport(await readGuardConfig(sourcesOf(io, { ...options, config: check }, guardDefinitions))),
