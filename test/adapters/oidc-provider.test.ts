@@ -80,7 +80,7 @@ async function discover(url: string) {
   return (await reply.json()) as { issuer: string; jwks_uri: string; token_endpoint: string };
 }
 
-describe("rejects a configuration that cannot work at startup", () => {
+describe("checks the configuration at startup", () => {
   const jwts = { getResourceServerInfo: () => ({}) };
   const api = (more: object = {}) => ({ resourceIndicators: { ...jwts, ...more } });
   const long = { AccessToken: 86_400 };
@@ -102,7 +102,7 @@ describe("rejects a configuration that cannot work at startup", () => {
     ["signed userinfo, which expires with an access token", { features: { jwtUserinfo: { enabled: true } } }, userinfo],
   ];
   for (const [name, more, message] of rows) {
-    test(name, async () => {
+    test(`${name}: ${message === undefined ? "accepted" : "rejected"}`, async () => {
       const keys = await keysOf({ keys: [named("a")] });
       const instance = withJwksd(keys, { ...configuration, ...more }, (given) => new Provider(keys.issuer, given));
       if (message === undefined) await instance;
@@ -110,7 +110,7 @@ describe("rejects a configuration that cannot work at startup", () => {
     });
   }
 
-  test("another issuer", async () => {
+  test("a different issuer: rejected", async () => {
     const keys = await keysOf({ keys: [named("a")] });
     const instance = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
     const message = /oidc-provider's issuer is "https:\/\/other/;
@@ -204,7 +204,7 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
 });
 
 describe("a change of keys", () => {
-  test("creates a new instance on every key change and keeps the instance otherwise", async (t) => {
+  test("creates a new instance, and nothing else does", async (t) => {
     const { url, world, manager, op, instanceCount } = await start(t);
     assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];
@@ -250,7 +250,7 @@ describe("a change of keys", () => {
     });
   }
 
-  test("accepts an ID token as a hint if its key is published or was removed, but not if it was revoked", async (t) => {
+  test("does not invalidate an ID token as a hint if its key is published or was removed, but does if the key was revoked", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>
@@ -301,7 +301,7 @@ describe("a change of keys", () => {
     assert.deepEqual([await request(first), await request(second)], [accepted, accepted]);
   });
 
-  test("keeps the old instance until a new one can be created", async (t) => {
+  test("leaves the old instance in use until a new one can be created", async (t) => {
     const { world, manager, url } = await start(t);
     let isBroken = false;
     const op = await world.until(
@@ -353,7 +353,7 @@ describe("a provider with an https issuer that receives plain HTTP requests logs
 
 const resolve = async () => [{ address: "127.0.0.1", family: 4 as const }];
 
-test("fetches clients' keys from public addresses only", async (t) => {
+test("fetches clients' keys only from public addresses", async (t) => {
   const certificate = certificateFor("client.example");
   const world = new World();
   const replica = await world.start({ issuer });

@@ -98,7 +98,7 @@ const responses = (document: string, code: number): string =>
   `jwksd_responses_total{document="${document}",code="${code}"}`;
 
 describe("GET /metrics", () => {
-  test("escapes control characters in the kid from a key file", async (t) => {
+  test("escapes control characters in a kid that comes from a key file", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("\u{1b}]0;owned\u{7}\n\u{9b}31m"), { mode: 0o600 });
     const { text } = await scrape(await startService(t, ["--keys", keys, ...adminArgs]));
@@ -106,7 +106,7 @@ describe("GET /metrics", () => {
     assert.doesNotMatch(text, /[^\n -~]/);
   });
 
-  test("counts responses by document and status, including the parser's refusals, without labels from requests", async (t) => {
+  test("counts responses by document and status, including the parser's refusals, and takes no label from a request", async (t) => {
     const service = await startService(t, await withKeys(t));
     const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);
     const etag = (await ask("/jwks")).headers.get("etag") ?? "";
@@ -135,7 +135,7 @@ describe("GET /metrics", () => {
     assert.ok(Object.keys(samples).some((name) => name.startsWith("nodejs_eventloop_lag")));
   });
 
-  test("returns OpenMetrics if requested and the Prometheus text format otherwise, in any order", async (t) => {
+  test("returns OpenMetrics if the Accept header allows it, and the Prometheus text format otherwise", async (t) => {
     const service = await startService(t, await withKeys(t));
     const prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
     for (const accept of [undefined, prometheus, "text/plain", "application/openmetrics-text;q=0, text/plain"]) {
@@ -169,7 +169,7 @@ describe("GET /metrics", () => {
 
 const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
 
-test("a page that cannot be rendered is logged and returns 500 with a problem document", async (t) => {
+test("logs an error in rendering and returns 500 with a problem document", async (t) => {
   const logged: unknown[] = [];
   const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
   const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);

@@ -225,7 +225,7 @@ describe("the status", () => {
     assert.equal(statusOf(managed()).replicas[0]?.isStale, false);
   });
 
-  test("reports how long a step has been waiting, and for which targets", () => {
+  test("reports how long a step has been waiting and which targets it is waiting for", () => {
     const records = [active, waiting({ ...next, announcedAt: start - minute, stateRevision: 5 })];
     const status = statusOf(managed({ records, document: { targets } }));
     assert.deepEqual(
@@ -312,7 +312,7 @@ test("shellWord quotes any string for a shell", () => {
   assert.deepEqual(["plain-1", "pkcs11:a=b"].map(shellWord), ["plain-1", "pkcs11:a=b"]);
 });
 
-test("the guide for a store error depends on its code", () => {
+test("the guide for a store error depends on the error's code", () => {
   const codes = ["ERR_STORE_EMPTY", "ERR_RECORDS_INVALID", "ERR_STORE_NOT_AUTHENTIC", "ERR_WRAPPING_KEY_MISSING"];
   assert.deepEqual(
     codes.map((code) => remedyOf(code).guide),
@@ -337,7 +337,7 @@ test("every docs section that a fault links to exists", async () => {
   }
 });
 
-test("a command finds the service's store, without a password on its command line", async () => {
+test("commands on the page have the flags that find the service's store, but never a password", async () => {
   const rows = [
     [{ data: "/srv/my keys" }, "--data '/srv/my keys'"],
     [{ store: "sqlite:/srv/k.db", wrappingKeyFile: "/w" }, "--store sqlite:/srv/k.db --wrapping-key-file /w"],

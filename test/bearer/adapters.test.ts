@@ -182,7 +182,7 @@ test("in node:http, the metadata handler adds nothing if the application respond
 
 // Through the Express adapter, all of them were sent above.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
-test(`express() responds in front of an MCP SDK server as it does elsewhere: ${guarded.length} requests`, async (t) => {
+test(`in front of an MCP SDK server, express() responds as it does elsewhere: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {

@@ -75,7 +75,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
   return { clock, origin, events, token, ask, status, check, bearer };
 }
 
-describe("requests for keys", () => {
+describe("the guard", () => {
   test("fetches the discovery document and the JWK Set once, for the first token, however many tokens follow", async () => {
     const { origin, status, token } = guardOf();
     assert.equal(origin.requests.length, 0);
@@ -126,13 +126,13 @@ function forgedBy(number: number): string {
 
 const tenant = (number: number): string => `https://login.example/tenant-${number}`;
 
-describe("an issuer function", () => {
+describe("with an issuer function", () => {
   const all = Object.assign({}, ...Array.from({ length: 20 }, (_, number) => provider(tenant(number)))) as Record<
     string,
     Script
   >;
 
-  test("receives only canonical issuers; keys are fetched only from issuers that it accepts", async () => {
+  test("only canonical issuers are passed to it, and keys are fetched only from issuers that it accepts", async () => {
     const seen: string[] = [];
     const { origin, status, token } = guardOf(routed(all), {
       issuer: (name) => {
@@ -159,7 +159,7 @@ describe("an issuer function", () => {
     assert.equal(origin.requests.length, requestsBefore);
   });
 
-  test("contacts a server that serves new keys every time no more often than any other", async () => {
+  test("a server that returns new keys every time is contacted no more often than any other", async () => {
     let sets = 0;
     const fresh = ecKey("fresh", "P-521");
     const newKeysEachTime: Script = (...request) => {
@@ -179,7 +179,7 @@ describe("an issuer function", () => {
     assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
   });
 
-  test("accepts a set of 64 keys; a larger set verifies nothing but does not cause a 503", async () => {
+  test("a set of 64 keys is accepted; a larger one cannot verify tokens, but does not cause a 503", async () => {
     const valid = keyAs("a");
     const invalid = { ...valid, y: withoutPrivate(ecKey("b"))["y"], kid: "invalid" };
     const rows: [others: number, kid: string, expected: number][] = [
@@ -212,7 +212,7 @@ describe("an issuer function", () => {
     assert.ok(grown < 1_500_000, `${grown} bytes`);
   });
 
-  test("forged tokens from many issuers evict no set in use, and the requests that they cause are rate-limited", async () => {
+  test("forged tokens from many issuers never evict a set that is in use, and the requests they cause are rate-limited", async () => {
     const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
     const forged = ecKey("forged");
@@ -223,7 +223,7 @@ describe("an issuer function", () => {
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
   });
 
-  test("if the function fails, the response is a 503", async () => {
+  test("the response is a 503 if the function fails", async () => {
     const { status, events } = guardOf(routed(all), { issuer: () => Promise.reject(new Error("no database")) });
     assert.equal(await status(), 503);
     assert.deepEqual(
@@ -254,7 +254,7 @@ const stateOf = (issuer: string, body: object | string, more: Partial<KeySetStat
 });
 const keyAs = (kid: string, seed = kid): object => ({ ...withoutPrivate(ecKey(seed)), kid });
 
-describe("a state store", () => {
+describe("with a state store", () => {
   test("a cold start needs no request", async () => {
     const state = memory();
     assert.equal(await guardOf(undefined, { state }).status(), 200);
@@ -263,7 +263,7 @@ describe("a state store", () => {
     assert.equal(await guardOf(unreachable, { state }).status(), 200);
   });
 
-  test("a cold start needs no request for an issuer that a function accepts", async () => {
+  test("a cold start needs no request even for an issuer that a function accepts", async () => {
     const state = memory();
     await guardOf(undefined, { state, issuer: () => true }).status();
     await settled();
@@ -302,7 +302,7 @@ describe("a state store", () => {
     ["returns another issuer's keys", () => other],
     ["never responds", () => new Promise<never>(() => {})],
   ] as const) {
-    test(`if the store ${name}, the keys are fetched`, async () => {
+    test(`the keys are fetched if the store ${name}`, async () => {
       const guard = guardOf(undefined, { state: { get, set: () => {} } });
       const answer = guard.status();
       await guard.clock.advance(1_000);
@@ -315,7 +315,7 @@ describe("a state store", () => {
       ["throws", () => assert.fail("disk full")],
       ["rejects", () => Promise.reject(new Error("disk full"))],
     ] as const) {
-      test(`if ${method} ${how}, one event reports it`, async () => {
+      test(`one event reports that ${method} ${how}`, async () => {
         const guard = guardOf(undefined, { state: { get: () => undefined, set: () => {}, [method]: fail } });
         assert.equal(await guard.status(), 200);
         await settled();
@@ -454,7 +454,7 @@ describe("DPoP proofs", () => {
     assert.equal(challengeOf(await failing.prove()), "503");
   });
 
-  test("the memory for used proofs is bounded", async () => {
+  test("the memory that used proofs take is bounded", async () => {
     const clock = simulatedClock();
     const { prove } = await dpopGuard({ clock, replay: memoryReplayStore({ maxEntries: 10, clock }) });
     const seen = new Set<string>();
@@ -482,7 +482,7 @@ describe("DPoP proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
-  test("a proof with an invalid key or another typ causes no unhandled rejection", async (t) => {
+  test("a proof with an invalid key or a different typ causes no unhandled rejection", async (t) => {
     const { ask, token } = await dpopGuard();
     const bound = token({ cnf: { jkt } });
     const unhandled = t.mock.fn();
@@ -497,7 +497,7 @@ describe("DPoP proofs", () => {
     assert.equal(unhandled.mock.callCount(), 0);
   });
 
-  test("rejects a proof by a key with another thumbprint", async () => {
+  test("rejects a proof signed with a key that has a different thumbprint", async () => {
     const { prove, token } = await dpopGuard();
     assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to a different key/);
   });
@@ -673,7 +673,7 @@ describe("options", () => {
   });
 });
 
-describe("the event of a refusal contains the hint, the response does not", () => {
+describe("the event for a refusal contains the hint; the response does not", () => {
   const local = "http://localhost:3000";
   const { token } = guardOf();
   for (const [name, authorization, options, error, reason] of [
@@ -762,7 +762,7 @@ describe("the event of a refusal contains the hint, the response does not", () =
 const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
 
 describe("the application's functions", () => {
-  test("token must return a string, undefined or a promise; any other value is refused, even if a token is optional", async () => {
+  test("token must return a string, undefined or a promise; any other value is rejected, even if a token is optional", async () => {
     const valid = guardOf().token();
     const rows: readonly (readonly [given: () => unknown, required: number, optional: number, url?: string])[] = [
       [() => valid, 200, 200],
@@ -785,7 +785,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("check returns true, false or a denial; an invalid denial is a 503", async () => {
+  test("check returns true, false or a denial; an invalid denial causes a 503", async () => {
     const rows: readonly (readonly [verdict: unknown, status: number])[] = [
       [true, 200],
       [false, 403],
@@ -816,7 +816,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("an event has the id that requestId returns, and no id if that is not a string or requestId throws", async () => {
+  test("an event has the id that requestId returns, or no id if requestId throws or returns anything but a string", async () => {
     for (const [id, expected] of [
       [() => "7", "7"],
       [() => 7 as never, undefined],
@@ -884,7 +884,7 @@ test("refresh() fetches the keys and rejects if they are unavailable", async () 
   await assert.rejects(bearer.refresh(), { name: "FetchError" });
 });
 
-test("refresh() fetches an issuer's keys if it has its own key set", async () => {
+test("refresh() fetches an issuer's keys if the issuer has its own key set", async () => {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, served(["a"]));
   const { fetch } = origin;
@@ -905,7 +905,7 @@ test("refresh() fetches an issuer's keys if it has its own key set", async () =>
   await createBearer({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
-test("works with keys from jose: an unknown kid is a 401, any other error a 503", async () => {
+test("with keys from jose, an unknown kid causes a 401 and any other error causes a 503", async () => {
   const local = createLocalJWKSet({ keys: [{ ...withoutPrivate(ecKey("a")), kty: "EC", kid: "a" }] });
   const rows: [keys: unknown, kid: string, status: number][] = [
     [local, "a", 200],

@@ -122,7 +122,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
     assert.ok(!((await bearer.check(request)) instanceof Response));
   });
 
-  test("a log of its events", async (t) => {
+  test("a log of the guard's events", async (t) => {
     const setup = await startProviders(t);
     const { bearer } = (await import(await sample(t, "examples/docs/guard-events.mts", { [named]: setup.issuer }))) as {
       bearer: Bearer;
@@ -265,7 +265,7 @@ describe("samples of the guard", { concurrency: 3 }, () => {
     },
   );
 
-  test("NestJS: handlers for anything but HTTP are not called", async () => {
+  test("NestJS: calls that are not HTTP are rejected", async () => {
     const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
@@ -456,7 +456,7 @@ async function startAuthorizationServer(t: TestContext) {
 }
 
 for (const path of ["/mcp", ""])
-  test(`an MCP SDK client finds the provider of a server at "${path}" through its metadata and calls a tool`, async (t) => {
+  test(`an MCP SDK client finds the provider of a server at "${path}" through the server's metadata and calls a tool`, async (t) => {
     const port = await freePort();
     const resource = `http://localhost:${port}${path}`;
     const provider = await startAuthorizationServer(t);
@@ -486,7 +486,7 @@ for (const path of ["/mcp", ""])
     await client.close();
   });
 
-describe("drop-in replacements for other middlewares' keys", { concurrency: 3 }, () => {
+describe("drop-in replacements for the key functions of other middleware", { concurrency: 3 }, () => {
   // In an outage, express-jwt passes the error on with its status, and passport-jwt responds with 401 to any key error.
   for (const [file, start, outage] of [
     ["examples/docs/drop-in-express-jwt.mts", served, 503],

@@ -146,7 +146,7 @@ describe("replaces option names in the library's errors with flags", () => {
     });
   }
 
-  test("a member of a file keeps its name", () => {
+  test("but keeps the names of a file's members", () => {
     const error = new ConfigError("ERR_OPTION_INVALID", '"rotateEveryDays" in the configuration file must be a number');
     assert.equal(errorText(error), `${error.message} [ERR_OPTION_INVALID]`);
   });
@@ -272,7 +272,7 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("ends when every live replica publishes the change, or a later change of the same store", async () => {
+  test("ends when every live replica publishes the change or a later change in the same store", async () => {
     const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
     const dead = presenceRecord("dead", { revision: 1, at: start - 3_600_000 });
     const rows: [

@@ -60,7 +60,7 @@ describe("reads private keys in every format, with their use and alg", () => {
   }
 });
 
-test("keeps a JWK's kid and rejects another one", async (t) => {
+test("keeps a JWK's kid and rejects a different kid", async (t) => {
   const file = await fileOf(t, JSON.stringify(named("own")));
   assert.equal((await readImport(file)).keys[0]?.kid, "own");
   const error = await refusal(() => readImport(file, { kid: "other" }), "ERR_OPTION_INVALID");

@@ -62,7 +62,7 @@ test("a request object has the claims of RFC 9101 section 4 and FAPI 2.0 Message
   assert.deepEqual(others, { ...parameters, client_id: clientId, iss: clientId, aud: audience, ...times });
 });
 
-test("a provider accepts each assertion and request object once, and only from this client", async () => {
+test("a provider accepts each assertion and each request object only once, and only from this client", async () => {
   const { clientAssertion, requestObject } = verifier();
   const client = { clientId, jwks };
   const assertion = await createClientAssertion(own, usual);
@@ -194,7 +194,7 @@ for (const kind of kinds) {
   });
 }
 
-describe("RSA keys have 2048 to 4096 bits and an exponent of at most 32", () => {
+describe("an RSA key must have 2048 to 4096 bits and an exponent of at most 32 bits", () => {
   const working: [name: string, key: PrivateJwk, expect: string][] = [
     ["2047 bits", rsaKey(2047), "ERR_TOKEN_KID_UNKNOWN"],
     ["2048 bits", rsa, "accepted"],

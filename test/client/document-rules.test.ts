@@ -14,39 +14,83 @@ import { confidentialDocument, documentReply, documentUrl, documented, publicDoc
 
 describe("identifiers", () => {
   const rows: [source: string, clientId: unknown, expect: string][] = [
-    ["00 3, 02 3", documentUrl, "accepted"],
-    ["00 3, 02 3: MUST use https", "http://client.example/client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST use https", "ftp://client.example/client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST contain a path", "https://client.example", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST NOT contain dot segments", "https://client.example/./client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST NOT contain dot segments", "https://client.example/a/../client.json", "ERR_CLIENT_ID"],
+    ["drafts 00 and 02, section 3: a valid identifier", documentUrl, "accepted"],
+    ["drafts 00 and 02, section 3: MUST use https", "http://client.example/client.json", "ERR_CLIENT_ID"],
+    ["drafts 00 and 02, section 3: MUST use https", "ftp://client.example/client.json", "ERR_CLIENT_ID"],
+    ["drafts 00 and 02, section 3: MUST contain a path", "https://client.example", "ERR_CLIENT_ID"],
+    [
+      "drafts 00 and 02, section 3: MUST NOT contain dot segments",
+      "https://client.example/./client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "drafts 00 and 02, section 3: MUST NOT contain dot segments",
+      "https://client.example/a/../client.json",
+      "ERR_CLIENT_ID",
+    ],
     ["not even an escaped one", "https://client.example/a/%2e%2E/client.json", "ERR_CLIENT_ID"],
     ["nor one that a server finds after decoding", "https://client.example/a/%2e%2e%2fclient.json", "ERR_CLIENT_ID"],
     ["nor one that a server finds after decoding", "https://client.example/a/..%5Cclient.json", "ERR_CLIENT_ID"],
     ["a dot segment is a whole segment", "https://client.example/.client/..json", "accepted"],
-    ["00 3, 02 3: MUST NOT contain a fragment", `${documentUrl}#x`, "ERR_CLIENT_ID"],
-    ["00 3, 02 3: not even an empty one", `${documentUrl}#`, "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST NOT contain user info", "https://user@client.example/client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MUST NOT contain user info", "https://:secret@client.example/client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: not even an empty one", "https://@client.example/client.json", "ERR_CLIENT_ID"],
-    ["00 3, 02 3: MAY contain a port", "https://client.example:8443/client.json", "accepted"],
-    ["00 3, 02 3: SHOULD NOT contain a query", `${documentUrl}?tenant=1`, "accepted"],
-    ["02 3: a path of / is NOT RECOMMENDED", "https://client.example/", "accepted"],
-    ["02 3: one spelling: the default port", "https://client.example:443/client.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: the case of the host", "https://Client.example/client.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: the case of the scheme", "HTTPS://client.example/client.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: spaces", ` ${documentUrl}`, "ERR_CLIENT_ID"],
-    ["02 3: one spelling: spaces", "https://client.example/client .json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: line breaks", "https://client.example/client\n.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: backslashes", "https://client.example\\client.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: Unicode hosts", "https://clïent.example/client.json", "ERR_CLIENT_ID"],
-    ["02 3: one spelling: IPv4 forms", "https://0x7f.1/client.json", "ERR_CLIENT_ID"],
-    ["02 8.6: MUST NOT be on loopback", "https://localhost/client.json", "ERR_CLIENT_ID"],
-    ["02 8.6: MUST NOT be on loopback", "https://[::1]/client.json", "ERR_CLIENT_ID"],
+    ["drafts 00 and 02, section 3: MUST NOT contain a fragment", `${documentUrl}#x`, "ERR_CLIENT_ID"],
+    ["drafts 00 and 02, section 3: MUST NOT contain a fragment, even an empty one", `${documentUrl}#`, "ERR_CLIENT_ID"],
+    [
+      "drafts 00 and 02, section 3: MUST NOT contain user info",
+      "https://user@client.example/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "drafts 00 and 02, section 3: MUST NOT contain user info",
+      "https://:secret@client.example/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "drafts 00 and 02, section 3: MUST NOT contain user info, even if it is empty",
+      "https://@client.example/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    ["drafts 00 and 02, section 3: MAY contain a port", "https://client.example:8443/client.json", "accepted"],
+    ["drafts 00 and 02, section 3: SHOULD NOT contain a query", `${documentUrl}?tenant=1`, "accepted"],
+    ["draft 02 section 3: a path of / is NOT RECOMMENDED", "https://client.example/", "accepted"],
+    [
+      "draft 02 section 3: only one spelling: without the default port",
+      "https://client.example:443/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "draft 02 section 3: only one spelling: the host in lowercase",
+      "https://Client.example/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "draft 02 section 3: only one spelling: the scheme in lowercase",
+      "HTTPS://client.example/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    ["draft 02 section 3: only one spelling: without spaces", ` ${documentUrl}`, "ERR_CLIENT_ID"],
+    ["draft 02 section 3: only one spelling: without spaces", "https://client.example/client .json", "ERR_CLIENT_ID"],
+    [
+      "draft 02 section 3: only one spelling: without line breaks",
+      "https://client.example/client\n.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
+      "draft 02 section 3: only one spelling: without backslashes",
+      "https://client.example\\client.json",
+      "ERR_CLIENT_ID",
+    ],
+    ["draft 02 section 3: only one spelling: the host in ASCII", "https://clïent.example/client.json", "ERR_CLIENT_ID"],
+    [
+      "draft 02 section 3: only one spelling: IPv4 addresses in dotted decimal",
+      "https://0x7f.1/client.json",
+      "ERR_CLIENT_ID",
+    ],
+    ["draft 02 section 8.6: MUST NOT be on loopback", "https://localhost/client.json", "ERR_CLIENT_ID"],
+    ["draft 02 section 8.6: MUST NOT be on loopback", "https://[::1]/client.json", "ERR_CLIENT_ID"],
     ["a length that no honest client needs", `https://client.example/${"a".repeat(2_026)}`, "ERR_CLIENT_ID"],
-    ["no URL", "client-1", "ERR_CLIENT_ID"],
-    ["no string", undefined, "ERR_CLIENT_ID"],
-    ["no string", { toString: () => documentUrl }, "ERR_CLIENT_ID"],
+    ["not a URL", "client-1", "ERR_CLIENT_ID"],
+    ["not a string", undefined, "ERR_CLIENT_ID"],
+    ["not a string", { toString: () => documentUrl }, "ERR_CLIENT_ID"],
   ];
   for (const [source, clientId, expect] of rows) {
     test(`${source}: ${JSON.stringify(clientId)?.slice(0, 80)}: ${expect}`, async () => {
@@ -58,7 +102,7 @@ describe("identifiers", () => {
     });
   }
 
-  test("02 8.6: accepts a loopback host, also over http, if the issuer is on one", async () => {
+  test("draft 02 section 8.6: accepts a loopback host, even over http, if the issuer is on a loopback host", async () => {
     for (const [issuer, clientId, expect] of [
       ["http://localhost:3000", "http://localhost:4000/client.json", "accepted"],
       ["https://127.0.0.1:3000", "https://localhost:4000/client.json", "accepted"],
@@ -70,7 +114,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("02 8.6: accepts keys on a loopback host only if the client is on one too", async () => {
+  test("draft 02 section 8.6: accepts keys on a loopback host only if the client is on a loopback host too", async () => {
     const jwks_uri = "http://localhost:4000/jwks";
     for (const [client_id, expect] of [
       ["http://localhost:4000/client.json", "accepted"],
@@ -82,7 +126,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("warns about a query, about the root of a host, and about redirect URIs that any local program can claim", async () => {
+  test("warns about a query, a root path, and redirect URIs that any local program can claim", async () => {
     const redirect_uris = ["http://localhost/callback", "http://127.0.0.1:9/callback"];
     const script: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_id: request.url, redirect_uris })(request, clock);
@@ -113,41 +157,89 @@ describe("documents", () => {
   const { client_id: __, ...anonymous } = publicDocument;
   const own = { ...confidentialDocument, jwks_uri: undefined };
   const rows: [source: string, document: unknown, expect: string][] = [
-    ["00 4.1, 02 4: a public client", publicDocument, "accepted"],
-    ["00 6.2, 02 8.2: a client with keys", confidentialDocument, "accepted"],
-    ["00 6.2, 02 8.2: a client with keys by value", { ...own, jwks }, "accepted"],
-    ["00 4.1, 02 4: MAY define other members", { ...publicDocument, "x-y": { z: [null, 1] } }, "accepted"],
-    ["00 4.1, 02 4: MUST contain client_id", anonymous, "ERR_CLIENT_DOCUMENT"],
-    ["00 4.1, 02 4: MUST match", { ...publicDocument, client_id: `${documentUrl}/` }, "ERR_CLIENT_DOCUMENT"],
-    ["02 4: by simple comparison", { ...publicDocument, client_id: documentUrl.toUpperCase() }, "ERR_CLIENT_DOCUMENT"],
-    ["02 4: by simple comparison", { ...publicDocument, client_id: [documentUrl] }, "ERR_CLIENT_DOCUMENT"],
+    ["draft 00 section 4.1, draft 02 section 4: a public client", publicDocument, "accepted"],
+    ["draft 00 section 6.2, draft 02 section 8.2: a client with keys", confidentialDocument, "accepted"],
+    ["draft 00 section 6.2, draft 02 section 8.2: a client with keys by value", { ...own, jwks }, "accepted"],
+    [
+      "draft 00 section 4.1, draft 02 section 4: MAY define other members",
+      { ...publicDocument, "x-y": { z: [null, 1] } },
+      "accepted",
+    ],
+    ["draft 00 section 4.1, draft 02 section 4: MUST contain client_id", anonymous, "ERR_CLIENT_DOCUMENT"],
+    [
+      "draft 00 section 4.1, draft 02 section 4: client_id MUST match",
+      { ...publicDocument, client_id: `${documentUrl}/` },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 4: client_id MUST match by simple comparison",
+      { ...publicDocument, client_id: documentUrl.toUpperCase() },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 4: client_id MUST match by simple comparison",
+      { ...publicDocument, client_id: [documentUrl] },
+      "ERR_CLIENT_DOCUMENT",
+    ],
     ...["client_secret_post", "client_secret_basic", "client_secret_jwt"].flatMap((method): typeof rows => [
-      ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, token_endpoint_auth_method: method }, "ERR_CLIENT_DOCUMENT"],
       [
-        "00 4.1, 02 4.1: MUST NOT, in a list",
+        "drafts 00 and 02, section 4.1: MUST NOT use a client secret",
+        { ...publicDocument, token_endpoint_auth_method: method },
+        "ERR_CLIENT_DOCUMENT",
+      ],
+      [
+        "drafts 00 and 02, section 4.1: MUST NOT use a client secret, even as one of several methods",
         { ...publicDocument, token_endpoint_auth_methods_supported: ["none", method] },
         "ERR_CLIENT_DOCUMENT",
       ],
     ]),
-    ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret: "" }, "ERR_CLIENT_DOCUMENT"],
-    ["00 4.1, 02 4.1: MUST NOT", { ...publicDocument, client_secret_expires_at: 0 }, "ERR_CLIENT_DOCUMENT"],
-    ["00 4.1, 02 4.1: MUST NOT, as null", { ...publicDocument, client_secret: null }, "ERR_CLIENT_DOCUMENT"],
-    ["00 4.1, 02 4.1: MUST NOT, as null", { ...publicDocument, client_secret_expires_at: null }, "ERR_CLIENT_DOCUMENT"],
-    ["02 4.1: MUST NOT contain a private key", { ...own, jwks: { keys: [ecKey("a")] } }, "ERR_CLIENT_DOCUMENT"],
-    ["02 4.1: a symmetric key is one", { ...own, jwks: { keys: [secretKey] } }, "ERR_CLIENT_DOCUMENT"],
-    ["02 4.1: anywhere", { ...publicDocument, x: [ecKey("a")] }, "ERR_CLIENT_DOCUMENT"],
     [
-      "03 6: the method MUST be one of the list",
+      "drafts 00 and 02, section 4.1: MUST NOT use a client secret",
+      { ...publicDocument, client_secret: "" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "drafts 00 and 02, section 4.1: MUST NOT use a client secret",
+      { ...publicDocument, client_secret_expires_at: 0 },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "drafts 00 and 02, section 4.1: MUST NOT have a client secret, even if it is null",
+      { ...publicDocument, client_secret: null },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "drafts 00 and 02, section 4.1: MUST NOT have a client secret, even if it is null",
+      { ...publicDocument, client_secret_expires_at: null },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 4.1: MUST NOT contain a private key",
+      { ...own, jwks: { keys: [ecKey("a")] } },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 4.1: MUST NOT contain a symmetric key",
+      { ...own, jwks: { keys: [secretKey] } },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 4.1: MUST NOT contain a private key anywhere",
+      { ...publicDocument, x: [ecKey("a")] },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 03 section 6: the method MUST be in the list",
       { ...confidentialDocument, token_endpoint_auth_methods_supported: ["none"] },
       "ERR_CLIENT_DOCUMENT",
     ],
     [
-      "03 6: the default of RFC 7591 MUST be ignored",
+      "draft 03 section 6: the default of RFC 7591 MUST be ignored",
       { ...publicDocument, token_endpoint_auth_method: undefined },
       "accepted",
     ],
     [
-      "03 6: MUST NOT treat a list as none",
+      "draft 03 section 6: MUST NOT treat a list as missing",
       {
         ...publicDocument,
         token_endpoint_auth_method: undefined,
@@ -156,7 +248,7 @@ describe("documents", () => {
       "ERR_CLIENT_METHOD",
     ],
     [
-      "03 6: MUST NOT treat a list as none, not even an empty one",
+      "draft 03 section 6: MUST NOT treat a list as missing, even an empty one",
       { ...publicDocument, token_endpoint_auth_method: undefined, token_endpoint_auth_methods_supported: [] },
       "ERR_CLIENT_METHOD",
     ],
@@ -174,15 +266,43 @@ describe("documents", () => {
       { ...own, jwks: { keys: Array.from({ length: 65 }, () => ({})) } },
       "ERR_CLIENT_DOCUMENT",
     ],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "http://client.example/jwks" }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://localhost/jwks" }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://a@b.example/" }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "https://b.example/#" }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "file:///etc/jwks" }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: ["https://b.example/"] }, "ERR_CLIENT_DOCUMENT"],
-    ["02 8.6: jwks_uri", { ...confidentialDocument, jwks_uri: "jwks" }, "ERR_CLIENT_DOCUMENT"],
     [
-      "02 8.6: jwks_uri of 2,048 characters",
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "http://client.example/jwks" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "https://localhost/jwks" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "https://a@b.example/" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "https://b.example/#" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "file:///etc/jwks" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: ["https://b.example/"] },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri MUST be a public https URL",
+      { ...confidentialDocument, jwks_uri: "jwks" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
+      "draft 02 section 8.6: jwks_uri of 2,048 characters",
       { ...confidentialDocument, jwks_uri: `https://client.example/${"a".repeat(2_026)}` },
       "ERR_CLIENT_DOCUMENT",
     ],
@@ -204,9 +324,21 @@ describe("documents", () => {
     ),
     ...["javascript:alert(1)", "data:text/html,x", "JavaScript:alert(1)", "file:///etc/passwd"].flatMap(
       (uri): typeof rows => [
-        ["02 8.6: known schemes only", { ...publicDocument, redirect_uris: [uri] }, "ERR_CLIENT_DOCUMENT"],
-        ["02 8.6: known schemes only", { ...publicDocument, logo_uri: uri }, "ERR_CLIENT_DOCUMENT"],
-        ["02 8.6: known schemes only", { ...publicDocument, client_uri: uri }, "ERR_CLIENT_DOCUMENT"],
+        [
+          "draft 02 section 8.6: only known schemes are allowed",
+          { ...publicDocument, redirect_uris: [uri] },
+          "ERR_CLIENT_DOCUMENT",
+        ],
+        [
+          "draft 02 section 8.6: only known schemes are allowed",
+          { ...publicDocument, logo_uri: uri },
+          "ERR_CLIENT_DOCUMENT",
+        ],
+        [
+          "draft 02 section 8.6: only known schemes are allowed",
+          { ...publicDocument, client_uri: uri },
+          "ERR_CLIENT_DOCUMENT",
+        ],
       ],
     ),
     ["RFC 8252 7.1: a private-use scheme", { ...publicDocument, redirect_uris: ["com.example:/callback"] }, "accepted"],
@@ -232,8 +364,12 @@ describe("documents", () => {
     ["MCP: MUST be valid JSON", '{"client_id":', "ERR_CLIENT_DOCUMENT"],
     ["MCP: MUST be valid JSON", "[]", "ERR_CLIENT_DOCUMENT"],
     ["MCP: MUST be valid JSON", "null", "ERR_CLIENT_DOCUMENT"],
-    ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: long }, "accepted"],
-    ["00 6.6, 02 8.7: 5 kB", { ...publicDocument, x: `${long}x` }, "ERR_FETCH_TOO_LARGE"],
+    ["draft 00 section 6.6, draft 02 section 8.7: at most 5 kB", { ...publicDocument, x: long }, "accepted"],
+    [
+      "draft 00 section 6.6, draft 02 section 8.7: at most 5 kB",
+      { ...publicDocument, x: `${long}x` },
+      "ERR_FETCH_TOO_LARGE",
+    ],
     [
       "no prototype for a program that copies the members",
       JSON.stringify(publicDocument).replace("{", '{"__proto__":{"client_secret":"x"},'),
@@ -260,28 +396,52 @@ describe("responses", () => {
   const body = JSON.stringify(publicDocument);
   const type = { "Content-Type": "application/json" };
   const rows: [source: string, script: Script, expect: string][] = [
-    ["02 5: MUST be 200", reply(200, body, type), "accepted"],
+    ["draft 02 section 5: the status MUST be 200", reply(200, body, type), "accepted"],
     ...[201, 203, 206, 400, 401, 403, 404, 429, 500].map((status): (typeof rows)[number] => [
-      "02 5: MUST treat all others as errors",
+      "draft 02 section 5: MUST treat all other statuses as errors",
       reply(status, body, type),
       "ERR_FETCH_STATUS",
     ]),
-    ["02 5: MUST treat all others as errors", reply(304), "ERR_FETCH_STATUS"],
-    ["410: the client is gone", reply(410, body, type), "ERR_CLIENT_WITHDRAWN"],
+    ["draft 02 section 5: MUST treat all other statuses as errors", reply(304), "ERR_FETCH_STATUS"],
+    ["a 410 withdraws the client", reply(410, body, type), "ERR_CLIENT_WITHDRAWN"],
     ...[301, 302, 303, 307, 308].map((status): (typeof rows)[number] => [
-      "02 5: MUST NOT follow redirects",
+      "draft 02 section 5: MUST NOT follow redirects",
       (request) =>
         request.url === documentUrl
           ? new Response(null, { status, headers: { Location: "https://client.example/other.json" } })
           : new Response(body, { headers: type }),
       "ERR_FETCH_REDIRECT",
     ]),
-    ["00 4.1, 02 4: application/…+json", documentReply(body, { "Content-Type": "application/ld+json" }), "accepted"],
-    ["parameters", documentReply(body, { "Content-Type": "Application/JSON; charset=utf-8" }), "accepted"],
-    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "text/html" }), "ERR_FETCH_BODY"],
-    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "text/x+json" }), "ERR_FETCH_BODY"],
-    ["00 4.1, 02 4: JSON", documentReply(body, { "Content-Type": "application/+json" }), "ERR_FETCH_BODY"],
-    ["RFC 8259 8.1: UTF-8", reply(200, new Uint8Array([0x22, 0xff, 0x22]), type), "ERR_FETCH_BODY"],
+    [
+      "draft 00 section 4.1, draft 02 section 4: the media type may be application/…+json",
+      documentReply(body, { "Content-Type": "application/ld+json" }),
+      "accepted",
+    ],
+    [
+      "the media type may have parameters and any case",
+      documentReply(body, { "Content-Type": "Application/JSON; charset=utf-8" }),
+      "accepted",
+    ],
+    [
+      "draft 00 section 4.1, draft 02 section 4: the media type MUST be JSON",
+      documentReply(body, { "Content-Type": "text/html" }),
+      "ERR_FETCH_BODY",
+    ],
+    [
+      "draft 00 section 4.1, draft 02 section 4: the media type MUST be JSON",
+      documentReply(body, { "Content-Type": "text/x+json" }),
+      "ERR_FETCH_BODY",
+    ],
+    [
+      "draft 00 section 4.1, draft 02 section 4: the media type MUST be JSON",
+      documentReply(body, { "Content-Type": "application/+json" }),
+      "ERR_FETCH_BODY",
+    ],
+    [
+      "RFC 8259 section 8.1: the document MUST be UTF-8",
+      reply(200, new Uint8Array([0x22, 0xff, 0x22]), type),
+      "ERR_FETCH_BODY",
+    ],
   ];
   for (const [index, [source, script, expect]] of rows.entries()) {
     test(`${index}: ${source}: ${expect}`, async () => {
@@ -294,9 +454,18 @@ describe("responses", () => {
   }
 
   for (const [source, first] of [
-    ["00 4.4, 02 5.2: MUST NOT cache error responses", reply(500, null, { "Cache-Control": "max-age=300" })],
-    ["00 4.4, 02 5.2: MUST NOT cache invalid documents", documentReply("{}", { "Cache-Control": "max-age=300" })],
-    ["00 4.4, 02 5.2: MUST NOT cache malformed documents", documentReply("{", { "Cache-Control": "max-age=300" })],
+    [
+      "draft 00 section 4.4, draft 02 section 5.2: MUST NOT cache error responses",
+      reply(500, null, { "Cache-Control": "max-age=300" }),
+    ],
+    [
+      "draft 00 section 4.4, draft 02 section 5.2: MUST NOT cache invalid documents",
+      documentReply("{}", { "Cache-Control": "max-age=300" }),
+    ],
+    [
+      "draft 00 section 4.4, draft 02 section 5.2: MUST NOT cache malformed documents",
+      documentReply("{", { "Cache-Control": "max-age=300" }),
+    ],
   ] as const) {
     test(`${source}: sends the next request 20 s later; until then, calls fail with their own error code`, async () => {
       const { resolve, origin, clock } = documented(first);
@@ -318,7 +487,7 @@ describe("responses", () => {
   }
 });
 
-describe("redirect URIs: MUST match exactly (00 4.5, 02 4.2), except for the port on loopback (RFC 8252 section 7.3)", () => {
+describe("redirect URIs: MUST match exactly (draft 00 section 4.5, draft 02 section 4.2), except for the port on loopback (RFC 8252 section 7.3)", () => {
   const registered = [
     "https://client.example/callback",
     "http://localhost/callback",

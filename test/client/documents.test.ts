@@ -129,7 +129,7 @@ describe("resolve", () => {
     ],
   ];
   for (const [offered, publicClients, expect] of rows) {
-    test(`chooses the strongest method in common: ${JSON.stringify(offered)}, ${publicClients}: ${expect}`, async () => {
+    test(`chooses the strongest common method: ${JSON.stringify(offered)}, ${publicClients}: ${expect}`, async () => {
       const { resolve } = documented(documentReply({ ...confidentialDocument, ...offered }), { publicClients });
       assert.equal(
         await resolve(documentUrl).then(
@@ -147,7 +147,7 @@ describe("resolve", () => {
     assert.equal(origin.requests.length, 1);
   });
 
-  test("accepts no client until `allow` is set; a list contains hosts with their ports", async () => {
+  test("rejects every client until `allow` is set; a list in `allow` contains hosts with their ports", async () => {
     for (const [allow, clientId, expect] of [
       [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
       [[], documentUrl, "ERR_CLIENT_FORBIDDEN"],
@@ -223,7 +223,7 @@ describe("changes", () => {
     assert.deepEqual(changed, ["keys"]);
   });
 
-  test("reports no changes without a fingerprint, and every change since an invalid one", async () => {
+  test("reports no changes without a fingerprint, and everything as changed for an invalid fingerprint", async () => {
     const { resolve } = documented(documentReply(base));
     assert.deepEqual((await resolve(documentUrl)).changed, []);
     const all = ["method", "keys", "redirectUris", "display"];
@@ -255,7 +255,7 @@ describe("a document is cached", () => {
     });
   }
 
-  test("and refreshed in the background before it gets stale", async () => {
+  test("and is refreshed in the background before it becomes stale", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = delayed(1_000, documentReply({ ...publicDocument, client_name: "Next" }));
@@ -266,7 +266,7 @@ describe("a document is cached", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("and requested once for many calls, conditionally if it has an ETag", async () => {
+  test("and is requested once for many calls, conditionally if it has an ETag", async () => {
     const { resolve, origin, clock } = documented(delayed(10, documentReply(publicDocument, { ETag: '"1"' })));
     const calls = Array.from({ length: 50 }, () => resolve(documentUrl));
     await clock.advance(10);
@@ -279,18 +279,18 @@ describe("a document is cached", () => {
   });
 });
 
-describe("after a document was fetched, a response with", () => {
+describe("after a document has been fetched", () => {
   const invalid = documentReply({ ...publicDocument, client_id: "https://evil.example/" });
   const rows: [name: string, script: Script, expect: string][] = [
-    ["404 is an outage", reply(404), "accepted"],
-    ["429 is an outage", reply(429), "accepted"],
-    ["500 is an outage", reply(500), "accepted"],
-    ["503 is an outage", reply(503), "accepted"],
-    ["no connection is an outage", unreachable, "accepted"],
-    ["400 ends its use", reply(400), "ERR_FETCH_STATUS"],
-    ["401 ends its use", reply(401), "ERR_FETCH_STATUS"],
-    ["403 ends its use", reply(403), "ERR_FETCH_STATUS"],
-    ["410 ends its use", reply(410), "ERR_CLIENT_WITHDRAWN"],
+    ["a 404 is an outage", reply(404), "accepted"],
+    ["a 429 is an outage", reply(429), "accepted"],
+    ["a 500 is an outage", reply(500), "accepted"],
+    ["a 503 is an outage", reply(503), "accepted"],
+    ["a failed connection is an outage", unreachable, "accepted"],
+    ["a 400 ends its use", reply(400), "ERR_FETCH_STATUS"],
+    ["a 401 ends its use", reply(401), "ERR_FETCH_STATUS"],
+    ["a 403 ends its use", reply(403), "ERR_FETCH_STATUS"],
+    ["a 410 ends its use", reply(410), "ERR_CLIENT_WITHDRAWN"],
     ["a redirect ends its use", reply(302, null, { Location: documentUrl }), "ERR_FETCH_REDIRECT"],
     ["an invalid document ends its use", invalid, "ERR_CLIENT_DOCUMENT"],
     ["HTML ends its use", reply(200, "<p>", { "Content-Type": "text/html" }), "ERR_FETCH_BODY"],
@@ -310,7 +310,7 @@ describe("after a document was fetched, a response with", () => {
     });
   }
 
-  test("an error in the background ends its use immediately, even while it is fresh", async () => {
+  test("an error in the background ends the document's use immediately, even while the document is fresh", async () => {
     for (const status of [403, 410]) {
       const { resolve, origin, clock } = documented(documentReply(publicDocument));
       await resolve(documentUrl);
@@ -387,7 +387,7 @@ describe("a pinned document", () => {
     assert.equal(await verdict(resolve("https://client.example/other")), "ERR_CLIENT_FORBIDDEN");
   });
 
-  test("names only keys at a URL that `allow` accepts", async () => {
+  test("can refer to keys only at a URL that `allow` accepts", async () => {
     for (const allow of [["other.example"], undefined]) {
       const { resolve } = documented(reply(403), { pinned, allow });
       assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
@@ -410,7 +410,7 @@ describe("a pinned document", () => {
 });
 
 describe("a document from an earlier process", () => {
-  test("is as fresh as it was, and then requested again with its ETag", async () => {
+  test("stays fresh as long as it would have before, and is then requested again with its ETag", async () => {
     const { clock, state } = await savedState({ ETag: '"1"', "Cache-Control": "max-age=300" }, 200_000);
     const { resolve, origin } = documented(reply(304, null, { ETag: '"1"' }), { clock, state });
     assert.equal(await verdict(resolve(documentUrl)), "accepted");
@@ -423,7 +423,7 @@ describe("a document from an earlier process", () => {
     );
   });
 
-  test("bridges an outage until an hour after it got stale, unless it must be revalidated", async () => {
+  test("bridges an outage until an hour after it became stale, unless it must be revalidated", async () => {
     for (const [cacheControl, elapsedMs, expect] of [
       ["max-age=300", 3_899_000, "accepted"],
       ["max-age=300", 3_900_000, "ERR_FETCH_STATUS"],
@@ -437,7 +437,7 @@ describe("a document from an earlier process", () => {
     }
   });
 
-  test("is withdrawn by its host, and not restored again", async () => {
+  test("can be withdrawn by its host, and is not restored after that", async () => {
     const { clock, state } = await savedState({}, 300_000);
     const { resolve, documents } = documented(reply(410), { clock, state });
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
@@ -445,7 +445,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(documents.state(), []);
   });
 
-  test("needs `allow`, and belongs to a proven client, which made-up identifiers cannot evict", async () => {
+  test("needs `allow`, and counts as a proven client's, so made-up identifiers cannot evict it", async () => {
     const { clock, state } = await savedState();
     const { resolve } = documented(anyDocument, { clock, state, allow: ["other.example"] });
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
@@ -479,7 +479,7 @@ describe("a document from an earlier process", () => {
     );
   });
 
-  test("counts for the limit of 5 KiB on average", async () => {
+  test("counts toward the limit of 5 KiB on average", async () => {
     const { state: one } = await savedState({ ETag: `"${"e".repeat(9_000)}"` });
     const state = ids(20).flatMap((clientId) => {
       const body = JSON.stringify({ ...publicDocument, client_id: clientId });
@@ -492,7 +492,7 @@ describe("a document from an earlier process", () => {
     assert.ok(length <= 11, `${length} documents of 9 KB`);
   });
 
-  test("must have the form of a result of state()", async () => {
+  test("must have the form that state() returns", async () => {
     const [one] = (await savedState()).state;
     for (const other of [null, {}, { ...one, clientId: 1 }, { ...one, body: 1 }, { ...one, headers: null }])
       assert.throws(() => documented(reply(404), { state: [other as ClientDocumentState] }), {
@@ -502,7 +502,7 @@ describe("a document from an earlier process", () => {
 });
 
 describe("bounds", () => {
-  test("10,000 made-up identifiers evict no document in use, because consent proves its client", async () => {
+  test("10,000 made-up identifiers never evict a document that is in use, because consent proves its client", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
     await resolve(documentUrl);
     documents.prove(documentUrl);
@@ -543,7 +543,7 @@ describe("bounds", () => {
     assert.equal(await verdict(resolve(documentUrl)), "accepted");
   });
 
-  test("documents take at most 5 KiB each on average", async () => {
+  test("documents take at most 5 KiB on average", async () => {
     const large = "x".repeat(4_500);
     const script: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_id: request.url, large }, { ETag: `"${"e".repeat(4_000)}"` })(
@@ -644,7 +644,7 @@ describe("bounds", () => {
 });
 
 describe("a verifier with documents", () => {
-  test("accepts assertions of clients that are not registered; only one for a grant proves its client", async () => {
+  test("accepts assertions from unregistered clients; only an assertion for a grant proves its client", async () => {
     for (const isGranted of [true, false]) {
       const { clients, clock, origin, resolve } = documented(hostedClient(["a"]), { maxDocuments: 5 });
       const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
@@ -661,7 +661,7 @@ describe("a verifier with documents", () => {
     }
   });
 
-  test("clients that only sign for themselves evict neither documents nor keys of clients with a grant", async () => {
+  test("clients that only sign for themselves never evict the documents or keys of clients with a grant", async () => {
     const bounds = [{ maxDocuments: 5 }, { maxKeySets: 5 }] as const;
     const { clients, clock, origin } = documented(ownKeys, ...bounds);
     await clients.authenticate(signed(clock.now()), granted);
@@ -745,7 +745,7 @@ describe("a verifier with documents", () => {
     );
   });
 
-  test("a registered client takes precedence, and its document is not requested", async () => {
+  test("a registered client takes precedence, and no document is requested for it", async () => {
     const { clients, clock, origin } = documented(reply(500));
     const client = { clientId: documentUrl, jwks: { keys: [entry("a")] }, fingerprint: "its own", metadata: null };
     assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"), client)), "accepted");
@@ -781,7 +781,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
-  test("hundreds of made-up clients that name a client's jwks_uri share one refetch per 20 s, and that client keeps its own", async () => {
+  test("hundreds of made-up clients that name another client's jwks_uri share one refetch per 20 s, and that client keeps its own refetch", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
     const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
@@ -842,7 +842,7 @@ describe("a verifier with documents", () => {
   });
 });
 
-describe("the token endpoint requires the authorization request's method (00 6.2, 02 8.2, 03 9.2: MUST)", () => {
+describe("the token endpoint requires the authorization request's method (draft 00 section 6.2, draft 02 section 8.2, draft 03 section 9.2: MUST)", () => {
   const without =
     (name: string): Sent =>
     (now) => {
@@ -929,7 +929,7 @@ describe("the token endpoint requires the authorization request's method (00 6.2
   });
 });
 
-describe("metadata for discovery (00 5, 02 6, 03 7: MUST include)", () => {
+describe("metadata for discovery (draft 00 section 5, draft 02 section 6, draft 03 section 7: MUST include)", () => {
   test("names the methods, including none only if public clients are accepted, and the algorithms", () => {
     for (const [publicClients, methods] of [
       [true, ["private_key_jwt", "none"]],

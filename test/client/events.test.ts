@@ -112,7 +112,7 @@ describe("keys at a jwks_uri", () => {
 });
 
 describe("keys by value", () => {
-  test("reports an unusable key that a token names once", async () => {
+  test("reports an unusable key only once, even if several tokens name it", async () => {
     const { events, clientAssertion } = listening();
     const keys = [
       entry("x"),
@@ -136,7 +136,7 @@ describe("keys by value", () => {
 
 const exhausted = (events: ClientEvent[]) => events.filter(({ type }) => type === "exhausted");
 
-describe("an exhausted budget is reported in addition to the refusal:", () => {
+describe("an exhausted budget is reported in addition to the refusal", () => {
   test("requests for a client's keys", async () => {
     const { events, clock, clientAssertion } = listeningTo(reply(500));
     assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_FETCH_STATUS");

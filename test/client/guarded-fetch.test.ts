@@ -190,13 +190,13 @@ describe("connections", () => {
     });
   }
 
-  test("the system's authorities are trusted by default", async (t) => {
+  test("the system's certificate authorities are trusted by default", async (t) => {
     const { url, requests } = await site(t, published);
     await assert.rejects(guarded({ ca: undefined })(url, {}), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     assert.equal(requests.length, 0);
   });
 
-  test("a host that cannot be resolved", async () => {
+  test("a host name that does not resolve causes ERR_FETCH_FAILED", async () => {
     const notFound = Object.assign(new Error("no"), { code: "ENOTFOUND" });
     const fetch = guarded({ resolve: () => Promise.reject(notFound) });
     await assert.rejects(fetch("https://client.example/", {}), { code: "ENOTFOUND" });
@@ -207,12 +207,12 @@ describe("connections", () => {
     );
   });
 
-  test("a server that hangs up", async (t) => {
+  test("a server that hangs up causes ERR_FETCH_FAILED", async (t) => {
     const { url } = await site(t, (request) => request.socket.destroy());
     assert.equal(await check(url), "ERR_FETCH_FAILED");
   });
 
-  test("a truncated body", async (t) => {
+  test("a truncated body causes ERR_FETCH_FAILED", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.writeHead(200, { "Content-Length": 1_000 }).write('{"keys":[', () => request.socket.destroy());
     });
@@ -379,7 +379,7 @@ describe("a request times out after a total of 5 s on the verifier's clock", () 
     assert.equal(await checking, "ERR_FETCH_TIMEOUT");
   });
 
-  test("opens no connection if the resolver responds too late", async (t) => {
+  test("without opening a connection if the resolver responds too late", async (t) => {
     const { url, connections } = await site(t, published);
     const clock = simulatedClock();
     const { promise, resolve: answer } = Promise.withResolvers<(typeof loopback)[]>();
@@ -449,7 +449,7 @@ for (const [range, addresses] of Object.entries(forbidden)) {
   });
 }
 
-test("public addresses", () => {
+test("addresses outside these ranges are public", () => {
   const addresses = [
     "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 168.63.129.15",
     "168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 198.17.255.255",
@@ -495,7 +495,7 @@ describe("checks an address instead of a host name, in any spelling", () => {
   }
 });
 
-describe("only https", () => {
+describe("accepts only https URLs", () => {
   for (const url of [
     "http://client.example/",
     "http://127.0.0.1/",
@@ -540,7 +540,7 @@ describe("every address of a host must be public", () => {
   }
 
   for (const result of [Promise.resolve(false), "no", 1, undefined]) {
-    test(`an isAllowed that returns ${inspect(result)} does not allow it`, async () => {
+    test(`even if isAllowed returns ${inspect(result)}`, async () => {
       const isAllowed = (() => result) as unknown as (address: string) => boolean;
       const guarded = createGuardedFetch({ resolve: () => assert.fail("resolved"), isAllowed });
       assert.equal(await verdict(guarded("https://127.0.0.1:1/", {})), "ERR_ADDRESS_FORBIDDEN");

@@ -100,7 +100,7 @@ describe("a client cannot make the provider trust a key for more than 300 s with
     assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("an outage of the client's server may add an hour, unless it sent must-revalidate", async () => {
+  test("an outage of the client's server may add an hour, unless the server sent must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_FAILED"],
@@ -132,7 +132,7 @@ describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 sec
     for (const [index, atMs] of forced.slice(1).entries()) assert.ok(atMs - (forced[index] ?? 0) >= 20_000);
   });
 
-  test("even if its server makes up a new key for each of them", async () => {
+  test("even if the server makes up a new key for each token", async () => {
     let kids = 0;
     const { clock, origin, checkMadeUp } = setup((...request) => served([`new ${(kids += 1)}`])(...request));
     for (let second = 0; second < 20; second += 1) {
@@ -142,7 +142,7 @@ describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 sec
     assert.equal(origin.requests.length, 2);
   });
 
-  test("finds a newly published key immediately, and the next one after 20 s", async () => {
+  test("which finds a newly published key immediately, and the next new key after 20 s", async () => {
     const { clock, origin, check } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["a", "b"]);

@@ -49,7 +49,7 @@ describe("keys by value", () => {
     assert.deepEqual(await verdicts(), [unknown, "accepted"], "a repaired set");
   });
 
-  test("are taken from one state of the set, even if it changes during the import", async () => {
+  test("are taken from one state of the set, even if the set changes during the import", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
@@ -68,7 +68,7 @@ describe("keys by value", () => {
     assert.notEqual(await find("client-1", [{ ...published("a"), use: "sig" }]), key);
   });
 
-  test("that the token does not name are not read, because the set may be large and the token forged", async () => {
+  test("are not read if the token does not name them, because the set may be large and the token forged", async () => {
     const { check, checkMadeUp } = hosted(unreachable);
     let reads = 0;
     const others = Array.from({ length: 63 }, (_, i) => {
@@ -110,14 +110,14 @@ describe("keys by value", () => {
     ["a value that JSON cannot represent", { keys: [{ kid: "ES256", x: 1n }] }],
   ];
   for (const [name, jwks] of malformed) {
-    test(`a malformed set is a format error: ${name}`, async () => {
+    test(`are a format error if the set is malformed: ${name}`, async () => {
       const { clientAssertion } = verifier();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       for (let use = 0; use < 2; use += 1)
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
-    test(`a malformed set is not read if the token is rejected first: ${name}`, async () => {
+    test(`are not read, even if the set is malformed, if the token is rejected first: ${name}`, async () => {
       const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
@@ -126,7 +126,7 @@ describe("keys by value", () => {
     });
   }
 
-  test("null counts as missing, because database rows contain it", async () => {
+  test("count as missing if they are null, because database rows contain null", async () => {
     const { check } = hosted(served(["b"]));
     const rows: [client: Client, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
@@ -148,7 +148,7 @@ describe("keys by value", () => {
   }
 });
 
-describe("keys by jwks_uri", () => {
+describe("keys at a jwks_uri", () => {
   test("are not fetched without a guarded fetch", async (t) => {
     const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
     await assert.rejects(verifier().clientAssertion(tokenOf("clientAssertion"), remote), {
@@ -168,7 +168,7 @@ describe("keys by jwks_uri", () => {
     );
   });
 
-  test("finds a rotated key with one request that bypasses caches, and tries no other key for an unknown kid", async () => {
+  test("can be rotated: one request that bypasses caches finds the new key, and no other key is tried for an unknown kid", async () => {
     const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
@@ -179,7 +179,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 3);
   });
 
-  test("all clients with the same URL share one cached set", async () => {
+  test("are cached in one set for all clients with the same URL", async () => {
     const { origin, check } = hosted(served(["a"]));
     for (const clientId of ["client-1", "client-2"]) assert.equal(await check("a", { clientId, jwksUri }), "accepted");
     assert.equal(origin.requests.length, 1);
@@ -201,7 +201,7 @@ describe("keys by jwks_uri", () => {
     });
   }
 
-  test("64 KiB are read", async () => {
+  test("are read from a set of up to 64 KiB", async () => {
     const set = JSON.stringify({ keys: [published("a")] });
     const { check } = hosted(jwkSetReply(set + " ".repeat(65_536 - set.length)));
     assert.equal(await check("a"), "accepted");
@@ -211,7 +211,7 @@ describe("keys by jwks_uri", () => {
     "a server that never answers": hanging,
     "a body that never ends": jwkSetReply(new ReadableStream({ pull: () => new Promise(() => {}) })),
   })) {
-    test(`${name} times out after 5 s`, async () => {
+    test(`time out after 5 s: ${name}`, async () => {
       const { clock, check } = hosted(script);
       let outcome: string | undefined;
       void check("a").then((verdict) => (outcome = verdict));
@@ -223,7 +223,7 @@ describe("keys by jwks_uri", () => {
     });
   }
 
-  test("accepts a slow response within 5 s", async () => {
+  test("may arrive slowly, within 5 s", async () => {
     const { clock, origin, check } = hosted(hanging);
     origin.script = async (...request) => {
       await new Promise<void>((resolve) => clock.setTimer(resolve, 4_999));
@@ -234,13 +234,13 @@ describe("keys by jwks_uri", () => {
     assert.equal(await checking, "accepted");
   });
 
-  test("rejects a URL that is not https before any request", async () => {
+  test("must have an https URL; any other is rejected before a request", async () => {
     const { origin, check } = hosted(served(["a"]));
     assert.equal(await check("a", { clientId, jwksUri: "http://client.example/jwks" }), "ERR_URL_INSECURE");
     assert.equal(origin.requests.length, 0);
   });
 
-  test("drops the least recently used set when the limit is reached", async () => {
+  test("are cached up to a limit; the least recently used set is dropped first", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 20);
@@ -255,7 +255,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 22);
   });
 
-  test("caches 70 sets of 64 KiB, or 1,100 of 4 KiB, by default", async () => {
+  test("are cached, by default, in up to 70 sets of 64 KiB or 1,100 sets of 4 KiB", async () => {
     const { origin, check } = hosted(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
     for (let index = 0; index < 70; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -271,7 +271,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("keeps a set that was dropped during its fetch if it verifies a token", async () => {
+  test("are kept if they verify a token, even if their set was dropped during its fetch", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 1 });
     await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
     const before = origin.requests.length;
@@ -279,7 +279,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("large sets do not evict many small ones", async () => {
+  test("are not evicted from many small sets by a few large ones", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 100 });
     for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
     const set = JSON.stringify({ keys: [published("a")] });
@@ -294,7 +294,7 @@ describe("keys by jwks_uri", () => {
     assert.ok(origin.requests.length > before);
   });
 
-  test("made-up kids cause only a few requests, even if clients' sets evict each other", async () => {
+  test("are requested only a few times for made-up kids, even if clients' sets evict each other", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 50 });
     assert.equal(await check("a", at(0)), "accepted");
     const checks: Promise<string>[] = [];
@@ -310,7 +310,7 @@ describe("keys by jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("creates at most as many sets per minute as it can cache, whatever names attackers invent", async () => {
+  test("are kept in at most as many new sets per minute as can be cached, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -324,7 +324,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("fetches a dropped set again, even for a rotated key, once its budget has recovered", async () => {
+  test("are fetched again after their set was dropped, even for a rotated key, once its budget has recovered", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
@@ -349,7 +349,7 @@ describe("keys by jwks_uri", () => {
       return { ...all, origin, clock, waiting };
     }
 
-    test("are limited; beyond the limit, a request is refused and not sent", async () => {
+    test("are limited; a request beyond the limit is refused and never sent", async () => {
       const { origin, check } = await underAttack();
       const before = origin.requests.length;
       assert.equal(await check("a", at(1)), "ERR_FETCH_BUSY");
@@ -369,7 +369,7 @@ describe("keys by jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("a refusal says when to retry", async () => {
+    test("are refused with the time for a retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

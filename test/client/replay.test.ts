@@ -16,7 +16,7 @@ import { confidentialDocument, documentUrl } from "./documented.ts";
 const second = 1_000;
 
 for (const kind of kinds) {
-  describe(`${kind}: a jti is used once (RFC 7523 section 3, 7)`, () => {
+  describe(`${kind}: a jti can be used only once (RFC 7523 section 3, 7)`, () => {
     test("the second use is refused, whatever else differs", async () => {
       const check = verifier()[kind];
       assert.equal(await verdict(check(tokenOf(kind, { jti: "x" }), client)), "accepted");
@@ -46,7 +46,7 @@ for (const kind of kinds) {
       }
     });
 
-    test("exactly one of several concurrent uses is accepted", async () => {
+    test("only one of several concurrent uses is accepted", async () => {
       const check = verifier()[kind];
       const token = tokenOf(kind);
       const verdicts = await Promise.all(Array.from({ length: 50 }, () => verdict(check(token, client))));
@@ -80,7 +80,7 @@ test("a jti used in an assertion cannot be reused in a request object", async ()
   assert.equal(await verdict(requestObject(tokenOf("requestObject", { jti: "x" }), client)), "ERR_TOKEN_REPLAYED");
 });
 
-describe("around the expiry of a token", () => {
+describe("around a token's expiry, the verifier", () => {
   const rows: [name: string, expAfter: number, clockToleranceSeconds: number][] = [
     ["a whole second", 10, 0],
     ["a fraction of a second", 10.5, 0],
@@ -208,7 +208,7 @@ describe("a shared store", () => {
     assert.equal(uses.size, 1);
   });
 
-  test("receives a short key for each token, and the time from which the token is rejected anyway", async () => {
+  test("receives a short key for each token, and the time at which the token expires anyway", async () => {
     const clock = simulatedClock();
     clock.setBy(-(clock.now() % second));
     const { replay, uses } = sharedStore();
@@ -268,7 +268,7 @@ describe("the store in memory", () => {
   }
   let keys = 0;
 
-  test("a busy client's latest tokens are remembered, and new ones are accepted", async () => {
+  test("remembers a busy client's latest tokens, and accepts new ones", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 4, clock }) });
     const start = clock.now() / second;
@@ -306,7 +306,7 @@ describe("the store in memory", () => {
     assert.deepEqual([use("busy", 29), use("busy", 31)], ["ERR_REPLAY_FULL", true]);
   });
 
-  test("remembers 100,000 tokens by default, by the machine's clock", () => {
+  test("by default, remembers 100,000 tokens and uses the machine's clock", () => {
     const store = memoryReplayStore();
     const expiresAt = Date.now() + later;
     for (let index = 0; index < 100_000; index += 1) assert.equal(store(`${index}`, expiresAt, "a"), true);
@@ -326,7 +326,7 @@ describe("the store in memory", () => {
     assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
-  test("a call is cheap even if the store is full of clients", () => {
+  test("responds quickly even if it is full of clients", () => {
     const clock = simulatedClock();
     const most = 20_000;
     const store = memoryReplayStore({ maxEntries: most, clock });
@@ -338,7 +338,7 @@ describe("the store in memory", () => {
     assert.ok(user < 1_000_000, `${user / 1_000} ms of CPU for 2,000 tokens`);
   });
 
-  test("an expired token may be used again and counts once", () => {
+  test("accepts an expired token again and counts it once", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 2, clock });
     for (let use = 0; use < 5; use += 1) {
@@ -349,7 +349,7 @@ describe("the store in memory", () => {
     assert.equal(store("z", clock.now() + second, "c"), true);
   });
 
-  test("the verifier's default store uses the verifier's clock", async () => {
+  test("uses the verifier's clock if it is the verifier's default", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock });
     const token = (): string => tokenOf("clientAssertion", { jti: "x", exp: clock.now() / second + 10 });
@@ -360,7 +360,7 @@ describe("the store in memory", () => {
     assert.equal(await verdict(clientAssertion(token(), client)), "accepted");
   });
 
-  test("a bound of 0 is refused", () => {
+  test("rejects a bound of 0", () => {
     assert.throws(() => memoryReplayStore({ maxEntries: 0 }), { code: "ERR_OPTION_INVALID" });
   });
 

@@ -192,7 +192,7 @@ describe("the --signers file", () => {
     ["vaultTransit", (tokenFile: string) => ({ tokenFile })],
   ] as const;
   for (const [member, optionsFor] of secretFiles) {
-    test(`${member}: warns if other users can read the secret file, and only then`, async (t) => {
+    test(`${member}: warns only if other users can read the secret file`, async (t) => {
       const folder = await temporaryFolder(t);
       const [signers, file] = [join(folder, "signers.json"), join(folder, "a-file")];
       const warnings: unknown[] = [];
@@ -226,7 +226,7 @@ describe("the --signers file", () => {
     assert.deepEqual(warned, [{ file }]);
   });
 
-  test("opens no connection before a signer is used", async () => {
+  test("does not open a connection until a signer is used", async () => {
     const { createSigner, destroySigner } = await signersOf({
       signers: undefined,
       signerType: "vault-transit",

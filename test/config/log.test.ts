@@ -56,7 +56,7 @@ describe("the text log has one line per event and no terminal control characters
   }
 });
 
-test("the JSON log has no control characters either, and parses to the original values", () => {
+test("the JSON log has no terminal control characters either, and parses to the original values", () => {
   const text = logged(true, { kids: [odd] }, odd);
   assert.match(text, /^[ -~]+\n$/);
   const { kids, msg } = JSON.parse(text) as { kids: string[]; msg: string };
@@ -150,7 +150,7 @@ describe("the file writer", () => {
   });
 });
 
-test("keeps the 50 most recent events, newest first, even those below the log level", () => {
+test("the log keeps the 50 most recent events, newest first, even those below its level", () => {
   const lines: string[] = [];
   const clock = simulatedClock();
   const recent = recentEvents(
@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("logs every process's steps with the same message and reason, a revocation as a warning, and mode changes", () => {
+test("logs every process's steps with the same message and reason, a revocation as a warning, and every change of mode", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },
@@ -206,7 +206,7 @@ test("logs every process's steps with the same message and reason, a revocation 
   ]);
 });
 
-test("the line about an outage says how long the last keys stay in use; the line about a different policy, the command that changes it", () => {
+test("the line about an outage says how long the last keys stay in use; the line about a different policy names the command that changes the policy", () => {
   const lines = linesOf((clock) => [
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() + hour },
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },

@@ -122,7 +122,7 @@ function row<Options>(
     const all = Object.fromEntries(names.map((name) => [name, null]));
     assert.deepEqual(await resultOf({ ...all, ...complete }), expected);
   });
-  test(`${title}: rejects an unknown option or a value of the wrong type and names it`, async () => {
+  test(`${title}: rejects an unknown option or a value of the wrong type and names the option`, async () => {
     const [[first] = [""]] = optionsOf(title);
     await isRefused({ [`${first}X`]: 1 }, /OPTION_UNKNOWN/, new RegExp(`"${first}X".*"${first}"`));
     for (const [name = "", , type = ""] of optionsOf(title)) {
@@ -305,7 +305,7 @@ row<ObserveOptions>(
 );
 row<WatchOptions>("watchJwkSet", { durationMs: 0 }, async (options) => watchJwkSet({ at: 0 }, options));
 
-test("the message for an invalid value names its type, unless another value of that type would be accepted", async () => {
+test("the message for an invalid value names the value's type, unless another value of that type would be accepted", async () => {
   const rows: readonly (readonly [make: () => unknown, message: RegExp])[] = [
     [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" option must be .*, not of type number$/],
     [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not of type string$/],

@@ -146,7 +146,7 @@ test("decides whether a write succeeded by reading it back, whatever the adapter
   }
 });
 
-test("does not mistake a row without the expected fields for an empty store", async () => {
+test("never mistakes a row without the expected fields for an empty store", async () => {
   const adapter = await sqliteAdapter();
   assert.equal(await betterAuthStore(adapter, { issuer }).write("text", undefined), true);
   const renamed = betterAuthStore({ ...adapter, findMany: async () => [{}] }, { issuer });
@@ -161,7 +161,7 @@ test("rejects two rows for one issuer, which only a missing unique index allows"
   await assert.rejects(register.read(), { code: "ERR_STORE_UNAVAILABLE", message: /unique index/ });
 });
 
-test("errors contain the database's message but no written data", async () => {
+test("errors contain the database's message, but none of the data that was written", async () => {
   const adapter = await getAdapter(optionsOf(new DatabaseSync(":memory:")));
   await assert.rejects(betterAuthStore(adapter, { issuer }).read(), /no such table: jwksd/);
   const failing = {

@@ -65,7 +65,7 @@ if (skipWithout("etcd") === false) {
     },
   });
 
-  test("members that cannot reach each other answer no reads, not even the former leader", async () => {
+  test("members that cannot reach each other refuse reads, even the former leader", async () => {
     const alone = urls.map((url) => etcdStore(url, op({ timeoutMs: 2_000 })));
     for (const { peers } of members) peers.silence();
     const outcomes = await Promise.allSettled(alone.map((register) => register.read()));
@@ -79,7 +79,7 @@ if (skipWithout("etcd") === false) {
     );
   });
 
-  test("a user with a password can use the store, even after its token expires, however etcd reports that", async (t) => {
+  test("a user with a password can use the store, even after the user's token expires, however etcd reports the expiry", async (t) => {
     const { port } = one.daemon;
     let token = "";
     const admin = async (path: string, body: object): Promise<string> => {
@@ -128,7 +128,7 @@ if (skipWithout("etcd") === false) {
     }
   });
 
-  test("with one member stopped, the other two continue; with two stopped, reads fail", async (t) => {
+  test("if one of three members stops, the others continue; if two stop, reads fail", async (t) => {
     const all = etcdStore(urls, op({ timeoutMs: 3_000 }));
     await one.daemon.kill();
     t.after(async () => {
@@ -150,7 +150,7 @@ if (skipWithout("etcd") === false) {
   );
 }
 
-test("stops reading an endless response, and shortens a long error", async (t) => {
+test("stops reading an endless response, and shortens a long error message", async (t) => {
   const server = await endless(t);
   const store = etcdStore(urlOf(server.port), op());
   for (const call of [() => store.read(), () => store.presence?.list(1), () => store.write("text", undefined)])
@@ -166,7 +166,7 @@ test("stops reading an endless response, and shortens a long error", async (t) =
   assert.match(error.message, /\(503\): it reports "down\\\\u\{202e\}x+…"/);
 });
 
-test("takes a response that is not from etcd neither for an empty store nor for a write", async (t) => {
+test("never takes a response that is not from etcd for an empty store or a successful write", async (t) => {
   let [body, headers]: [unknown, Record<string, string>] = [{}, {}];
   const server = createServer((_, response) => response.writeHead(200, headers).end(JSON.stringify(body)));
   const store = etcdStore(urlOf(await listening(t, server)), op());
@@ -238,7 +238,7 @@ test("takes a response that is not from etcd neither for an empty store nor for 
   }
 });
 
-test("reports an error response's message, or its error if that is text", async (t) => {
+test("reports the message of an error response, or its error member if that is text", async (t) => {
   let body: unknown;
   const server = createServer((_, response) => response.writeHead(503).end(JSON.stringify(body)));
   const store = etcdStore(urlOf(await listening(t, server)), op());

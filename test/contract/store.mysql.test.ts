@@ -47,7 +47,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     }),
   );
 
-  test("a read-only server and a rejected user cause different codes, and no message shows a password", async (t) => {
+  test("a read-only server and a rejected user cause errors with different codes, and no message shows a password", async (t) => {
     const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
       t.after(() => register.close?.());
       const call = isWrite ? register.write("text", undefined) : register.read();
@@ -101,7 +101,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.ok(error instanceof Error && !("code" in error), "it may be written");
   });
 
-  test("a user who can only read documents can confirm reads but cannot write", async (t) => {
+  test("a user with read access to documents can confirm reads, but cannot write", async (t) => {
     const options = { issuer: "https://reader.example" };
     const writer = mysqlStore(url(), options);
     t.after(() => writer.close());
@@ -132,7 +132,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     "sql_safe_updates = 1",
     "time_zone = '+09:00'",
   ];
-  test("commits writes and reads only committed data with these session settings", async (t) => {
+  test("with these session settings, commits writes and reads only committed data", async (t) => {
     t.after(() => sql("SET GLOBAL init_connect = ''"));
     const failures: string[] = [];
     for (const [index, session] of sessions.entries()) {
@@ -176,7 +176,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     }
   });
 
-  test("a transaction that was left open on a pool's connection delays a call but is not part of it", async (t) => {
+  test("a call waits for a transaction left open on a pool's connection, but does not join it", async (t) => {
     const pool = createPool({ uri: url(), connectionLimit: 1 });
     t.after(() => pool.end());
     await sql("CREATE TABLE jwksd.theirs (id INT)");

@@ -61,7 +61,7 @@ if (skip === false) {
     }),
   );
 
-  test("does not mistake renamed columns for an empty store, and a camel case setting renames none", async (t) => {
+  test("never mistakes renamed columns for an empty store; a camel case setting does not rename columns", async (t) => {
     const options = { issuer: "https://renamed.example" };
     const opened = (transform: object) => {
       const sql = postgres(server.url(), { transform, fetch_types: false });
@@ -89,7 +89,7 @@ if (skip === false) {
     for (const call of calls) await assert.rejects(async () => call(), refusal, String(call));
   });
 
-  test("the program in docs/many-issuers.md generates a tenant's keys, signs and publishes them", async (t) => {
+  test("the program in docs/many-issuers.md generates a tenant's keys, publishes them, and signs", async (t) => {
     const path = await sample(t, "examples/docs/many-issuers.mts", {
       ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })",
       "console.log(": "process.send(",

@@ -33,7 +33,7 @@ function check(der: Uint8Array): void {
 }
 
 describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
-  test("r and s always have 32 bytes each, padded on the left", () => {
+  test("r and s always have 32 bytes each, with zeros on the left", () => {
     fc.assert(
       fc.property(scalar, scalar, (r, s) => {
         const signature = raw(r, s);
@@ -70,7 +70,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  test("rejects any bytes that are not the DER form of the result", () =>
+  test("rejects any input that is not the DER form of its result", () =>
     fc.assert(fc.property(fc.uint8Array({ maxLength: 80 }), check)));
 
   const one = [2, 1, 1];
@@ -114,7 +114,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     });
   }
 
-  test("no message contains a byte of the signature", () => {
+  test("no error message contains a byte of the signature", () => {
     assert.throws(() => es256FromDer(Buffer.from("3006020101020171ff", "hex"), "the key"), {
       message: "the key: the signature is not an ECDSA-Sig-Value in DER",
     });

@@ -250,14 +250,14 @@ describe("the primitives", () => {
       });
     });
 
-    test(`${name}: base64url without padding (RFC 7515 appendix C) of bytes and of text as UTF-8`, () => {
+    test(`${name}: encodes bytes, and text as UTF-8, in base64url without padding (RFC 7515 appendix C)`, () => {
       const bytes = Uint8Array.of(9, 3, 236, 255, 224, 193, 9);
       assert.equal(toBase64url(bytes.subarray(1, -1)), "A-z_4ME");
       assert.equal(toBase64url("ÿ€😀"), "w7_igqzwn5iA");
       assert.equal(toBase64url(""), "");
     });
 
-    test(`${name}: SHA-256 (FIPS 180-4)`, async () => {
+    test(`${name}: computes SHA-256 (FIPS 180-4)`, async () => {
       const rows = [
         ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
         ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],

@@ -61,7 +61,7 @@ function failing(): never {
   throw new Error("no");
 }
 
-test("an operation's error is thrown immediately or rejects later, and does not delay other operations", async () => {
+test("an operation's error is thrown or rejects its promise, and does not delay other operations", async () => {
   await nextTurn();
   for (let index = 0; index < 4; index += 1) assert.throws(() => inTurn(failing), { message: "no" });
   const later: Promise<never> = inTurn(failing);

@@ -81,7 +81,7 @@ const targets: Readonly<Record<string, (url: string, options: Options) => () => 
   },
 };
 
-describe("no request reaches an address that is not public (02 8.6, 03 9.6: MUST NOT)", () => {
+describe("no request reaches an address that is not public (draft 02 section 8.6, draft 03 section 9.6: MUST NOT)", () => {
   const addresses = [
     "127.0.0.1",
     "10.0.0.1",

@@ -48,30 +48,45 @@ const table = (title: string, rows: readonly Row[]): void => {
 };
 
 table("Cache-Control", [
-  ["9111 4.2.1", "no value", "max-age", stale],
-  ["9111 4.2.1", "white space before the =", "max-age =60", stale],
-  ["9111 4.2.1", "white space after the =", "max-age= 60", stale],
-  ["9111 4.2.1", "a quote that does not end", 'max-age="60', stale],
-  ["9111 4.2.1", "a semicolon for a comma", "max-age=60; public", stale],
-  ["9111 4.2.1", "the first of repeated directives, which is shorter", "max-age=60, max-age=600", fresh(60)],
-  ["9111 4.2.1", "the first of repeated directives, which is longer", 'Max-Age="600", max-age=60', fresh(600)],
-  ["9111 1.2.2", "a huge number", `max-age=${"9".repeat(400)}`, fresh(86_400)],
-  ["9110 5.6.4", "a quoted quote", 'x="\\", max-age=1, \\"", max-age=60', fresh(60)],
-  ["9111 5.2.2.4", "no-cache with a field name", 'no-cache="Set-Cookie", max-age=60', noReuse],
-  ["9111 5.2.2.8", "proxy-revalidate is not for this cache", "max-age=60, proxy-revalidate", fresh(60)],
+  ["RFC 9111 section 4.2.1", "a directive without a value", "max-age", stale],
+  ["RFC 9111 section 4.2.1", "white space before the =", "max-age =60", stale],
+  ["RFC 9111 section 4.2.1", "white space after the =", "max-age= 60", stale],
+  ["RFC 9111 section 4.2.1", "an unterminated quoted string", 'max-age="60', stale],
+  ["RFC 9111 section 4.2.1", "a semicolon instead of a comma", "max-age=60; public", stale],
+  [
+    "RFC 9111 section 4.2.1",
+    "the first of two directives counts, if it is shorter",
+    "max-age=60, max-age=600",
+    fresh(60),
+  ],
+  [
+    "RFC 9111 section 4.2.1",
+    "the first of two directives counts, if it is longer",
+    'Max-Age="600", max-age=60',
+    fresh(600),
+  ],
+  ["RFC 9111 section 1.2.2", "a huge number counts as the maximum", `max-age=${"9".repeat(400)}`, fresh(86_400)],
+  ["RFC 9110 section 5.6.4", "an escaped quote in a quoted string", 'x="\\", max-age=1, \\"", max-age=60', fresh(60)],
+  ["RFC 9111 section 5.2.2.4", "no-cache with a field name", 'no-cache="Set-Cookie", max-age=60', noReuse],
+  [
+    "RFC 9111 section 5.2.2.8",
+    "proxy-revalidate does not apply to this cache",
+    "max-age=60, proxy-revalidate",
+    fresh(60),
+  ],
 ]);
 
 table("age", [
   [
-    "9111 1.2.2",
-    "a huge number, like max-age",
+    "RFC 9111 section 1.2.2",
+    "a huge number counts, as in max-age",
     { cacheControl: `max-age=${"9".repeat(400)}`, age: "9".repeat(400) },
     stale,
   ],
-  ["9111 5.1", "the first of a list", { cacheControl: "max-age=60", age: "20, 0" }, fresh(40)],
-  ["9111 5.1", "an invalid value is ignored", { cacheControl: "max-age=60", age: "-20" }, fresh(60)],
+  ["RFC 9111 section 5.1", "the first value of a list counts", { cacheControl: "max-age=60", age: "20, 0" }, fresh(40)],
+  ["RFC 9111 section 5.1", "an invalid value is ignored", { cacheControl: "max-age=60", age: "-20" }, fresh(60)],
   [
-    "9111 5.1",
+    "RFC 9111 section 5.1",
     "a list that begins with an invalid value is ignored",
     { cacheControl: "max-age=60", age: "x, 20" },
     fresh(60),
@@ -83,7 +98,7 @@ const ago = (seconds: number): string => new Date(requestedAtMs - seconds * 1000
 table("age by Date", [
   ...["yesterday", "", "0"].map((date): Row => {
     const input = { cacheControl: "max-age=3600", date };
-    return ["9110 6.6.1", `an invalid Date is ignored: ${date}`, input, fresh(3_600)];
+    return ["RFC 9110 section 6.6.1", `an invalid Date is ignored: ${date}`, input, fresh(3_600)];
   }),
   [
     "decision 15",
@@ -94,18 +109,33 @@ table("age by Date", [
 ]);
 
 table("Expires", [
-  ["9111 5.3", "0 is in the past", { expires: "0", date }, stale],
-  ["9111 5.3", "-1 is in the past", { expires: "-1", date }, stale],
-  ["9111 5.3", "another format is in the past", { expires: "2099-01-01T00:00:00Z", date }, stale],
-  ["9111 5.3", "a year is in the past", { expires: "2099", date }, stale],
-  ["9111 5.3", "two values are invalid", { expires: `${inAnHour}, ${inAnHour}`, date }, stale],
-  ["9111 4.2", "another zone is invalid", { expires: "Fri, 20 Nov 2026 13:00:00 PST", date }, stale],
-  ["9111 4.2", "in any case", { expires: inAnHour.toLowerCase(), date: date.toUpperCase() }, fresh(3_600)],
-  ["9110 5.6.7", "as in RFC 850", { expires: "Friday, 20-Nov-26 13:00:00 GMT", date }, fresh(3_600)],
-  ["9110 5.6.7", "as in asctime, in GMT", { expires: "Fri Nov 20 13:00:00 2026", date }, fresh(3_600)],
+  ["RFC 9111 section 5.3", "0 counts as the past", { expires: "0", date }, stale],
+  ["RFC 9111 section 5.3", "-1 counts as the past", { expires: "-1", date }, stale],
+  ["RFC 9111 section 5.3", "another format counts as the past", { expires: "2099-01-01T00:00:00Z", date }, stale],
+  ["RFC 9111 section 5.3", "a bare year counts as the past", { expires: "2099", date }, stale],
+  ["RFC 9111 section 5.3", "two values are invalid", { expires: `${inAnHour}, ${inAnHour}`, date }, stale],
+  ["RFC 9111 section 4.2", "another time zone is invalid", { expires: "Fri, 20 Nov 2026 13:00:00 PST", date }, stale],
   [
-    "9110 6.6.1",
-    "with an invalid Date, the time of the request applies",
+    "RFC 9111 section 4.2",
+    "is case-insensitive",
+    { expires: inAnHour.toLowerCase(), date: date.toUpperCase() },
+    fresh(3_600),
+  ],
+  [
+    "RFC 9110 section 5.6.7",
+    "may have the RFC 850 format",
+    { expires: "Friday, 20-Nov-26 13:00:00 GMT", date },
+    fresh(3_600),
+  ],
+  [
+    "RFC 9110 section 5.6.7",
+    "may have the asctime format, which is in GMT",
+    { expires: "Fri Nov 20 13:00:00 2026", date },
+    fresh(3_600),
+  ],
+  [
+    "RFC 9110 section 6.6.1",
+    "starts at the time of the request if Date is invalid",
     { expires: inAnHour, date: "yesterday" },
     fresh(3_600),
   ],
@@ -242,8 +272,8 @@ test("uses a response exactly as long as RFC 9111 and RFC 5861 allow, whatever i
   );
 });
 
-describe("the memory of unknown kids", () => {
-  test("keeps sets apart and clears each one separately", async () => {
+describe("an unknown kid's record", () => {
+  test("belongs to one set, and is cleared with that set only", async () => {
     const ofSet = createUnknownKids();
     const [one, two] = [ofSet(), ofSet()];
     await one.add("k", 0);
@@ -253,7 +283,7 @@ describe("the memory of unknown kids", () => {
     assert.deepEqual([await one.has("k", 0), await two.has("k", 0)], [false, true]);
   });
 
-  test("lasts for ten seconds and not into the past", async () => {
+  test("lasts ten seconds, and does not apply to times before the kid was recorded", async () => {
     const unknown = createUnknownKids()();
     for (const [at, expect] of [
       [1_000, true],
@@ -266,7 +296,7 @@ describe("the memory of unknown kids", () => {
     }
   });
 
-  test("does not confuse a kid with another one's hash, such as a thumbprint (RFC 7638)", async () => {
+  test("does not match a kid that equals the recorded kid's hash, such as a thumbprint (RFC 7638)", async () => {
     const unknown = createUnknownKids()();
     const long = JSON.stringify({ crv: "P-256", kty: "EC", x: "x".repeat(43), y: "y".repeat(43) });
     const thumbprint = createHash("sha256").update(long).digest("base64url");
