@@ -131,7 +131,7 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
       ]);
     if (failed.length > 0) {
       const names = someOf(failed, ({ issuer }) => printable(issuer));
-      const left = `Keys of ${failed.length.toLocaleString("en")} issuers are still valid: ${names}.`;
+      const left = `Keys are still valid for ${failed.length.toLocaleString("en")} of ${all}: ${names}.`;
       printParagraphs(io, [`${left}${isDry ? "" : ` Fix the cause, then run: ${again}`}`]);
     }
   });
