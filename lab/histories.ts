@@ -119,13 +119,13 @@ export function histories(poll: number | null): readonly History[] {
       ],
       tokens: [first, ...sent("a", each(50, 0, day))],
     },
-    rotation("rotation-0", "a new key signs immediately, just after the set was fetched", 0),
-    rotation("rotation-5m", "a new key signs after 5 minutes", 5 * minute),
-    rotation("rotation-2h", "a new key signs after 2 hours", 2 * hour),
-    rotation("rotation-1d", "a new key signs after a day", day),
+    rotation("rotation-0", "a new key starts signing immediately, just after the set was fetched", 0),
+    rotation("rotation-5m", "a new key starts signing after 5 minutes", 5 * minute),
+    rotation("rotation-2h", "a new key starts signing after 2 hours", 2 * hour),
+    rotation("rotation-1d", "a new key starts signing after a day", day),
     {
       name: "rotation-calm",
-      about: "a new key signs immediately, 20 minutes after the first token",
+      about: "a new key starts signing immediately, 20 minutes after the first token",
       answers: [
         [0, { keys: ["a"] }],
         [calm, { keys: ["a", "b"] }],
@@ -160,7 +160,7 @@ export function histories(poll: number | null): readonly History[] {
     trouble("empty", "a set without keys, for 10 minutes", start, 10 * minute, { keys: [] }),
     {
       name: "unknown-once",
-      about: "one forged kid, then a new key that signs immediately",
+      about: "one forged kid, then a new key that starts signing immediately",
       answers: [
         [0, { keys: ["a"] }],
         [calm + 1.5, { keys: ["a", "b"] }],
@@ -174,7 +174,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "unknown-1000",
-      about: "1,000 forged kids within 103 seconds",
+      about: "1,000 forged kids over 103 seconds",
       answers: [[0, { keys: ["a"] }]],
       tokens: [first, ...sent("a", thinning(0, calm)), ...unknown, ...sent("a", each(5, calm + 110, calm + 150))],
     },

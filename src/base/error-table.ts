@@ -88,7 +88,7 @@ export const errorTable = {
       remedy: "pass the private key or a signer",
     },
     ERR_KEY_MISMATCH: {
-      when: "the private key does not match the public key, or a URI now names another key",
+      when: "the private key does not match the public key, or a URI now names a different key",
       remedy:
         "for a key file, export the key again; for a key URI, restore the old key; for a store, restore its most recent good backup",
     },
@@ -155,7 +155,7 @@ export const errorTable = {
       remedy: "wait, or force the step",
     },
     ERR_ISSUER_ENDED: {
-      when: "the issuer was ended; `allowedAt` is the time from which its name can be used again, and is missing while its keys retire",
+      when: "the issuer was ended; `allowedAt` says when its name can be used again, and is missing while its keys retire",
       remedy: "use another issuer; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
     },
     ERR_UPDATE: {
@@ -239,7 +239,7 @@ export const errorTable = {
     ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "reject the token" },
     ERR_TOKEN_ALG: { when: "`alg` is not allowed, or does not match the key", remedy: "reject the token" },
     ERR_TOKEN_CRIT: { when: "the token has an unknown critical header parameter", remedy: "reject the token" },
-    ERR_TOKEN_TYP: { when: "the token has another type", remedy: "reject the token" },
+    ERR_TOKEN_TYP: { when: "the token has a different type", remedy: "reject the token" },
     ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "reject the token" },
     ERR_TOKEN_KID_UNKNOWN: { when: "no published key has this kid", remedy: "reject the token" },
     ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "reject the token" },

@@ -46,8 +46,8 @@ export function isForSignatures(jwk: Members): boolean {
 }
 
 /**
- * Returns the algorithms with which a key may be used to verify. It is the key's `alg` or, if that is missing, all
- * algorithms for its type.
+ * Returns the algorithms that a key may be used to verify: its `alg` or, if that is missing, all algorithms for its
+ * type.
  */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);

@@ -2,7 +2,7 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./http-exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** Times for which caches may serve a response, according to its headers. */
+/** How long caches may serve a response, according to its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
   /**
@@ -14,9 +14,7 @@ export interface Lifetime {
   readonly servedSeconds?: number;
 }
 
-/**
- * Returns the times for which caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3
- */
+/** Returns how long caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
 export function lifetimeOf(exchange: Exchange): Lifetime {
   const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
   if (noStore || noCache) return { noStore };

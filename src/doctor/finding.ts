@@ -2,7 +2,7 @@ import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 import type { FailingVerifier } from "./verifiers/cited-failures.ts";
 import { breaksOf, triedOf } from "./verifiers/failing-verifiers.ts";
 
-/** URL of the page on which each code has a paragraph. */
+/** URL of the page that has a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
 /** One problem, in one or more places. `seen` may quote the issuer, so escape it before you print it. */
@@ -13,7 +13,7 @@ export interface Finding {
   readonly severity: Severity;
   /** The fault, in a few words. */
   readonly title: string;
-  /** Descriptions of the first 10 places, without private members or parts of bodies. */
+  /** Descriptions of the first 10 places, without private key parameters or parts of bodies. */
   readonly seen: readonly string[];
   /** Number of places. */
   readonly count: number;

@@ -10,7 +10,7 @@ const privateOnly = ["d", "dp", "dq", "qi", "priv"];
 const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
-/** Returns the names of an object's private members. */
+/** Returns the names of an object's private key parameters. */
 export const privateIn = (jwk: Readonly<Record<string, unknown>>): string[] =>
   privateMembers.filter((member) => isGiven(jwk[member]));
 
@@ -57,7 +57,7 @@ function isPrivateDer(base64: string): boolean {
 }
 
 /**
- * Serializes a document as JSON that may be shared, without private members' values and without strings that contain
+ * Serializes a document as JSON that may be shared, without private key parameters' values and without strings that contain
  * private keys.
  */
 export function withoutSecrets(document: unknown): string {

@@ -114,7 +114,7 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
     `jwksd assumes that no token signed with an imported key has a lifetime of more than ${maxTokenLifetimeSeconds} s. If one has, set ${before.length === 0 ? "--max-token-lifetime-seconds" : "it with jwksd policy --max-token-lifetime-seconds"}.`,
     ...(stays
       ? [
-          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key, from another provider of this issuer, add --state active --force --yes; it then signs immediately.`,
+          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key, from another provider of this issuer, add --state active --force --yes; it then starts signing immediately.`,
         ]
       : []),
   ];

@@ -24,11 +24,11 @@ export function commandOf(io: Io): Command {
     .option("--withdraw", "with --back: remove the announced key in the same step");
   return addChangeFlags(command, { yes: true }, ...newKeySettings)
     .notes(`
-A rotation without --now breaks nothing: the new key signs once every cache has
-it. With --now, it signs immediately. Verifiers that do not refetch on an
-unknown kid then reject its tokens for hours; --dry-run prints which verifiers,
-and for how long. The old key stays published until its last token expires; to
-remove it immediately, run jwksd keys revoke.
+A rotation without --now breaks nothing: the new key starts signing once every
+cache has it. With --now, it starts signing immediately. Verifiers that do not
+refetch on an unknown kid then reject its tokens for hours; --dry-run prints
+which verifiers, and for how long. The old key stays published until its last
+token expires; to remove it immediately, run jwksd keys revoke.
 
 If the new key causes problems, --back makes the earlier key sign again until
 that key is removed. Every cache still has the earlier key, so nothing breaks.

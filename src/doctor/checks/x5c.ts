@@ -62,7 +62,7 @@ function checkDigests({ jwk, name }: Key, first: CertificateFacts | undefined): 
     if (decoded.bytes.length !== bytes || decoded.problem !== undefined)
       return [note("JWKS_X5T_MISMATCH", `${where} is not base64url of ${bytes} bytes`)];
     return first !== undefined && text !== of(first)
-      ? [note("JWKS_X5T_MISMATCH", `${where} belongs to another certificate`)]
+      ? [note("JWKS_X5T_MISMATCH", `${where} belongs to a different certificate`)]
       : [];
   });
 }

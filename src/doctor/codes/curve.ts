@@ -28,7 +28,7 @@ export const curve = {
     title: "An Ed25519 key is not a point on its curve",
     why: "No signature verifies with it, and some verifiers refuse to import it.",
     rule: "RFC 8032 section 5.1.3",
-    remedy: "Export the key again; its 32 bytes are damaged, or belong to another curve.",
+    remedy: "Export the key again; its 32 bytes are damaged, or belong to a different curve.",
   },
   JWKS_OKP_SMALL_ORDER: {
     severity: "broken",

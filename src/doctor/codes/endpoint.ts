@@ -63,12 +63,12 @@ export const endpoint = {
     title: "The URL redirects",
     why: "Some verifiers do not follow redirects, for good reasons, and get no keys.",
     rule: "RFC 9110 section 15.4",
-    remedy: "Advertise the URL at which the document is served.",
+    remedy: "Advertise the URL that serves the document.",
   },
   HTTP_NO_CORS: {
     severity: "advice",
     title: "Web pages on other origins cannot read the JWK Set",
-    why: "Verifiers on these pages get no keys. If the response allows only one origin, a cache may serve it to other origins too, where it fails.",
+    why: "Verifiers on these pages get no keys. If the response allows only one origin, a cache may also serve it to pages on other origins, which then cannot read it.",
     rule: "Fetch Standard section 3.3",
     remedy: "Send `Access-Control-Allow-Origin: *`; the document is public.",
   },
@@ -160,7 +160,7 @@ export const endpoint = {
   HTTP_NOT_UTF8: {
     severity: "broken",
     title: "The body is not UTF-8, or begins with a byte order mark",
-    why: "JSON parsers reject it, or read a `kid` that no token has.",
+    why: "JSON parsers reject the body, or read a `kid` that no token has.",
     rule: "RFC 8259 section 8.1",
     remedy: "Encode the body as UTF-8 without a byte order mark.",
   },

@@ -12,14 +12,14 @@ export const rsa = {
   JWKS_RSA_SHORT: {
     severity: "broken",
     title: "An RSA key has fewer than 2048 bits",
-    why: "Verifiers reject it, and a 1024-bit modulus can be factored.",
+    why: "Verifiers reject the key, and a 1024-bit modulus can be factored.",
     rule: "RFC 7518 section 3.3",
     remedy: "Rotate to P-256, or to RSA with 2048 bits or more.",
   },
   JWKS_RSA_LARGE: {
     severity: "risk",
     title: "An RSA key has more than 8192 bits",
-    why: "Verifiers that limit the cost of checking a signature reject it.",
+    why: "Verifiers that limit the cost of a signature check reject the key.",
     rule: "RFC 7518 section 8.6",
     remedy: "Rotate to P-256, or to RSA with 2048 to 4096 bits.",
   },
@@ -33,7 +33,7 @@ export const rsa = {
   JWKS_RSA_EXPONENT_LARGE: {
     severity: "risk",
     title: "The RSA exponent has more than 32 bits",
-    why: "Verifiers that limit the cost of checking a signature reject it.",
+    why: "Verifiers that limit the cost of a signature check reject the key.",
     rule: "RFC 7518 section 8.6",
     remedy: "Generate a new key with the exponent 65537 (`AQAB`).",
   },

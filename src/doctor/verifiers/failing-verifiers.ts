@@ -18,7 +18,7 @@ export function triedOf(code: Code): number {
   return runsOf(code).filter(({ outcomes }) => outcomes.length > 0).length;
 }
 
-/** Returns each verifier's outcomes for the forms of a code against which it was run. */
+/** Returns each verifier's outcomes for the forms of a code that it was run against. */
 function runsOf(code: Code) {
   const own = rows.filter((row) => row.code === code);
   return Object.entries(versions).map(([client, version], column) => ({

@@ -31,7 +31,7 @@ export interface Behavior {
    * whole outage.
    */
   readonly livesThrough: number | null;
-  /** Number of requests that 1,000 tokens with forged kids cause within 103 seconds. */
+  /** Number of requests that 1,000 tokens with forged kids cause over 103 seconds. */
   readonly floodRequests: number;
 }
 

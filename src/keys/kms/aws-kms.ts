@@ -21,7 +21,7 @@ import {
 /** Options for keys in AWS KMS. If an option is missing, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
   /**
-   * Region in which new keys are generated, such as `eu-central-1`. An existing key's ARN contains its region. Default:
+   * Region for new keys, such as `eu-central-1`. An existing key's ARN contains its region. Default:
    * `AWS_REGION`, or the profile's region.
    */
   readonly region?: Optional<string>;

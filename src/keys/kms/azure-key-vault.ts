@@ -22,7 +22,7 @@ import {
 
 /** Options for keys in Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
-  /** Vault in which new keys are generated: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
+  /** Vault for new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
   readonly vault?: Optional<string>;
   /** Key type of new keys. Default: `EC-HSM`, which requires a Premium vault or a Managed HSM. */
   readonly keyType?: Optional<"EC-HSM" | "EC">;

@@ -22,8 +22,7 @@ import { type VaultAccess, type VaultRequest, classifyError, vaultClient } from 
 /** Options for keys in the Transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   /**
-   * Transit engine's mount in which new keys are generated: `https://HOST/MOUNT`. Only `create` needs it. Default:
-   * none.
+   * Transit engine's mount for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none.
    */
   readonly mount?: Optional<string>;
   /** Prefix for new keys' names. Default: `jwksd`. */

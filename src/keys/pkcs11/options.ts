@@ -18,7 +18,7 @@ export interface Pkcs11Options {
   /** Source of the user PIN. A URI's `pin-source` takes precedence. Default: none, for tokens without a PIN. */
   readonly pin?: Optional<PinSource>;
   /**
-   * Token on which new keys are generated, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it.
+   * Token for new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it.
    * Default: none.
    */
   readonly token?: Optional<string>;

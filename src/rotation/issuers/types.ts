@@ -34,7 +34,7 @@ export interface IssuersOptions {
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
-  /** Age of a read, in seconds, at which the store is read again. See `createKeyManager`. Default: 30. */
+  /** Age at which a read of the store is repeated, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
   /**
    * Number of issuers that stay in memory. The least recently used ones are dropped first. All together take at most

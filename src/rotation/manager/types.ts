@@ -106,8 +106,8 @@ export interface KeyManagerOptions {
     | undefined;
   /**
    * Destroys a key in an HSM or key service after this manager has removed or revoked it, or if this manager generated
-   * the key but it turned out not to be needed. If the URI now names another key, that key is not destroyed. Default:
-   * none; keys stay where they are.
+   * the key but it turned out not to be needed. If the URI now names a different key, that key is not destroyed.
+   * Default: none; keys stay where they are.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
@@ -126,16 +126,16 @@ export interface KeyManagerOptions {
    */
   readonly requireStore?: Optional<boolean>;
   /**
-   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set it for Workers, functions, and
-   * other platforms where no process lives between two requests. To generate a first key, also set `requireStore:
-   * false`. Default: `false`.
+   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set it for Workers, serverless
+   * functions, and other platforms where no process lives between two requests. To generate a first key, also set
+   * `requireStore: false`. Default: `false`.
    */
   readonly onDemand?: Optional<boolean>;
   /**
-   * Age of a read, in seconds, at which `onDemand` reads the store again in the background. At twice that age, a
-   * request waits for the new read: for a second at most, as long as the keys are younger than `maxStaleSeconds`. After
-   * a failed read, requests do not read the store again for this time, or only for a second if the store responded but
-   * has no usable keys. Default: 30.
+   * Age at which a read is repeated in the background with `onDemand`, in seconds. At twice that age, a request waits
+   * for the new read: for a second at most, as long as the keys are younger than `maxStaleSeconds`. After a failed read,
+   * requests do not read the store again for this time, or only for a second if the store responded but has no usable
+   * keys. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /**
@@ -161,7 +161,7 @@ export interface RotateOptions {
    */
   readonly alg?: Optional<string>;
   /**
-   * Whether the key signs immediately, although caches do not have it yet. Its tokens fail in verifiers that do not
+   * Whether the key starts signing immediately, although caches do not have it yet. Its tokens fail in verifiers that do not
    * refetch the set. Default: `false`.
    */
   readonly now?: Optional<boolean>;

@@ -39,7 +39,8 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  *   client may have encrypted to it
  * - `revoke`: removes a key permanently and immediately; if it was active, the announced key or `replacement` takes its
  *   place
- * - `rotate`: announces `key`; with `now`, the announced key (or `key` if no key is announced) signs immediately
+ * - `rotate`: announces `key`; with `now`, the announced key (or `key` if no key is announced) starts signing
+ *   immediately
  * - `rollBack`: makes a retiring signing key active again: `kid` or, if it is missing, the key that signed most
  *   recently. With `withdraw`, removes an announced key first. With `now`, takes the step even if caches do not have
  *   the key yet

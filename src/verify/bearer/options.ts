@@ -68,7 +68,7 @@ export interface BearerOptions {
   readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
   /**
    * The token's `aud` must be or contain this value, or one of these values. For a provider that does not send `aud`,
-   * name another claim, which is a weaker indication that the token is for this API.
+   * name a different claim, which is a weaker indication that the token is for this API.
    */
   readonly audience: string | readonly string[] | AudienceClaim;
   /**
@@ -81,7 +81,7 @@ export interface BearerOptions {
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
   readonly typ?: Optional<"at+jwt" | "JWT">;
-  /** Algorithms with which a token may be signed. Default: all public-key algorithms in RFC 7518 and RFC 8037. */
+  /** Algorithms that a token may be signed with. Default: all public-key algorithms in RFC 7518 and RFC 8037. */
   readonly algorithms?: Optional<readonly string[]>;
   /** Allowed clock skew, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;

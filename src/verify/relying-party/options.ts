@@ -55,14 +55,14 @@ export interface RemoteKeySetOptions {
   /** Time limit for one request, including the body, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
   /**
-   * Minimum time for which a set is fresh, regardless of its headers, in seconds. A longer time bridges restarts of a
+   * Minimum time that a set stays fresh, regardless of its headers, in seconds. A longer time bridges restarts of a
    * provider that sends `no-cache`, such as Keycloak, but a revoked key is trusted for that time as well. Default: 5.
    */
   readonly minFreshSeconds?: Optional<number>;
-  /** Maximum time for which a set is fresh, in seconds. Default: 86400. */
+  /** Maximum time that a set stays fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
-   * Time for which a set that is no longer fresh is used while its server is down, in seconds. If the server's
+   * How long a set that is no longer fresh is used while its server is down, in seconds. If the server's
    * `stale-while-revalidate` is longer, that applies, even if this option is 0. The server's `must-revalidate`,
    * `no-cache` and `no-store` forbid this use, and its `stale-if-error` may shorten the time. Default: 3600.
    */
@@ -71,7 +71,7 @@ export interface RemoteKeySetOptions {
   readonly maxWaitMs?: Optional<number>;
   /** Receives each fetch, change, failure and rejected token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
-  /** The result of an earlier process's `state()`. A state for another issuer or URL is ignored. Default: none. */
+  /** The result of an earlier process's `state()`. A state for a different issuer or URL is ignored. Default: none. */
   readonly state?: Optional<KeySetState>;
 }
 
