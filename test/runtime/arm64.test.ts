@@ -16,8 +16,9 @@ import { isSoak } from "../support/soak.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const installed = "/opt/jwksd-arm64";
-const parts = [join(installed, lockFile.packages["node_modules/node"].version, "bin/node"), join(installed, "debian")];
-const absent = process.env["CI"] ? undefined : parts.find((path) => !existsSync(path));
+const nodeForArm = join(installed, lockFile.packages["node_modules/node"].version);
+const packages = join(installed, "debian");
+const absent = process.env["CI"] ? undefined : [nodeForArm, packages].find((path) => !existsSync(path));
 const skip =
   skipWithout("qemu-aarch64-static", "aarch64-linux-gnu-g++") ||
   (absent !== undefined && skipped(`${absent} not installed; install it with: sudo scripts/install-test-services`));
@@ -52,16 +53,14 @@ async function setUp(): Promise<void> {
   await mkdir(release, { recursive: true });
   await symlink("/usr/aarch64-linux-gnu/lib", join(folder, "root/lib"));
   for (const name of ["softhsm", "aarch64-linux-gnu"])
-    await symlink(join(installed, "debian/usr/lib", name), join(libraries, name));
+    await symlink(join(packages, "usr/lib", name), join(libraries, name));
   const sources = ["dl", "common", "main"].map((name) => join(pkcs11js, "src", `${name}.cpp`));
   const options = ["-shared", "-fPIC", "-std=c++17", "-DNAPI_DISABLE_CPP_EXCEPTIONS", "-DNODE_GYP_MODULE_NAME=pkcs11"];
-  const includes = [join(pkcs11js, "includes"), join(parts[0] as string, "../../include/node")].map(
-    (path) => `-I${path}`,
-  );
+  const includes = [join(pkcs11js, "includes"), join(nodeForArm, "include/node")].map((path) => `-I${path}`);
   await run(part("aarch64-linux-gnu-g++"), [...options, ...includes, "-o", join(release, "pkcs11.node"), ...sources]);
   await symlink(part("aarch64-linux-gnu-gcc"), join(folder, "cc"));
   const preload = `data:text/javascript,process.execPath=${JSON.stringify(node)}`;
-  const command = `${part("qemu-aarch64-static")} -L '${folder}/root' '${parts[0]}' --import '${preload}'`;
+  const command = `${part("qemu-aarch64-static")} -L '${folder}/root' '${nodeForArm}/bin/node' --import '${preload}'`;
   await writeFile(node, `#!/bin/sh\nexec ${command} "$@"\n`, { mode: 0o755 });
 }
 
