@@ -139,7 +139,7 @@ describe("the authorization server with Hono", () => {
     });
   }
 
-  test("accepts a rotation of ChatGPT's keys; a stolen code is useless without the key", async (t) => {
+  test("accepts a rotation of ChatGPT's keys, and a stolen code only with the key", async (t) => {
     const { hosts, authorized, token } = await server(t);
     const [[, redirectUri]] = published;
     const { form } = await authorized(chatGpt, redirectUri);
@@ -176,7 +176,7 @@ describe("the authorization server with Hono", () => {
     assert.deepEqual([status, error], [401, "invalid_client"]);
   });
 
-  test("issues tokens for its own API only (RFC 8707 section 2)", async (t) => {
+  test("issues tokens only for its own API (RFC 8707 section 2)", async (t) => {
     const { hosts, authorize, authorized, token } = await server(t);
     const other = "https://other.example/mcp";
     const [, [document, redirectUri]] = published;
@@ -189,7 +189,7 @@ describe("the authorization server with Hono", () => {
     assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
   });
 
-  test("refuses an unregistered redirect URI, a missing PKCE, unknown hosts and methods, and another user's consent", async (t) => {
+  test("rejects an unregistered redirect URI, a request without PKCE, unknown hosts and methods, and another user's consent", async (t) => {
     const { hosts, authorize, app } = await server(t);
     const [[, redirectUri]] = published;
     assert.equal((await authorize(chatGpt, "https://evil.example/")).status, 400);

@@ -78,7 +78,7 @@ describe("the commands on the pages exist", { skip: skipWithout("bash") }, () =>
       assert.deepEqual(unknown, []);
     });
 
-  test("no command downloads jwksd by its name, which is not registered on npm yet, so anyone could claim it", () => {
+  test("no command downloads jwksd by name, because the name is not registered on npm yet and anyone could claim it", () => {
     for (const file of [...pages, "ops/doctor-action/action.yml", "examples/doctor-in-ci/workflow.yml"])
       assert.doesNotMatch(
         textOf(file),
@@ -87,7 +87,7 @@ describe("the commands on the pages exist", { skip: skipWithout("bash") }, () =>
       );
   });
 
-  test("every npm run on the pages has --, because otherwise npm reads the flags itself", () => {
+  test("every npm run command on the pages has --, because otherwise npm reads the flags itself", () => {
     for (const page of pages) assert.doesNotMatch(textOf(page), /npm run (?!-s jwksd --)(?:-\S+ )*jwksd\b/, page);
   });
 

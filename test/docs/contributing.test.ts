@@ -16,7 +16,7 @@ const programs = new Set(["tsc", "bun", "import", "try", "kill", "node", "node:t
 
 const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = ""]) => name);
 
-test("each module is in the layers or the table of CONTRIBUTING.md", async () => {
+test("CONTRIBUTING.md lists each module in its layers or its table", async () => {
   const markdown = await readFile(join(root, "CONTRIBUTING.md"), "utf8");
   const lines = markdown.split("\n").filter((line) => /^\| .* \|$|^[a-z]+ {4,}/.test(line));
   const described = new Set(lines.flatMap((line) => line.match(/^[a-z]+|(?<=`)[\w/-]+(?=`)/g) ?? []));

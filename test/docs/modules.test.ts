@@ -42,7 +42,7 @@ interface Diagnostic {
   readonly labels: readonly { readonly span: { readonly line: number } }[];
 }
 
-describe("the linter enforces the imports between modules", () => {
+describe("the linter enforces which modules may import each other", () => {
   let folder: string;
   const refused = new Map<string, Set<number>>();
 

@@ -38,7 +38,7 @@ test("docs/README.md lists every page", () => {
   assert.deepEqual(missing, []);
 });
 
-test("a quick start mentions nothing that only readers of the others need", () => {
+test("a quick start does not mention what only readers of the other quick starts need", () => {
   const others: Readonly<Record<string, RegExp>> = {
     provider: /createBearer|guard|jwksd serve|socket/i,
     api: /wrapping|createProvider|createKeyManager|store|jwksd (?:serve|rotate|plan)/i,
@@ -93,7 +93,7 @@ test("docs/options.md has every options type that an entry point exports", async
   assert.deepEqual(missing, ["ReadOptions", "WriteOptions"]);
 });
 
-test("every code is thrown somewhere, and every thrown code is listed", async () => {
+test("every listed error code is thrown somewhere, and every thrown code is listed", async () => {
   const files = (await readdir(join(root, "src"), { recursive: true })).filter((name) => name.endsWith(".ts"));
   const texts = await Promise.all(files.map((name) => readFile(join(root, "src", name), "utf8")));
   const raised = codesIn(

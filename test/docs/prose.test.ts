@@ -20,7 +20,7 @@ describe("the prose check", () => {
     );
   });
 
-  test("accepts whether for a boolean property, and not for a function", () => {
+  test(`accepts "whether" for a boolean property, but not for a function`, () => {
     const doc = "  /** Whether the key signs. */\n";
     assert.deepEqual(phrasesIn(`${doc}  readonly signs: boolean;`), []);
     assert.deepEqual(phrasesIn(`${doc}  function signs(): boolean {`), ["1: /** Whether the key signs. */"]);

@@ -59,7 +59,7 @@ test("every program on the pages is a file that a test runs", async () => {
 });
 
 describe("the pages' samples", () => {
-  test("a provider with key files serves the key from the page's command and a later one", async (t) => {
+  test("a provider with key files serves the key from the page's command and one that is added later", async (t) => {
     const path = await sample(t, "examples/docs/files.mts", {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
       "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
@@ -214,7 +214,7 @@ describe("the pages' samples", () => {
     });
   });
 
-  test("a key in AWS KMS signs", async (t) => {
+  test("a key in AWS KMS can sign", async (t) => {
     const [accessKeyId, secretAccessKey] = ["AKIDEXAMPLE", "a-secret"];
     const stub = await kmsStub({ accessKeyId, secretAccessKey, region: "eu-central-1", service: "kms" });
     t.after(() => stub.close());
@@ -373,7 +373,7 @@ interface Answer {
   readonly body: string;
 }
 
-test("a cron job generates the first key and takes steps; Lambda, frozen between its calls, and Next.js serve it", async (t) => {
+test("a cron job generates the first key and takes steps; Next.js and Lambda, which is frozen between its calls, serve the keys", async (t) => {
   const next = { '"@/lib/provider"': `"${await sample(t, "examples/docs/demand-next-provider.mts")}"` };
   const documents = await sample(t, "examples/docs/demand-next-documents.mts", next);
   const { GET } = (await import(documents)) as { GET: (request: Request) => Promise<Response> };

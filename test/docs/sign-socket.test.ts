@@ -84,7 +84,7 @@ describe("the client on the sign socket page signs with", () => {
     test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
   }
 
-  test("Python, after its connection has ended", { skip: skipWithout("python3") }, async () => {
+  test("Python, after the connection has been shut down", { skip: skipWithout("python3") }, async () => {
     const path = await sample(scope, "examples/docs/sign.py", { [documented]: join(folder, "s") });
     const program = `import runpy, sys
 page = runpy.run_path(sys.argv[1])
@@ -100,7 +100,7 @@ print(page["sign"](page["request"]))`;
   });
 
   if (!isSoak) return;
-  test("Go, after its connection has ended", { skip: skipWithout("go") }, async (t) => {
+  test("Go, after the server has closed the connection", { skip: skipWithout("go") }, async (t) => {
     const socket = join(await temporaryFolder(t), "s");
     const sockets: Socket[] = [];
     const server = createServer((request, response) => {

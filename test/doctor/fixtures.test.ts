@@ -31,7 +31,7 @@ import { observedShape, shapes } from "./shapes.ts";
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);
 
-describe("examine finds each fault with its own code only, with links to its rule and its paragraph", () => {
+describe("examine reports each fault with only its own code, and with links to the rule and the paragraph", () => {
   test("there is a fixture for every code", () => {
     assert.ok(fixtures.length >= 60, `${fixtures.length}`);
     const covered = new Set<string>(fixtures.map(({ code }) => code));
@@ -50,7 +50,7 @@ describe("examine finds each fault with its own code only, with links to its rul
     });
   }
 
-  test("nothing is found if nothing is wrong", async () => {
+  test("and finds nothing if nothing is wrong", async () => {
     assert.deepEqual(await found(observed()), []);
     assert.deepEqual(await found(observed({ keys: [sound] })), []);
     const rsa = published("rsa", rsaKey(), "RS256");
@@ -64,7 +64,7 @@ describe("examine finds each fault with its own code only, with links to its rul
     assert.deepEqual(await found(observed({ keys: [sound, rsa], document })), []);
   });
 
-  test("nothing is found if nothing was observed", async () => {
+  test("and finds nothing if nothing was observed", async () => {
     assert.deepEqual(await found({ at }), []);
   });
 });
@@ -159,7 +159,7 @@ describe("describeRotation returns", () => {
     test(about, async () => assert.match((await describeRotation(observations)).join("\n"), says));
   }
 
-  test("nothing for a file, or if there is no set", async () => {
+  test("nothing for a set from a file or for a response without a set", async () => {
     assert.deepEqual(await describeRotation({ at, set: { body: bytes({ keys: [published("a")] }) } }), []);
     assert.deepEqual(await describeRotation({ at, set: { url: "https://a.example", status: 500, headers: [] } }), []);
   });
@@ -184,7 +184,7 @@ describe("integers", () => {
     );
   });
 
-  test("property: the shared factors are what each number shares with the product of the others", () => {
+  test("property: each number's shared factor is what it has in common with the product of the others", () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.bigInt({ min: 2n, max: 10_000n }), { maxLength: 9 }), (values) => {
         const expected = values.map((value, index) =>
@@ -210,7 +210,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("finds close factors within the given rounds and no others, and sees no fingerprint by chance", () => {
+  test("finds only close factors within the given rounds, and never sees a fingerprint by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -224,10 +224,10 @@ describe("integers", () => {
 const largePrime = 2n ** 521n - 1n;
 
 describe("the sets of well-known issuers", () => {
-  test("there are at least 18 shapes", () => assert.ok(shapes.length >= 18));
+  test("have at least 18 shapes", () => assert.ok(shapes.length >= 18));
 
   for (const shape of shapes) {
-    test(`${shape.name}: no unjustified finding above advice`, async () => {
+    test(`${shape.name}: every finding above advice is justified`, async () => {
       const found = (await examine(observedShape(shape))).filter(({ severity }) => severity !== "advice");
       assert.deepEqual(
         found.map(({ code }) => code),
@@ -271,7 +271,7 @@ describe("examine", () => {
     assert.deepEqual(await found(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
-  test("tells a hex digest, plain or encoded again, from another certificate's digest", async () => {
+  test("distinguishes a hex digest, plain or encoded again, from a different certificate's digest", async () => {
     const digests = certificate(rsaKey());
     const hex = hexOf(digests.x5t);
     assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
@@ -308,7 +308,7 @@ describe("examine", () => {
     assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
   });
 
-  test("accepts a private member without a value, as some serializers write it", async () => {
+  test("accepts a private key parameter without a value, as some serializers write it", async () => {
     for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
       assert.deepEqual(await found(observed({ keys: [{ ...sound, ...empty }] })), []);
     for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
@@ -343,7 +343,7 @@ const withMember = async (member: object): Promise<string[]> =>
 
 const slow = (waitMs: number): Promise<string[]> => found(observed({ set: { waitMs } }));
 
-describe("bounds are inclusive", () => {
+describe("examine uses these limits", () => {
   test("an RSA exponent may have 32 bits, but not 33", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);

@@ -84,7 +84,7 @@ describe("observeIssuer", () => {
     });
   }
 
-  test("accepts the URL of an issuer, with or without a trailing slash, of a discovery document or of a JWK Set", async (t) => {
+  test("accepts the URL of an issuer (with or without a trailing slash), a discovery document or a JWK Set", async (t) => {
     const url = await serveHttp(
       t,
       providing((request, response) => good()(request, response)),
@@ -142,7 +142,7 @@ describe("observeIssuer", () => {
   });
 });
 
-describe("by default, observeIssuer connects only to https and public addresses", () => {
+describe("by default, observeIssuer connects only to https URLs at public addresses", () => {
   for (const url of ["http://login.example.com", "https://127.0.0.1:1", "https://[::1]:1", "https://169.254.169.254"]) {
     test(`refuses ${url}`, async () => {
       await assert.rejects(observeIssuer(url), ({ code }: { code: string }) =>
@@ -162,7 +162,7 @@ describe("by default, observeIssuer connects only to https and public addresses"
     });
   }
 
-  test("refuses them in a jwks_uri and in a redirect", async (t) => {
+  test("refuses other addresses in a jwks_uri and in a redirect", async (t) => {
     const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };
     const { cert, key } = certificateFor("login.example.com", "keys.example.com");
     let location = "https://keys.example.com/jwks";
@@ -194,7 +194,7 @@ describe("by default, observeIssuer connects only to https and public addresses"
     assert.ok(asked.includes("keys.example.com"));
   });
 
-  test("rejects if there is no connection", async (t) => {
+  test("rejects if it cannot connect", async (t) => {
     const server = createServer();
     const port = await listening(t, server);
     server.close();
@@ -229,7 +229,7 @@ const early: RequestListener = (_, response) => {
 
 const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
 
-describe("observeIssuer stays within its limits, and reports the limit, at a server", () => {
+describe("observeIssuer stays within its limits and reports the limit", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["that never responds", () => {}, "HTTP_TIMEOUT"],
@@ -267,7 +267,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     });
   }
 
-  test("with 5,000 keys: examines a thousand of them and says so", async (t) => {
+  test("at a server with 5,000 keys: examines a thousand of them and says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
@@ -280,7 +280,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWO_KIDS")?.count, 999);
   });
 
-  test("with deeply nested JSON", async (t) => {
+  test("at a server with deeply nested JSON", async (t) => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const url = await serveHttp(t, providing(good(Buffer.from(`{"keys":[${deep},{"kty":${deep},"kid":${deep}}]}`))));
     assert.deepEqual(await codesAt(url), [
@@ -293,14 +293,14 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     assert.deepEqual(await examine(observeDocument(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("starts no request after the time limit for all requests", async (t) => {
+  test("and starts no request after the time limit for all requests", async (t) => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const { failure } = await requester({ timeoutMs: 300, totalMs: 0, allowInsecure: true })(url);
     assert.deepEqual([requests, failure], [0, { kind: "limit", detail: "the time limit for all requests is reached" }]);
   });
 
-  test("sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {
+  test("and sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;
@@ -316,7 +316,7 @@ describe("observeIssuer stays within its limits, and reports the limit, at a ser
     );
   });
 
-  test("ends when its caller aborts it", async (t) => {
+  test("and ends when its caller aborts it", async (t) => {
     const url = await serveHttp(
       t,
       providing(() => {}),

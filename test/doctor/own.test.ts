@@ -66,7 +66,7 @@ async function found(
 }
 
 /** Whatever the doctor finds here is a bug in the provider or in the doctor. */
-describe("our own provider, in simulated time", () => {
+describe("on our own provider, in simulated time, the doctor", () => {
   test("finds nothing during a whole rotation", async () => {
     const { codes, events } = await found(60 * hour, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
@@ -93,7 +93,7 @@ describe("our own provider, in simulated time", () => {
     assert.deepEqual(codes, []);
   });
 
-  test("detects a next key that signs immediately", async () => {
+  test("detects a next key that starts signing immediately", async () => {
     const { codes } = await found(4 * hour, async (world, { manager }) => {
       const key = await world.until(manager.makeKey("sig"));
       await world.until(manager.execute({ type: "rotate", use: "sig", key, now: true }));
@@ -113,8 +113,8 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
   return stdout;
 };
 
-describe("jwksd serve", () => {
-  test("with managed keys: finds nothing before and during a rotation, with and without --watch", async (t) => {
+describe("on jwksd serve, the doctor", () => {
+  test("finds nothing with managed keys before and during a rotation, with and without --watch", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const { port } = await startService(t, ["--data", data]);
     const url = `http://127.0.0.1:${port}`;
@@ -126,7 +126,7 @@ describe("jwksd serve", () => {
     await silent(t, `${url}/jwks`);
   });
 
-  test("with keys from a file: finds nothing", async (t) => {
+  test("finds nothing with keys from a file", async (t) => {
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, "keys.json"), keySetText("active", "retiring"), { mode: 0o600 });
     const { port } = await startService(t, ["--keys", join(folder, "keys.json"), "--mount-prefix", "/oidc"]);

@@ -185,7 +185,7 @@ describe("a watch with tokens", () => {
     assert.deepEqual((await rotating(1, 3.5, 4)).codes, ["WATCH_KEY_WITHDRAWN"]);
   });
 
-  test("keeps no input that is not a token or does not name a key", async () => {
+  test("discards input that is not a token or does not name a key", async () => {
     const nonsense = ["", "nonsense", "a.b.c", compact({ alg: "none" }, {}, () => new Uint8Array())];
     const { codes, observations } = await watched(() => setOf("a"), {
       durationMs: 10 * second,

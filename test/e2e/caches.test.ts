@@ -48,7 +48,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.deepEqual(await cacheLifetime(), { freshSeconds: 3600, staleSeconds: 3600 });
       });
 
-      test("a ranged hit is the exact slice", async () => {
+      test("a hit for a range has exactly that slice of the document", async () => {
         const { ask, exchanges } = newClient();
         const { body } = await ask();
         const size = body.length;
@@ -92,7 +92,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
     describe("in rotation mode", () => {
       const newClient = startFor(cache, { args: ["--rotation-mode"] });
 
-      test("the document is cached for as long as Cache-Control allows, in rotation mode", async () => {
+      test("caches the document for as long as Cache-Control allows", async () => {
         const { ask, cacheLifetime } = newClient();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");

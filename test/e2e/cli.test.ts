@@ -70,7 +70,7 @@ test("a command rejects serve's settings if they would have no effect on it", as
     }
 });
 
-describe("invalid command lines are refused", { timeout, concurrency: 4 }, () => {
+describe("rejects invalid command lines", { timeout, concurrency: 4 }, () => {
   const rows: readonly [args: readonly string[], ...says: string[]][] = [
     [["serv"], "unknown command 'serv'", "serve"],
     [["keygn"], "unknown command 'keygn'", "keygen"],
@@ -143,7 +143,7 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
     });
   }
 
-  test("writes PKCS#8 PEM that other tools read", async (t) => {
+  test("writes PKCS#8 PEM that other tools can read", async (t) => {
     const { stdout } = await runCli(t, ["keygen", "--format", "pem"]);
     const key = await jose.importPKCS8(stdout, "ES256", { extractable: true });
     assert.equal((await jose.exportJWK(key)).crv, "P-256");
@@ -218,7 +218,7 @@ describe("standard output that cannot be written", { timeout, concurrency: 4 }, 
     ...withoutStore.slice(0, soak(withoutStore.length, 0)),
   ];
   for (const args of commands) {
-    test(`jwksd ${args.join(" ")}: fails and reports it once`, { skip }, async (t) => {
+    test(`jwksd ${args.join(" ")}: fails and reports the error once`, { skip }, async (t) => {
       const flags = onStore.includes(args) ? await storeOf(t) : [];
       const { closed } = await spawnOnFull(t, [...args, ...flags]);
       const { code, errors } = await closed;
@@ -248,7 +248,7 @@ describe("standard output that cannot be written", { timeout, concurrency: 4 }, 
 });
 
 // managed.test.ts tests the same for a store that jwksd manages.
-test("exposes no private member of a key file, even if it rejects the file", { timeout }, async (t) => {
+test("never exposes a private key parameter from a key file, even if it rejects the file", { timeout }, async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   const text = keySetText("a", "b");
   await writeFile(file, text);

@@ -98,7 +98,7 @@ describe("keys in PostgreSQL", { skip }, () => {
 
   checkCompose(() => server);
 
-  test("no command takes a step that may be early after the store's clock has jumped, unless forced", async (t) => {
+  test("after the store's clock has jumped, no command takes a step that may be early, unless forced", async (t) => {
     const url = database();
     const name = new URL(url).pathname.slice(1);
     server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
@@ -170,7 +170,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("creates no schema or issuer with --require-store; a command for a mistyped issuer generates no key", async (t) => {
+  test("with --require-store, creates neither a schema nor an issuer; a command with a mistyped issuer generates no key", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];
@@ -195,7 +195,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
   });
 
-  test("a user without the right to create tables works with the printed SQL", async (t) => {
+  test("a user who cannot create tables can use those that the printed SQL creates", async (t) => {
     const url = database();
     const { stdout } = await runCli(t, ["store", "sql"]);
     server.sql(stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
@@ -268,7 +268,7 @@ const others: readonly (readonly [
 // test/contract tests the stores themselves.
 for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("keys can be copied into it, two services share them, commands change them, and no message contains a password", async (t) => {
+    test("can be copied there, shared by two services and changed by commands, and no message contains a password", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];

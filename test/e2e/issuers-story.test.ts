@@ -267,7 +267,7 @@ const sign = (process: Issuers, issuer: string): Promise<string> =>
 describe("years of a platform with many tenants", { concurrency: 2 }, () => {
   for (const database of isSoak ? databases : [])
     test(
-      `in ${database.name}: no valid token is refused, and no key of the past is trusted longer than documented`,
+      `in ${database.name}: no valid token is rejected, and no past key is trusted longer than documented`,
       {
         skip: skipWithout(...database.parts),
       },

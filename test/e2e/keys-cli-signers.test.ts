@@ -50,7 +50,7 @@ test("imports a key in a key service by its URI and stores only the URI", { time
   assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+kid\s+to\s+publish/);
 });
 
-test("generates a signing key in a key service only when it is certain to be needed", { timeout }, async (t) => {
+test("generates a signing key in a key service only when the key is certain to be needed", { timeout }, async (t) => {
   const { vault, run, inVault, records } = await setUp(t);
   const there = await inVault();
   await run("keys", "import", "--signer", vault.add("login"), "--kid", "first");
@@ -140,7 +140,7 @@ test("the list of keys shows where each key is, and no private key", { timeout }
 const destroyed = (uri: string, tense: "is" | "was"): RegExp =>
   new RegExp(`"[abc]" in\\s+${uri}\\s+${tense}\\s+destroyed\\s+permanently\\.\\s+That\\s+cannot\\s+be\\s+undone`);
 
-test("--destroy-external names the keys it destroys before and afterwards", { timeout }, async (t) => {
+test("--destroy-external names the keys both before and after it destroys them", { timeout }, async (t) => {
   const { vault, run } = await setUp(t);
   const [a, b, c] = ["a", "b", "c"].map((name) => vault.add(name)) as [string, string, string];
   await run("keys", "import", "--signer", a, "--kid", "a");
@@ -176,7 +176,7 @@ test("--destroy-external names the keys it destroys before and afterwards", { ti
 });
 
 test(
-  "destroys a key that was left in its service later, unless its URI names another key by then",
+  "can destroy a key that was left in its service later, unless the URI names a different key by then",
   { timeout },
   async (t) => {
     const { folder, vault, run } = await setUp(t);

@@ -100,7 +100,7 @@ function shapeOf({ changes, events, effects, next }: ChangeOutput) {
 }
 
 describe("managed keys on the command line", { timeout, concurrency: 3 }, () => {
-  test("a planned rotation", async (t) => {
+  test("can be rotated as planned", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.deepEqual(await states(), ["first sig active"]);
@@ -135,7 +135,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an emergency: the next key signs immediately, then the old key is revoked", async (t) => {
+  test("can be replaced in an emergency: the next key starts signing immediately, and then the old key is revoked", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /reject its tokens until/);
@@ -156,7 +156,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("a rollback: the earlier key signs again, and its period determines when the next one is announced", async (t) => {
+  test("can be rolled back: the earlier key signs again, and its period determines when the next key is announced", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_TRANSITION", "rotate", "--back"), /no earlier key to roll back to/);
@@ -253,7 +253,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("encryption keys", async (t) => {
+  test("include encryption keys, which are announced and rotated like signing keys", async (t) => {
     const { file, ok, refused, change, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("keys", "announce", "--use", "enc");
@@ -349,7 +349,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("changes nothing with another wrapping key or issuer, unless the wrapping key is lost", async (t) => {
+  test("cannot be changed with the wrong wrapping key or issuer, unless the wrapping key is lost", async (t) => {
     const { folder, file, run, ok, refused, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -401,7 +401,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("the table of keys, the events and the plan", async (t) => {
+  test("are shown in a table, with their events and the plan", async (t) => {
     const { folder, data, file, ok, refused, assertSilent } = await setUp(t);
     await ok("keys", "import", file, "--issuer", "https://op.example");
     await ok("rotate");
@@ -502,7 +502,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("refused commands", { timeout, concurrency: 3 }, () => {
-  test("commands without a store say how to create one and do not create it", async (t) => {
+  test("commands without a store say how to create it but do not create it", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     for (const args of [
@@ -605,7 +605,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     assert.match(several, /2 kids begin with "2026-11"; add more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
-  test("checks the issuer first and does not echo its password", async (t) => {
+  test("checks the issuer first and does not echo a password in it", async (t) => {
     for (const command of [["keys"], ["plan"], ["token", "--aud", "x"], ["rotate", "--dry-run"]]) {
       const run = await runCli(t, [...command, "--issuer", "https://user:secret@op.example", "--data", "no/folder"]);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

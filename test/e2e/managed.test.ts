@@ -83,7 +83,7 @@ describe("serves another process's commit within a second", { timeout, concurren
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or the environment; all of them unwrap, the first one wraps; no other file is created next to the store", async (t) => {
+  test("come from a file or the environment; all of them unwrap, and the first one wraps; no other file is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");
@@ -122,7 +122,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(await readdir(folder), ["deep"]);
   });
 
-  test("is removed while the service runs: the service keeps serving, reports it, and picks up the store when it is back", async (t) => {
+  test("may be missing for a while: the service keeps serving, reports the error, and picks up the store when it is back", async (t) => {
     const running = await start(t);
     const { service, path } = running;
     const { kid } = await announceNext(running);

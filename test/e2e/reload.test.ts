@@ -20,8 +20,8 @@ const jwkText = (kid: string): string => JSON.stringify(named(kid));
 const encryptionText = (...kids: readonly string[]): string =>
   setText(...kids.map((kid) => withoutPrivate(named(kid, ecKey(kid, "P-384")))));
 
-describe("reload:", { timeout, concurrency: 4 }, () => {
-  describe("new keys are published", { concurrency: 2 }, () => {
+describe("a reload", { timeout, concurrency: 4 }, () => {
+  describe("publishes new keys", { concurrency: 2 }, () => {
     const rows: Readonly<Record<string, (file: string, text: string, service: RunningService) => Promise<unknown>>> = {
       "on SIGHUP": async (file, text, service) => {
         await writeFile(file, text, { mode });
@@ -124,7 +124,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     });
   });
 
-  test("reloads encryption keys independently", async (t) => {
+  test("applies to encryption keys independently", async (t) => {
     const folder = await temporaryFolder(t);
     const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
     await write(keys, keySetText("one"))();
@@ -156,7 +156,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
   });
 
   const reloads = soak(50, 10);
-  test(`requests during ${reloads} reloads see complete documents, each with its own ETag`, async (t) => {
+  test(`lets requests see only complete documents, each with its own ETag, through ${reloads} reloads`, async (t) => {
     const { service, file } = await serveFile(t, keySetText("0"));
     let published: readonly string[] = ["0"];
     const check = (reply: WireReply): void => assert.ok(published.includes(kidsIn(reply).join()), reply.body);

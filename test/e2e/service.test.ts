@@ -49,7 +49,7 @@ const startHere = async (t: Parameters<typeof startService>[0]): Promise<Running
   startService(t, ["--data", await temporaryFolder(t)]);
 
 describe("the data folder", { timeout, concurrency: 4 }, () => {
-  test("is created by the first start, for its owner only whatever the umask, and later starts find its key", async (t) => {
+  test("is created by the first start, with access only for its owner, whatever the umask, and later starts find the key in it", async (t) => {
     const data = join(await temporaryFolder(t), "deep", "data");
     const umask = process.umask(0);
     const starting = startServiceProcess(t, ["--data", data]);
@@ -127,7 +127,7 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
     assert.equal(service.errors(), "");
   });
 
-  describe("an error that ends a command is a log line if the log is JSON, otherwise text", () => {
+  describe("an error that ends a command is a log line if the log is JSON, and otherwise text", () => {
     const keys = ["--keys", "no/such/file", "--issuer", "https://op.example"];
     const serve = ["serve", "--port", "0", "--admin", "off"];
     const unreadable = "ERR_FILE_UNREADABLE: cannot read no/such/file (ENOENT)";
@@ -163,7 +163,7 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
 });
 
 describe("the admin address", { timeout, concurrency: 4 }, () => {
-  test("reports whether the process is alive and whether it is ready, which it is not while it drains", async (t) => {
+  test("reports whether the process is alive and whether it is ready; a process that drains is not ready", async (t) => {
     const service = await startService(t, ["--data", await temporaryFolder(t), "--admin", "127.0.0.1:0"]);
     const { admin } = service.log.find(({ msg }) => msg === "started") as { admin?: string };
     const get = async (path: string): Promise<[number, string]> => {
@@ -252,7 +252,7 @@ describe("processes with --reuse-port", { timeout, skip: !sharesPorts }, () => {
 });
 
 describe("stopping", { timeout }, () => {
-  test("under load cuts off no request that was sent", async (t) => {
+  test("under load never cuts off a request that was sent", async (t) => {
     const service = await startServiceProcess(t, ["--data", await temporaryFolder(t)]);
     const load = startLoad(service.port, { kept: 8, fresh: 8 });
     const open = (): Promise<Client[]> => Promise.all([1, 2, 3].map(() => Client.open(service.port)));

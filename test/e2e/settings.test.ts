@@ -140,7 +140,7 @@ describe("flags take precedence over the environment, the environment over the f
     assert.deepEqual({ noCors, jsonLogs }, { noCors: true, jsonLogs: false });
   });
 
-  test("wrapping keys come from the environment only", async (t) => {
+  test("wrapping keys come only from the environment", async (t) => {
     const environment = { JWKSD_WRAPPING_KEYS: "secret" };
     assert.equal((await resolveSettings({ flags: {}, environment })).wrappingKeys, "secret");
     assert.equal(
@@ -163,7 +163,7 @@ describe("flags take precedence over the environment, the environment over the f
   });
 });
 
-describe("an invalid value is refused with a message that names its source and the rule but not the value, which may be a secret", () => {
+describe("an invalid value is rejected with a message that names its source and the rule but not the value, which may be a secret", () => {
   const notEmpty = "must be a non-empty string";
   const host = "must be an IP address without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";

@@ -105,7 +105,7 @@ describe("a store without keys", () => {
     await (await startService(t, ["--data", data, "--issuer", "https://other.example.com"])).stop();
   });
 
-  test("gets no new keys from a service that runs on the saved set, even after that is deleted", async (t) => {
+  test("gets no new keys from a service that runs on the saved set, even after the set is deleted", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data, ...issuer])).stop();
     await rm(join(data, "keys.db"));
@@ -117,7 +117,7 @@ describe("a store without keys", () => {
     await (await startService(t, ["--data", data, ...issuer])).stop();
   });
 
-  test("with a saved set that cannot be written: the service warns and starts", async (t) => {
+  test("and a saved set that cannot be written: the service warns and starts", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data, ...issuer])).stop();
     const file = join(data, "saved-set.json");
@@ -176,7 +176,7 @@ describe("a port in use", () => {
   }
 
   for (const host of ["127.0.0.1", "0.0.0.0", "::1"]) {
-    test(`by another setting of the same process, on ${host}`, async (t) => {
+    test(`even by another setting of the same process, on ${host}: the same message`, async (t) => {
       const data = await dataOf(t);
       const port = String(await freePort(host));
       const admin = host === "::1" ? `[::1]:${port}` : `127.0.0.1:${port}`;

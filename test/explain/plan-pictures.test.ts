@@ -169,7 +169,7 @@ describe("the plan in a terminal", () => {
     }
   });
 
-  test("shows a day and an hour next to 90 days, however far it looks ahead", () => {
+  test("shows a day and an hour next to 90 days, however far ahead it looks", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(

@@ -115,7 +115,7 @@ describe("the planned steps", () => {
   });
 });
 
-test("every step has a reason and the sum that gives its time", () => {
+test("every step has a reason and the sum that its time results from", () => {
   const bounds = plan([active], policy, start).steps.map(
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );
@@ -150,7 +150,7 @@ test("a waiting period is the longest under any policy so far, and its bound say
   assert.match(longer?.bound ?? "", /^announceForSeconds 90000, /);
 });
 
-test("a waiting period that has not begun is planned as if it began now", () => {
+test("a waiting period that has not begun is planned to begin now", () => {
   const next = waiting(record("b", "announced", { announcedAt: start - 5 * hour }));
   const old = waiting(record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start - 9 * day }));
   assert.deepEqual(stepsOf(plan([active, next, old], policy, start)).slice(0, 3), [
@@ -251,7 +251,7 @@ test("after rollbacks, one key of a use is active at a time, and the others reti
   );
 });
 
-test("lists a revoked key, before later ones, for as long as a cache may keep it", () => {
+test("lists a revoked key, before later keys, for as long as a cache may keep it", () => {
   const trustedUntil = start - 7_199 * second;
   const gone = { trustedUntil: trustedUntil - second };
   const revoked = tombstone("v", "revoked", { trustedUntil });
@@ -347,7 +347,7 @@ describe("the time since which every read has seen rotation mode on", () => {
   ];
   for (const [name, records, since] of rows) test(name, () => assert.equal(rotatingSince(records, start), since));
 
-  test("intervals are in order and not adjacent", () => {
+  test("comes from intervals that are in order and not adjacent", () => {
     fc.assert(
       fc.property(histories(forwards), (history) => {
         const { records, policy, now } = replay(history);

@@ -29,7 +29,7 @@ function view(
 
 const target = (name: string, revision = 4): TargetRecord => ({ name, revision, at: start - 2 * hour });
 
-describe("waiting periods that have not begun", () => {
+describe("explains why a waiting period has not begun", () => {
   const becomes = 'Signing key "b" becomes active after its propagation period of 1 d, which has not begun.';
   const web = `${becomes} Target "web" has not received the step; write it with jwksd publish or, if it is no longer in use, run jwksd targets forget.`;
   const begun = record("b", "announced", { announcedAt: start, stateRevision: 5 });
@@ -61,7 +61,7 @@ describe("waiting periods that have not begun", () => {
     assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more have/);
   });
 
-  test("a target's status says whether it has not received a step yet", () => {
+  test("a target's status says whether the target still lacks a step", () => {
     const at = view([active, announced], []);
     assert.deepEqual(
       [target("web"), target("cdn", 5)].map((one) => targetStatus(one, at).isBehind),
@@ -92,7 +92,7 @@ describe("a process's status", () => {
     );
   });
 
-  test("says whether it signs, and when it stops without another check-in, which is never in the future", () => {
+  test("says whether it signs, when it last checked in, which is never in the future, and when it stops without another check-in", () => {
     const statuses = [
       presenceRecord("r", { at: start - 40 * second }),
       presenceRecord("r", { kid: undefined, at: start + day }),

@@ -92,14 +92,14 @@ async function fileWith(t: Parameters<typeof temporaryFolder>[0], config: object
 }
 
 describe("jwksd guard --check", () => {
-  test(`refuses ${invalid.length} invalid configurations and says what to change`, async (t) => {
+  test(`rejects ${invalid.length} invalid configurations and says what to change`, async (t) => {
     for (const [config, message] of invalid) {
       const text = await cliRefused(t, ["guard", "--check", await fileWith(t, config)]);
       assert.match(text, message, JSON.stringify(config));
     }
   });
 
-  test("refuses a file that is incomplete, missing or not an object", async (t) => {
+  test("rejects a file that is incomplete, missing or not an object", async (t) => {
     const text = JSON.stringify(withHost({}));
     for (const content of [text.slice(0, -1), "", "[]", "null", `${text}${text}`])
       assert.match(
@@ -109,7 +109,7 @@ describe("jwksd guard --check", () => {
     assert.match(await cliRefused(t, ["guard", "--check", "/missing.json"]), /cannot be read \(ENOENT\)/);
   });
 
-  test("refuses a nonce secret that is too short", async (t) => {
+  test("rejects a nonce secret that is too short", async (t) => {
     const secret = await fileWith(t, `${"x".repeat(31)}\n`);
     const flags = ["guard", "--check", await fileWith(t, withHost({})), "--nonce-secret-file", secret];
     assert.match(await cliRefused(t, flags), /has fewer than 32 characters; write a secret with: openssl rand -hex 32/);
@@ -117,7 +117,7 @@ describe("jwksd guard --check", () => {
     await cliDone(t, flags);
   });
 
-  test("refuses a password of the replay store on the command line", async (t) => {
+  test("rejects a password for the replay store on the command line", async (t) => {
     const file = await fileWith(t, withHost({}));
     const flags = ["guard", "--check", file, "--replay-store", "redis://user:secret@127.0.0.1"];
     const text = await cliRefused(t, flags);
@@ -165,7 +165,7 @@ sizes
     );
   });
 
-  test("warns about DPoP proofs that several guards, or later ones, would accept", async (t) => {
+  test("warns if several guards, or a restarted one, would accept the same DPoP proof", async (t) => {
     const secret = await fileWith(t, "x".repeat(32));
     const store = { replayStore: "redis://127.0.0.1" };
     const [once, nonce] = [/used once with each; give all of them the same --replay-store/, /set --nonce-secret-file/];
@@ -185,7 +185,7 @@ sizes
     }
   });
 
-  test("names the buffer that nginx needs, even if a refusal is larger than the identity headers", async (t) => {
+  test("names the buffer size that nginx needs, even if a refusal is larger than the identity headers", async (t) => {
     const report = async (proxy: string, members: object): Promise<string> => {
       const config = { for: proxy, hosts: { "*": { ...host, ...members } } };
       return (await cliDone(t, ["guard", "--check", await fileWith(t, config)])).stdout;

@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("of a claim that has the name of a member of every object are not invented", async (t) => {
+  test("are not invented for a claim that has the name of a property of every object", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
@@ -92,7 +92,7 @@ describe("identity headers", () => {
     });
   });
 
-  test("are refused, not cut, if a value is too long or not valid Unicode", async (t) => {
+  test("are refused rather than cut if a value is too long or not valid Unicode", async (t) => {
     const { setup, guard } = await startOne(t, { claims: ["a", "b", "c", "d"] });
     const long = "x".repeat(2_048);
     const rows: readonly (readonly [claims: object, detail: string])[] = [
@@ -104,7 +104,7 @@ describe("identity headers", () => {
     for (const [claims, detail] of rows) assert.equal(await identity(guard, setup, claims), detail);
   });
 
-  test("are all sent to Caddy, empty if there is no value, and none for a request without a token elsewhere", async (t) => {
+  test("are all sent to Caddy, empty if they have no value; other proxies get none for a request without a token", async (t) => {
     const host = {
       claims: ["email"],
       routes: [
@@ -136,7 +136,7 @@ describe("identity headers", () => {
 });
 
 describe("a check", () => {
-  test("is refused if a header could be taken for the guard's, in any spelling", async (t) => {
+  test("is refused if a header in any spelling could be taken for one of the guard's", async (t) => {
     const { setup, guard } = await startOne(t, { routes: [{ path: "/public", public: true }, { path: "/*" }] });
     const token = bearer(accessToken(setup));
     const separators = "!#$%&'*+-.^_`|~".split("");
@@ -152,7 +152,7 @@ describe("a check", () => {
       assert.equal(await result(guard, { target: "/", headers: [[name, "PUT"], token] }), "200", name);
   });
 
-  test("is refused if a header overrides the method and a route depends on it, for a preflight too", async (t) => {
+  test("is refused if a header overrides the method and a route depends on the method, even for a preflight", async (t) => {
     for (const route of [{ methods: ["GET"] }, { cors: "pass" }]) {
       const { setup, guard } = await startOne(t, { routes: [{ path: "/*", ...route }] });
       const token = bearer(accessToken(setup));
@@ -249,7 +249,7 @@ describe("a check", () => {
     }
   });
 
-  test("may have a head of more than 64 kB, and one that is too large is refused", async (t) => {
+  test("may have a head of more than 64 kB, but is refused if its head is too large", async (t) => {
     const { setup, guard } = await startOne(t);
     const token = bearer(accessToken(setup));
     const status = async (bytes: number): Promise<number> =>
@@ -258,7 +258,7 @@ describe("a check", () => {
     assert.equal(await status(140_000).catch(() => 431), 431);
   });
 
-  test("of a preflight passes if its host or route says so", async (t) => {
+  test("of a preflight passes if the host or route allows it", async (t) => {
     const routes = [
       { path: "/open", methods: ["PUT"], scope: "a" },
       { path: "/open/*", methods: ["GET"] },
@@ -302,7 +302,7 @@ describe("a check", () => {
 });
 
 describe("a second check", () => {
-  test("of the same request may have the same proof for ten seconds, and any other request is refused", async (t) => {
+  test("of the same request may have the same proof for ten seconds; any other request is refused", async (t) => {
     const setup = await startProviders(t);
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => Date.now(), monotonic: () => performance.now() + aheadMs };
@@ -352,7 +352,7 @@ describe("a second check", () => {
 });
 
 test(
-  "guards with one Redis server accept a proof once, and nothing while it is down",
+  "guards that share a Redis server accept a proof once, and no proof while the server is down",
   { skip: skipWithout("redis-server") },
   async (t) => {
     const setup = await startProviders(t);
@@ -394,7 +394,7 @@ test(
 );
 
 describe("an issuer", () => {
-  test("that is unreachable opens nothing, at startup or later", async (t) => {
+  test("that is unreachable never lets a request pass, at startup or later", async (t) => {
     const port = await freePort();
     const issuer = `http://127.0.0.1:${port}`;
     const guard = await startGuardHere(t, {
@@ -483,7 +483,7 @@ describe("an issuer", () => {
 const publicHost = (name: string): object => ({ [name]: { routes: [{ path: "/*", public: true }] } });
 
 describe("the configuration", () => {
-  test("is reloaded when the file changes, whole or not at all, and keeps the keys", async (t) => {
+  test("is reloaded when the file changes, whole or not at all, without losing the keys", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
     const headers = [bearer(accessToken(setup))];
     const status = async (host: string) => (await result(guard, { target: "/", host, headers })).slice(0, 3);
@@ -574,7 +574,7 @@ describe("the configuration", () => {
     assert.deepEqual(await exited, { code: 0, signal: null });
   });
 
-  test("that adds DPoP is warned about as at startup", async (t) => {
+  test("that adds DPoP causes the same warning as at startup", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
     assert.deepEqual(warnings(guard), []);
     const issuers = [{ issuer: setup.issuer, audience, dpop: "required" }];
@@ -623,7 +623,7 @@ describe("the configuration", () => {
     assert.match(await guard.page("/readyz"), /^200 /);
   });
 
-  test("of the flags is one issuer for every host and path", async (t) => {
+  test("from flags has one issuer for every host and path", async (t) => {
     const setup = await startProviders(t);
     const port = await freePort();
     const flags = ["--for", "caddy", "--issuer", setup.issuer, "--audience", audience, "--scope", "read"];
@@ -656,7 +656,7 @@ describe("the configuration", () => {
 });
 
 describe("a guard", () => {
-  test("on a Unix socket admits only its own user, or a group", async (t) => {
+  test("on a Unix socket admits only its own user or a given group", async (t) => {
     const setup = await startProviders(t);
     const folder = await temporaryFolder(t);
     const hosts = { "*": { issuers: [{ issuer: setup.issuer, audience }], routes: [{ path: "/*" }] } };
@@ -671,7 +671,7 @@ describe("a guard", () => {
     }
   });
 
-  test("names no token, subject or query in its log and its metrics", async (t) => {
+  test("never names a token, subject or query in its log or metrics", async (t) => {
     const { setup, guard } = await startOne(t, { routes: [{ path: "/a", scope: "x" }] });
     const token = accessToken(setup, { claims: { sub: "s3cret-subject" } });
     for (const target of ["/a?s3cret-query", "/b?s3cret-query", "/a/../s?s3cret-query"])

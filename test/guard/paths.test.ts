@@ -117,7 +117,7 @@ describe("a path", () => {
     });
   }
 
-  test("no spelling of a path in bytes or escapes selects a route that a decoder would not select", () => {
+  test("never selects a route that a decoder would not select, whatever bytes or escapes it contains", () => {
     const paths = Array.from({ length: 256 }, (_, byte) => byte).flatMap((byte) => {
       const hex = byte.toString(16).padStart(2, "0");
       return [`%${hex}`, `%${hex.toUpperCase()}`, String.fromCharCode(byte)].flatMap((text) => [
@@ -144,7 +144,7 @@ describe("a path", () => {
   });
 });
 
-test("a long path takes linear time", () => {
+test("takes linear time to check, however long it is", () => {
   const startedAt = performance.now();
   for (const text of [".", "/", "%20", "%2f", "%2f.", ". ", "%EF%BC%8E", "a", "%", ";"])
     selectRoute(routes, "GET", `/files/${text.repeat(100_000)}x`);
@@ -195,7 +195,7 @@ describe("routes", () => {
     assert.deepEqual(patternOf("/a/"), { base: "/a/", isPrefix: false });
   });
 
-  test("a route that an earlier one hides is found", () => {
+  test("a route that is hidden by an earlier one is reported", () => {
     const rows: readonly (readonly [routes: readonly RoutePattern[], hidden: ReturnType<typeof hiddenRoute>])[] = [
       [routes, undefined],
       [

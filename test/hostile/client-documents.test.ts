@@ -124,7 +124,7 @@ describe("no request reaches an address that is not public (draft 02 section 8.6
         });
       }
 
-      test("another spelling of an address is not canonical", async () => {
+      test("rejects noncanonical spellings of an address", async () => {
         for (const host of [
           "127.1",
           "0x7f000001",
@@ -139,7 +139,7 @@ describe("no request reaches an address that is not public (draft 02 section 8.6
         }
       });
 
-      test("stops using it once its host resolves to a private address, and never connects to that address", async (t) => {
+      test("stops using a URL once its host resolves to a private address, and never connects to that address", async (t) => {
         const clock = simulatedClock();
         let address = loopback.address;
         const { fetch, url, connections } = await attacked(t, own, { resolve: async () => [{ address, family: 4 }] });
@@ -151,7 +151,7 @@ describe("no request reaches an address that is not public (draft 02 section 8.6
         assert.equal(connections.total, 1);
       });
 
-      test("a redirect is not followed", async (t) => {
+      test("does not follow a redirect", async (t) => {
         const { fetch, url, connections } = await attacked(t, (response) =>
           response.writeHead(302, { Location: "https://127.0.0.1/latest/meta-data" }).end(),
         );
@@ -161,7 +161,7 @@ describe("no request reaches an address that is not public (draft 02 section 8.6
     });
   }
 
-  test("a proxy from the environment is not used", async (t) => {
+  test("does not use a proxy from the environment", async (t) => {
     let proxied = 0;
     const proxy = await listening(
       t,
@@ -204,7 +204,7 @@ describe("a document that", () => {
     assert.ok(sent() < 10_000_000, `${sent()} bytes`);
   });
 
-  test("arrives one byte at a time ends after 5 s", async (t) => {
+  test("arrives one byte at a time is abandoned after 5 s", async (t) => {
     const clock = simulatedClock();
     const { resolve, url, connections } = await attacked(
       t,

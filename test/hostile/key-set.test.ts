@@ -45,7 +45,7 @@ test("a server that makes up keys with long kids uses little memory", async () =
   }
 });
 
-test("the memory for unknown kids is bounded across all sets and does not grow with the kids' length", async () => {
+test("the records of unknown kids take limited memory across all sets, however long the kids are", async () => {
   const ofSet = createUnknownKids(1_000);
   const sets = Array.from({ length: 50 }, ofSet);
   const before = heapUsed();

@@ -97,7 +97,7 @@ const kidOf = async (issuers: Issuers, name: string | number): Promise<string | 
   decodeProtectedHeader(await issuers.sign(named(name), { sub: "a" }, { lifetimeSeconds: 60 })).kid;
 
 describe("made-up names", () => {
-  test("get 404 and no key, cause one read per refreshSeconds and no write, and evict no issuer", async () => {
+  test("get 404 and no key, cause one read per refreshSeconds and no write, and never evict an issuer", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers({ maxIssuers: 2 });
     assert.equal(await statusOf(issuers, "hot"), 200);
@@ -378,7 +378,7 @@ test("returns 400 for a request that names two hosts, over HTTP/1.1 and HTTP/2",
   );
 });
 
-test("gives an issuer its records before its first use, and its tokens the times of the clock option", async () => {
+test("an issuer has its records before its first use, and its tokens have the times of the clock option", async () => {
   const database = new Database();
   database.nowMs = Date.parse("2031-01-01T00:00:00Z");
   await database.with(1);
@@ -397,7 +397,7 @@ test("gives an issuer its records before its first use, and its tokens the times
   );
 });
 
-test("publishes keys without an issuer for neither of two issuers if they are copied into both rows", async () => {
+test("if keys without an issuer are copied into the rows of two issuers, publishes them for neither", async () => {
   const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
@@ -417,7 +417,7 @@ test("publishes keys without an issuer for neither of two issuers if they are co
   }
 });
 
-test("does not serve an issuer's keys for another one, even if that one's row has a copy of them under its own name", async () => {
+test("never serves one issuer's keys for another issuer, even if the other's row has a copy of them under its own name", async () => {
   const database = await new Database().with("mine", "victim");
   const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
   for (const [copied, code] of [
@@ -466,7 +466,7 @@ test("create() is not subject to the limits for made-up names and returns the ke
   assert.equal(await kidOf(issuers, 0), kid);
 });
 
-test("metrics count failing issuers, in memory and in runs of due steps, and never name one", async () => {
+test("metrics count failing issuers, in memory and in runs of due steps, and never name an issuer", async () => {
   const database = await new Database().with(1, 2, 3);
   const rows = [1, 2, 3].map((name) => ({ issuer: named(name), due: 0, key: `${name}` }));
   const due: Register["due"] = async (_, after) => rows.filter(({ key }) => key > (after?.key ?? ""));
@@ -564,7 +564,7 @@ test("an ended issuer signs nothing, its set is still served, and its name can b
   await assert.rejects(issuers.end(named("made-up")), { code: "ERR_STORE_EMPTY" });
 });
 
-test("a name that is not a string is not an issuer", async () => {
+test("no method accepts a name that is not a string", async () => {
   const issuers = await (await new Database().with()).issuers();
   for (const name of [undefined, null, 7]) {
     assert.equal(await issuers.get(name as never), undefined);
@@ -592,7 +592,7 @@ test("createIssuers rejects invalid options", async () => {
     });
 });
 
-test("spreads the issuers' steps over a tenth of the period, and shortens no period too far", async () => {
+test("spreads the issuers' steps over a tenth of the period, and never shortens a period too far", async () => {
   const count = soak(100_000, 5_000);
   const perMinute = new Map<number, number>();
   for (let index = 0; index < count; index += 1) {

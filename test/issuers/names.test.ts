@@ -54,10 +54,10 @@ describe("a template", () => {
     "https://op.example/*?",
   ];
   for (const template of wrong)
-    test(`${template} is refused`, () =>
+    test(`${template} is rejected`, () =>
       assert.throws(() => createNames(template), { code: /^ERR_(ISSUER|PATH)_INVALID$/ }));
 
-  test("a host that has another canonical form is not an issuer", () => {
+  test("does not match a host that is not in canonical form", () => {
     const names = createNames("https://*");
     const hosts = ["1.2.3", "0x7f.1", "a..b", "127.0.0.1", "A.example", "a.example.", "b\u00FCcher.example", ""];
     assert.deepEqual(

@@ -177,7 +177,8 @@ test("a key's identity does not depend on its optional members, and differs from
 
 describe("an Ed25519 key has 32 bytes (RFC 8037 section 2)", () => {
   const key = { kty: "OKP", crv: "Ed25519", x: Buffer.alloc(32, 1).toString("base64url") };
-  test("its public members are read", () => assert.deepEqual(ed25519Members({ ...key, d: "AAAA" }, "key"), key));
+  test("is read without its private parameter", () =>
+    assert.deepEqual(ed25519Members({ ...key, d: "AAAA" }, "key"), key));
   for (const [code, message, more] of [
     ["ERR_KEY_UNSUPPORTED", /curve "X25519"/, { crv: "X25519" }],
     ["ERR_KEY_FORMAT", /"x" is 31 bytes long/, { x: Buffer.alloc(31, 1).toString("base64url") }],
@@ -362,7 +363,7 @@ describe("entries without a kid, and values that are not entries", () => {
     ["a list", []],
   ];
   for (const [name, input, reason = "it has no kid"] of rows) {
-    test(`7517 5: ${name}`, async () => {
+    test(`RFC 7517 section 5: ${name}`, async () => {
       const { skipped, find } = await read(entry("a"), input);
       assert.ok(find("a", "ES256") !== undefined);
       assert.deepEqual(skipped, [{ index: 1, kid: undefined, reason }]);
@@ -435,7 +436,7 @@ describe("entries that share a kid", () => {
   }
 });
 
-describe("the number of entries", () => {
+describe("the number of entries is limited", () => {
   for (const [count, expect] of [
     [256, "read"],
     [257, "ERR_KEY_FORMAT"],

@@ -72,7 +72,7 @@ async function oneKey() {
 }
 
 describe("one token from one confirmed read of the store", () => {
-  test("its times are measured after the read, and its lifetime follows the store's policy", async () => {
+  test("has times measured after the read, and a lifetime that follows the store's policy", async () => {
     const { reads, sign, delays, clock } = await oneKey();
     [delays.read, delays.open] = [2_000, 27_000];
     const before = clock.now() / 1_000;
@@ -84,7 +84,7 @@ describe("one token from one confirmed read of the store", () => {
     assert.deepEqual([iat, exp], [before + 29, before + 29 + policy.maxTokenLifetimeSeconds]);
   });
 
-  test("signs nothing on a machine that was paused for maxStaleSeconds after the read, whichever clock stopped", async () => {
+  test("is not signed if the machine was paused for maxStaleSeconds after the read, whichever clock stopped", async () => {
     for (const stopped of ["none", "monotonic"] as const) {
       const { sign, delays, clock } = await oneKey();
       if (stopped === "monotonic") Object.assign(clock, { monotonic: () => 0 });
@@ -94,7 +94,7 @@ describe("one token from one confirmed read of the store", () => {
   });
 
   for (const aheadMs of [-skewMs, skewMs]) {
-    test(`clocks that are ${aheadMs} ms apart differ by at most clockSkewSeconds`, async () => {
+    test(`is signed if the clocks are ${aheadMs} ms apart, but not if they are further apart`, async () => {
       const { sign, setAhead } = await oneKey();
       setAhead(aheadMs);
       assert.equal((await sign())["aud"], "a");

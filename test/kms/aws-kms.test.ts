@@ -99,7 +99,7 @@ describe("opening an AWS KMS key", () => {
     await checkCannotSign(stub, backend, rows, `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}`, secrets);
   });
 
-  test("credentials that are wrong or missing", async (t) => {
+  test("rejects wrong or missing credentials", async (t) => {
     const stub = await start(t);
     const uri = stub.add();
     const wrong = { ...optionsFor(stub), credentials: async () => ({ ...credentials, secretAccessKey: "another" }) };
@@ -122,7 +122,7 @@ describe("opening an AWS KMS key", () => {
     assert.ok(calls > 1);
   });
 
-  test("requests a key in another region there", async (t) => {
+  test("sends requests for a key in another region to that region", async (t) => {
     const stub = await kmsStub({ ...credentials, region: "us-gov-west-1", service: "kms" });
     t.after(() => stub.close());
     const signer = await awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" }).open(stub.add());

@@ -103,7 +103,7 @@ describe("opening an Azure Key Vault key", () => {
     await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });
 
-  test("a software key, and a key whose validity is extended while it is open", async (t) => {
+  test("accepts a software key, which signs again once its validity is extended", async (t) => {
     const stub = await start(t);
     const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
     const signer = await azureKeyVaultBackend(access, clock).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
@@ -113,7 +113,7 @@ describe("opening an Azure Key Vault key", () => {
     assert.equal((await signer.sign(input)).length, 64);
   });
 
-  test("many concurrent signatures on a new connection, before there is a token", async (t) => {
+  test("makes many concurrent signatures on a new connection before it has a token", async (t) => {
     const stub = await start(t);
     const signer = await azureKeyVaultBackend(access).open(stub.add());
     const signatures = await Promise.all(Array.from({ length: 32 }, () => signer.sign(input)));
@@ -130,7 +130,7 @@ describe("opening an Azure Key Vault key", () => {
     assert.equal(tokenRequests, 0);
   });
 
-  test("credentials that are wrong or missing", async (t) => {
+  test("rejects wrong or missing credentials", async (t) => {
     const stub = await start(t);
     const wrong = azureKeyVaultBackend({ credential: credentialOf("another-token") });
     await failing(() => wrong.open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", ["another-token", ...secrets]);

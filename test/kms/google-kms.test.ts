@@ -236,7 +236,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.equal(stub.cryptoKeys.size, 0);
   });
 
-  test("does not use a CryptoKey with another protection level, and destroys the new version", async () => {
+  test("does not use a CryptoKey with a different protection level, and destroys the new version", async () => {
     const stub = start();
     await (
       await googleKmsBackend({ ...optionsFor(stub), cryptoKey, protectionLevel: "SOFTWARE" }).create({ issuer })

@@ -66,7 +66,7 @@ describe("a server at its connection limit", { timeout: 20_000 }, () => {
     await first.request();
   });
 
-  test("closes a connection that never sent a byte like any other", async (t) => {
+  test("treats a connection that never sent a byte like any other idle connection", async (t) => {
     const server = await start(t, 2);
     const silent = await server.open();
     const later = await openUsed(server);
@@ -128,7 +128,7 @@ describe("an overload is reported", { timeout: 20_000 }, () => {
     assert.deepEqual(server.overloads.slice(1), [{ closed: 1, refused: 0 }]);
   });
 
-  test("at the latest when the server stops; no timer remains", async (t) => {
+  test("at the latest when the server stops, leaving no timer", async (t) => {
     const server = await start(t, 1);
     await openUsed(server);
     await openUsed(server);
