@@ -166,7 +166,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await (await startService(t, ["--store", url, "--issuer", issuer, "--data", data], wrapping)).stop();
     assert.match(
       (await runCli(t, args)).stderr,
-      /wrapped under the wrapping key [\w-]{43}, which was not given; set --wrapping-key-file .*\[ERR_WRAPPING_KEY_MISSING\]/,
+      /wrapped with the wrapping key [\w-]{43}, which was not given; set --wrapping-key-file .*\[ERR_WRAPPING_KEY_MISSING\]/,
     );
   });
 

@@ -378,7 +378,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
       ["keys", "export"],
       ["keys", "rewrap", "--yes"],
     ]) {
-      assert.match(await refused("ERR_WRAPPING_KEY_MISSING", ...args, ...wrong), /made under the wrapping key/);
+      assert.match(await refused("ERR_WRAPPING_KEY_MISSING", ...args, ...wrong), /computed with the wrapping key/);
     }
     assert.match(
       await refused("ERR_WRAPPING_KEY_MISSING", "keys", "revoke", "--yes", ...wrong, "--", announced),

@@ -199,7 +199,7 @@ test("names a lost wrapping key's id, the ids of the given keys, and the next st
   await (await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: own })).stop();
   const stderr = await refused(t, ["--data", data, "--wrapping-key-file", otherFile]);
   const [id, otherId] = await Promise.all([own, other].map((k) => calculateJwkThumbprint({ kty: "oct", k })));
-  assert.ok(stderr.includes(`under the wrapping key "${id}", which was not given (given: ${otherId})`), stderr);
+  assert.ok(stderr.includes(`with the wrapping key "${id}", which was not given (given: ${otherId})`), stderr);
   assert.match(stderr, /add it to --wrapping-key-file.*"A lost wrapping key" in docs/);
   // Without the file, read-only commands work; all of them name the key that the store needs.
   const gone = [

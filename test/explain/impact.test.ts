@@ -182,7 +182,7 @@ const rows: readonly Row[] = [
     [a, enc],
     { type: "announce", key: newKey("f", "enc") },
     [
-      'Encryption key "f" is published now, after the active one, and replaces it at 2026-11-21 12:00:00 UTC; nothing breaks.',
+      'Encryption key "f" is published now, after the active key, and replaces that key at 2026-11-21 12:00:00 UTC; nothing breaks.',
       on,
     ],
   ],

@@ -210,7 +210,7 @@ describe("a private key that cannot be unwrapped", () => {
       "under a wrapping key that was not given",
       (_, kid) => elsewhere(kid),
       "ERR_WRAPPING_KEY_MISSING",
-      /is wrapped under the wrapping key "elsewhere", which was not given \(given: [\w-]{43}\); .*wrappingKeys.*lost wrapping key/,
+      /is wrapped with the wrapping key "elsewhere", which was not given \(given: [\w-]{43}\); .*wrappingKeys.*lost wrapping key/,
     ],
   ];
   for (const [name, halfOf, expected, says] of rows) {

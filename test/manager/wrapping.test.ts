@@ -90,7 +90,7 @@ describe("of several wrapping keys, the first one wraps and all unwrap", () => {
   test("names a missing wrapping key by its id, which reveals nothing about the key", async () => {
     const others = await createWrapping([k2, k3], issuer);
     const message = await silentRefusal(() => others.unwrap("a", jwe), "ERR_WRAPPING_KEY_MISSING");
-    assert.match(message, new RegExp(`^kid "a" is wrapped under the wrapping key "${await idOf(k1)}"`));
+    assert.match(message, new RegExp(`^kid "a" is wrapped with the wrapping key "${await idOf(k1)}"`));
   });
 
   test("a key has the same id, whichever last character encodes it", async () => {

@@ -254,7 +254,7 @@ describe("the PostgreSQL store", { skip }, () => {
       await refusal(
         humble.write("a", undefined),
         "ERR_STORE_UNAVAILABLE",
-        /\(42501\): the user lacks a privilege; grant the ones that jwksd store sql prints/,
+        /\(42501\): the user lacks a privilege; grant the privileges that jwksd store sql prints/,
       );
 
       server.sql(

@@ -169,7 +169,7 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
     const encoding = isObject(jwk) ? await signatureEncoding(token, jwk, alg) : undefined;
     if (!isObject(jwk) || encoding === undefined) continue;
     const { name } = await decodeKey(jwk, index);
-    // Verifiers treat an empty kid as a missing one.
+    // Verifiers treat an empty kid as if it were missing.
     if (kid === "" && jwk["kid"] === "")
       return { cause: "unusable key", details: [`${name} verifies the signature, but its kid is empty`] };
     return encoding === "der"

@@ -24,7 +24,7 @@ const adviceByCause = {
   "shared secret":
     "Configure the provider to sign with a key that it publishes; many providers have a setting for this in each client or API. A verifier that has the secret does not need a JWK Set.",
   algorithm:
-    "If the provider is supposed to sign with this algorithm, accept it (jwksd verify: --alg). If not, configure the provider to sign with an accepted one.",
+    "If the provider is supposed to sign with this algorithm, accept it (jwksd verify: --alg). If not, configure the provider to sign with an accepted algorithm.",
   "critical header":
     "Configure the provider to sign without these header parameters: verifiers that do not know them must reject the token.",
   "no keys": (context: Context) =>
@@ -45,10 +45,10 @@ const adviceByCause = {
   signature:
     "Get the token again, because it may have been changed in transit. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
   typ: "If the token is meant for this verifier, configure the verifier to expect the token's type (jwksd verify: --typ). If not, request a token that is.",
-  iss: "Get a token from the expected issuer: verifiers compare every character. If the provider's discovery document and tokens name different issuers, configure it to use the same one in both.",
+  iss: "Get a token from the expected issuer: verifiers compare every character. If the provider's discovery document and tokens name different issuers, configure the provider to use the same issuer in both.",
   aud: "If the token is meant for this verifier, configure the verifier to expect the token's audience (jwksd verify: --aud). If not, request a token that is.",
   nbf: "Synchronize the clocks of the provider and of this machine: the token is not valid yet. If both clocks are right, the provider issues tokens that become valid later, or writes local time as UTC.",
-  expired: "Get a new token. If this one is new, synchronize the clocks of the provider and of this machine.",
+  expired: "Get a new token. If this token is new, synchronize the clocks of the provider and of this machine.",
   claim: "Configure the provider to issue tokens with this claim, in the form that RFC 7519 section 4.1 requires.",
   "no audience":
     "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience rejects it. Configure the API to check another claim, such as client_id.",

@@ -47,6 +47,6 @@ function recordFault(
   const isKnown = version !== undefined && version === known;
   const isMissing = !isKnown && (version === undefined) !== (text === undefined);
   if (isMissing || (text?.length ?? 0) > maxBytes)
-    return `no document, or one of more than ${maxBytes.toLocaleString("en")} bytes; restore the latest backup`;
+    return `no document, or a document of more than ${maxBytes.toLocaleString("en")} bytes; restore the latest backup`;
   return undefined;
 }

@@ -31,8 +31,8 @@ export interface Custody extends Wrapping {
   /** Serializes a document with its MAC. */
   seal(document: StoreDocument): Promise<string>;
   /**
-   * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current key, so a new key can be rolled out
-   * to one process after another while all of them can still read the store.
+   * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current key, so
+   * that a new key can be rolled out to one process after another while all of them can still read the store.
    */
   movingToFirst<T>(work: () => Promise<T>): Promise<T>;
 }

@@ -34,7 +34,7 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
   const [header = "", , signature = ""] = mac.split(".");
   const { kid } = jweHeader(mac) ?? {};
   if (typeof kid !== "string") throw notAuthentic("its MAC is missing or damaged");
-  const key = keyNamed(kid, keys, "the store's MAC was made");
+  const key = keyNamed(kid, keys, "the store's MAC was computed with");
   const jws = { protected: header, payload: new TextEncoder().encode(unsealed(text)), signature };
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
   // The same key also makes MACs of other types. @see RFC 8725 section 3.11

@@ -57,7 +57,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
     async unwrap(kid, jwe) {
       const header = jweHeader(jwe);
       if (header === undefined) throw damaged(kid);
-      const key = keyNamed(header.kid, keys, `kid ${JSON.stringify(kid)} is wrapped`);
+      const key = keyNamed(header.kid, keys, `kid ${JSON.stringify(kid)} is wrapped with`);
       if (header["iss"] !== issuer || header["sub"] !== kid) {
         const other = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
         throw new StoreError(
@@ -165,7 +165,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 /**
  * Returns the wrapping key with this id.
  *
- * @param what beginning of the message, such as "the store's MAC was made"
+ * @param what beginning of the message, such as "the store's MAC was computed with"
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
  */
 export function keyNamed(id: unknown, keys: WrappingKeys, what: string): WrappingKey {
@@ -174,7 +174,7 @@ export function keyNamed(id: unknown, keys: WrappingKeys, what: string): Wrappin
   const given = [...new Set(keys.map(({ id }) => id))].join(", ");
   throw new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${quoted(id)}, which was not given (given: ${given}); add it to wrappingKeys, next to the others; ${ifLost}`,
+    `${what} the wrapping key ${quoted(id)}, which was not given (given: ${given}); add it to wrappingKeys, next to the others; ${ifLost}`,
   );
 }
 

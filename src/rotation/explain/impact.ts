@@ -71,7 +71,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
     case "announced":
       return record.use === "sig"
         ? `${name} is published now and signs from ${end}; every cache has it by then, so nothing breaks.`
-        : `${name} is published now, after the active one, and replaces it at ${end}; nothing breaks.`;
+        : `${name} is published now, after the active key, and replaces that key at ${end}; nothing breaks.`;
     case "active":
       return activated(record, was, context);
     default:

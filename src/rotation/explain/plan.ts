@@ -192,9 +192,9 @@ function segmentsOf(record: KeyRecord, way: Way | undefined, key: PlanKey, polic
 }
 
 /**
- * Splits the periods in which keys were active, so that they do not overlap. A record has only its first activation and its last retirement, but
- * after rollbacks, several keys were active in turn. Of two keys whose periods overlap, the one that retired first was active; the other one was
- * retiring meanwhile.
+ * Splits the periods in which keys were active, so that they do not overlap. A record has only its key's first
+ * activation and last retirement, but after rollbacks, several keys may have been active in turn. If the periods of two
+ * keys overlap, the key that retired first was active, and the other key was retiring during that time.
  */
 function withoutOverlaps(segments: readonly PlanSegment[]): PlanSegment[] {
   const active = segments

@@ -178,7 +178,8 @@ function causeText(behind: readonly string[], { processes }: StoreView): string 
 }
 
 /**
- * Checks that all replicas have the new wrapping key, because a replica without it could no longer read the store.
+ * Checks that every replica has the new wrapping key, because a replica without that key could no longer read the
+ * store.
  * @throws StateError `ERR_TRANSITION`
  */
 export function checkAllHave(wrappingKey: string, view: StoreView): void {

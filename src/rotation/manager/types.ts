@@ -287,7 +287,7 @@ export interface KnownError {
 export interface StoreHealth {
   readonly lastAttemptAt?: number | undefined;
   readonly lastSuccessAt?: number | undefined;
-  /** Last error because of which the store did not respond. */
+  /** Last error from a call to which the store did not respond. */
   readonly lastError?: KnownError | undefined;
   /** Latest revision that was read, and the time at which this process first read it. */
   readonly revision?: number | undefined;

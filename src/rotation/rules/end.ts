@@ -73,7 +73,7 @@ export function checkNotEnded(records: readonly KeyRecord[], { policy, now, areC
 /**
  * Returns the time from which the name of an issuer that has ended can be used again, in epoch milliseconds; `Infinity`
  * while the issuer has keys. Until then, caches may trust its keys, and its tokens may be valid. The policy that
- * limited their lifetime may have allowed a longer one than today's.
+ * limited the tokens' lifetime then may have allowed more than today's policy.
  */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
   const cachedMs = cachedForSeconds.long * 1000;

@@ -116,7 +116,7 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
   return (
     `rotateEveryDays is ${rotateEveryDays} and must be at least ${Math.ceil(leastDays * 100) / 100} (as a whole number: ` +
     `${Math.ceil(leastDays)})${other}: one rotation takes announceForSeconds (${announceForSeconds}) plus ${retireForSeconds} s in ` +
-    "which the old key retires, and must end before the next one begins"
+    "which the old key retires, and must end before the next rotation begins"
   );
 }
 

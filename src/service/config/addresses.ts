@@ -15,7 +15,7 @@ export function urlHost(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Maximum length of a socket path, in bytes. The kernel accepts no longer ones. @see unix(7) */
+/** Maximum length of a socket path that the kernel accepts, in bytes. @see unix(7) */
 const maxPathBytes = 107;
 
 /** Rule for the path of a Unix socket. */

@@ -1,11 +1,14 @@
-/** Functions that stop the parts of a service, in the order in which to call them. */
+/** Functions that stop the parts of a service. They must be called in this order. */
 export type Stops = (() => Promise<void>)[];
 
 export async function stopAll(stops: Stops): Promise<void> {
   for (const stop of stops) await stop();
 }
 
-/** Starts a service. If that fails, stops the parts that were started. @param start adds the function that stops each part */
+/**
+ * Starts a service. If the start fails, stops the parts that were already started. @param start adds the function that
+ * stops each part
+ */
 export async function startParts<T>(start: (stops: Stops) => Promise<T>): Promise<T> {
   const stops: Stops = [];
   try {

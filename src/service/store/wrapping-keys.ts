@@ -61,7 +61,7 @@ export async function firstWrappingKey(
     const remedy = file === undefined ? "which was not given;" : `and ${file} does not exist; restore it,`;
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${remedy} set --wrapping-key-file to its path, or put it into JWKSD_WRAPPING_KEYS; ${ifLost}`,
+      `private keys are wrapped with the wrapping key ${ids.join(", ")}, ${remedy} set --wrapping-key-file to its path, or put it into JWKSD_WRAPPING_KEYS; ${ifLost}`,
     );
   }
   if (file === undefined) {

@@ -108,6 +108,6 @@ async function openClient(url: string): Promise<LibsqlClient> {
     return createClient({ url });
   } catch {
     // The error quotes the URL.
-    throw invalidOption("the database URL must be one that @libsql/client accepts, such as libsql://HOST");
+    throw invalidOption("the database URL must be a URL that @libsql/client accepts, such as libsql://HOST");
   }
 }
