@@ -26,7 +26,7 @@ export const discovery = {
   DISCOVERY_NOT_JSON: {
     severity: "broken",
     title: "The discovery document is not a JSON object",
-    why: "Relying parties cannot read it.",
+    why: "Relying parties cannot read the document.",
     rule: `${openidDiscovery} 4.2`,
     remedy: "Serve the document as a JSON object in UTF-8.",
   },
@@ -118,7 +118,7 @@ export const discovery = {
   DISCOVERY_RS256_MISSING: {
     severity: "advice",
     title: "RS256 is not advertised",
-    why: "An OpenID provider must support it, so relying parties may depend on it.",
+    why: "An OpenID provider must support RS256, so relying parties may depend on it.",
     rule: `${openidDiscovery} 3`,
     remedy:
       "In each relying party that expects RS256, configure this provider's algorithm. jwksd signs with ES256 only; other providers can offer RS256 as well.",
@@ -133,7 +133,7 @@ export const discovery = {
   DISCOVERY_ISSUER_QUERY: {
     severity: "risk",
     title: "The issuer has a query or a fragment",
-    why: "An issuer must not have one. Relying parties that append a path to it request the wrong URL.",
+    why: "An issuer must have neither. Relying parties that append a path to the issuer request the wrong URL.",
     rule: `${openidDiscovery} 3`,
     remedy: "Use an issuer that consists of scheme, host, and optionally port and path.",
   },
@@ -147,7 +147,7 @@ export const discovery = {
   DISCOVERY_ALG_NONE: {
     severity: "advice",
     title: "`none` is advertised",
-    why: "It tells relying parties to expect tokens without a signature.",
+    why: "The entry tells relying parties to expect tokens without a signature.",
     rule: `${openidDiscovery} 3`,
     remedy: "Remove `none` from `id_token_signing_alg_values_supported`.",
   },

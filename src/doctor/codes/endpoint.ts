@@ -75,14 +75,14 @@ export const endpoint = {
   HTTP_USER_AGENT: {
     severity: "broken",
     title: "Requests are rejected because of their User-Agent",
-    why: "A firewall accepts only browsers, so verifiers that send another User-Agent, or none, get no keys.",
+    why: "A firewall accepts only browsers, so verifiers that send a different User-Agent, or none, get no keys.",
     rule: "RFC 9110 section 10.1.5",
     remedy: "Exempt this path from bot protection.",
   },
   HTTP_NO_STORE: {
     severity: "risk",
     title: "The JWK Set is not cacheable",
-    why: "Verifiers that honor this fetch the set for every token. Every login then depends on the endpoint, which may be overloaded.",
+    why: "Verifiers that honor the headers fetch the set for every token. Every login then depends on the endpoint, which may be overloaded.",
     rule: "RFC 9111 section 5.2.2.5",
     remedy:
       "Send `Cache-Control: public, max-age=3600`, and publish each key for longer than that before you sign with it.",
@@ -90,7 +90,7 @@ export const endpoint = {
   HTTP_NO_LIFETIME: {
     severity: "advice",
     title: "The response does not state a cache lifetime",
-    why: "Each verifier chooses its own, so no one knows how long a key must be published before it can sign.",
+    why: "Each verifier chooses its own lifetime, so no one knows how long a key must be published before it can sign.",
     rule: "RFC 9111 section 4.2",
     remedy: "Send `Cache-Control: public, max-age=3600`.",
   },
@@ -111,7 +111,7 @@ export const endpoint = {
   HTTP_ETAG_CHANGES: {
     severity: "risk",
     title: "The ETag changes although the bytes do not",
-    why: "Each node, or each restart, generates a different tag, so a revalidation never returns 304.",
+    why: "The tag differs between nodes, or changes with every restart, so revalidations transfer the whole set again.",
     rule: "RFC 9110 section 8.8.1",
     remedy: "Derive the ETag from the bytes.",
   },

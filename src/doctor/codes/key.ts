@@ -27,7 +27,7 @@ export const key = {
   JWKS_KTY_UNKNOWN: {
     severity: "broken",
     title: "A key has an unregistered `kty`",
-    why: "Verifiers should ignore it (RFC 7517 section 5), but some reject the whole set because of it.",
+    why: "Verifiers should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 7517 section 4.1",
     remedy: "Publish the key at a separate URL, for the verifiers that know its type.",
   },
@@ -41,7 +41,7 @@ export const key = {
   JWKS_EC_CURVE_UNKNOWN: {
     severity: "broken",
     title: "An EC key is on a curve other than P-256, P-384 and P-521",
-    why: "Verifiers should ignore it (RFC 7517 section 5), but some reject the whole set because of it.",
+    why: "Verifiers should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 7518 section 6.2.1.1",
     remedy: "Use P-256, or publish the key at a separate URL.",
   },
@@ -62,7 +62,7 @@ export const key = {
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
     title: "A value of a key is longer than any real key needs",
-    why: "Verifiers that limit the work per key reject this one. It can block verifiers that have no limit.",
+    why: "Verifiers that limit the work per key reject this one. The key can block verifiers that have no limit.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of more than 16,384 characters is either damaged or an attack.",
   },
@@ -104,14 +104,14 @@ export const key = {
   JWKS_USE_ALG_CONTRADICT: {
     severity: "broken",
     title: "A key's `use` and `alg` contradict each other",
-    why: "Verifiers that read the wrong one ignore the key.",
+    why: "Verifiers that rely on the wrong one ignore the key.",
     rule: "RFC 7517 section 4.2",
     remedy: "Set `use` to `sig` for a signature algorithm, or to `enc` for an encryption algorithm.",
   },
   JWKS_USE_KEY_OPS_CONTRADICT: {
     severity: "broken",
     title: "A key's `use` and `key_ops` contradict each other",
-    why: "Verifiers that read the wrong one ignore the key.",
+    why: "Verifiers that rely on the wrong one ignore the key.",
     rule: "RFC 7517 section 4.3",
     remedy: "Keep `use` and leave out `key_ops`.",
   },
@@ -134,7 +134,7 @@ export const key = {
     title: "An encryption key is in the set",
     why: "That is allowed, but some older verifiers reject a set that contains an algorithm that they cannot verify.",
     rule: "RFC 7517 section 4.2",
-    remedy: "Keep it if relying parties encrypt to this issuer. If not, remove it.",
+    remedy: "Keep the key if relying parties encrypt to this issuer. Otherwise, remove it.",
   },
   JWKS_KEY_EXPIRED: {
     severity: "risk",

@@ -5,7 +5,7 @@ export const rsa = {
   JWKS_RSA_LEADING_ZERO: {
     severity: "risk",
     title: "`n` or `e` has a leading zero byte",
-    why: "Encoders that keep a sign byte add one. Most verifiers read the number correctly. Some compare the encoded value or its length, and a thumbprint computed from that value differs.",
+    why: "Encoders that keep a sign byte add a zero byte. Most verifiers read the number correctly. Some compare the encoded value or its length, and a thumbprint computed from that value is different.",
     rule: "RFC 7518 section 6.3.1.1",
     remedy: "Encode the integer without leading zero bytes.",
   },
@@ -54,7 +54,7 @@ export const rsa = {
   JWKS_RSA_DAMAGED: {
     severity: "broken",
     title: "An RSA modulus is damaged, or comes from a broken generator",
-    why: "It has a small factor, or it repeats one byte 16 times, which does not happen by chance. A key like this offers little protection.",
+    why: "The modulus has a small factor, or repeats one byte 16 times, which does not happen by chance. A key like this offers little protection.",
     rule: "RFC 8017 section 3.1",
     remedy: "Export the key again. If it has the same modulus, treat the key as compromised and generate a new one.",
   },

@@ -119,7 +119,7 @@ export const set = {
   JWKS_NO_SIGNING_KEY: {
     severity: "broken",
     title: "No key in the set can verify a token",
-    why: "Every key is for encryption or has a mistake, so every token from this issuer is rejected.",
+    why: "Every key is for encryption or is faulty, so every token from this issuer is rejected.",
     rule: `${openidDiscovery} 3`,
     remedy:
       "If the signing key is in the set, correct its entry. If not, publish its public half, and the public half of every key that has signed tokens that are still valid.",

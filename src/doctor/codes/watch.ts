@@ -47,7 +47,7 @@ export const watch = {
   WATCH_UNREACHABLE: {
     severity: "risk",
     title: "The set was unreachable at times",
-    why: "Verifiers that had to fetch it during those times failed.",
+    why: "Verifiers that had to fetch the set during those times failed.",
     rule: "RFC 9110 section 15.6.4",
     remedy: "Find out which node or proxy fails; a cache in front of the server hides short outages.",
   },
