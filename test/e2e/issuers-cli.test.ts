@@ -90,7 +90,7 @@ describe("jwksd issuers", () => {
       text.stdout,
       /\noverdue {2}active {2}announce \d{4}-\d\d-\d\d \d\d:\d\d, \d+ d.* ago\n.*op\.example\/late\n/,
     );
-    assert.match(text.stdout, /\n5 issuers: 2 failing, 1 overdue\.\n$/);
+    assert.match(text.stdout, /\nTotal: 5\. Failing: 2\. Overdue: 1\.\n$/);
 
     await sql(
       "UPDATE jwksd_documents SET name = ? WHERE issuer = ?",
@@ -122,7 +122,7 @@ describe("jwksd issuers", () => {
     ];
     for (const [settings, says] of rows) assert.match(await cliRefused(t, ["issuers"], settings), says);
     const wrong = await runCli(t, ["issuers"], { JWKSD_STORE, JWKSD_WRAPPING_KEYS: newWrappingKey() });
-    assert.match(wrong.stdout, /\[ERR_WRAPPING_KEY_MISSING\]\n\n1 issuers: 1 failing/);
+    assert.match(wrong.stdout, /\[ERR_WRAPPING_KEY_MISSING\]\n\nTotal: 1\. Failing: 1\./);
   });
 
   test("lists each issuer once, whatever the rows' keys are", async (t) => {

@@ -66,7 +66,7 @@ async function listIssuers(io: Io, flags: Flags): Promise<void> {
       ]),
     ].join("\n"),
   );
-  printParagraphs(io, [`${issuers.length.toLocaleString("en")} issuers: ${failing} failing, ${overdue} overdue.`]);
+  printParagraphs(io, [`Total: ${issuers.length.toLocaleString("en")}. Failing: ${failing}. Overdue: ${overdue}.`]);
 }
 
 const ranks: Readonly<Record<IssuerStatus["state"], number>> = { failing: 0, overdue: 1, ok: 2, ended: 3 };
