@@ -35,7 +35,7 @@ const invalid = {
   utf8: "the path's escapes are not valid UTF-8",
   decoded: "the path contains \\ or the segment . or .. when it is decoded",
   slash: "the path contains an escaped slash, which its route does not allow",
-  other: "the path would select another route if it were decoded, in lower case, and without its trailing slash",
+  other: "the path would select another route if it were decoded, in lower case, and without empty segments",
 };
 
 const table: Readonly<Record<string, readonly string[]>> = {
@@ -116,6 +116,22 @@ describe("a path", () => {
       );
     });
   }
+
+  test("never selects a later route because its escapes leave a segment empty", () => {
+    const among = [route("/admin"), route("/a/b/*"), route("/*", { encodedSlashes: true })];
+    for (const path of [
+      "/%2fadmin",
+      "/%2F%2fadmin",
+      "/%EF%BC%8Fadmin",
+      "/%20/admin",
+      "/.../admin",
+      "/a%2f%2fb/c",
+      "/a/%2fb",
+    ])
+      assert.equal(selected(path, "GET", among), invalid.other, path);
+    for (const path of ["/x%2fadmin", "/https%3A%2F%2Fgithub.com%2Fadmin", "/%2fa"])
+      assert.equal(selected(path, "GET", among), "/*", path);
+  });
 
   test("never selects a route that a decoder would not select, whatever bytes or escapes it contains", () => {
     const paths = Array.from({ length: 256 }, (_, byte) => byte).flatMap((byte) => {

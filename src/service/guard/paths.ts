@@ -48,13 +48,14 @@ function decoded(path: string): string | undefined {
 
 /**
  * Returns the form that two paths share if a backend could treat them as the same path: decoded, in lower case, without
- * periods at the end of a segment, and without slashes at the end of the path.
+ * periods at the end of a segment, and without empty segments. An escaped slash or a space can leave a segment empty.
  */
 export function folded(path: string): string {
   const text = decoded(path) ?? path;
   // Converted to upper case first, because some letters have only one of the two forms.
   const segments = text.toUpperCase().toLowerCase().split("/");
-  return withoutEnd(segments.map((segment) => withoutEnd(segment, ". ")).join("/"), "/");
+  const named = segments.map((segment) => withoutEnd(segment, ". ")).filter((segment) => segment !== "");
+  return named.map((segment) => `/${segment}`).join("");
 }
 
 /** Removes these characters from the end of a string. A regular expression would need quadratic time. */
@@ -114,7 +115,7 @@ export function selectRoute<Route extends RoutePattern>(
   const other = routes.find((each) => hasMethod(each, method) && covers(folded(each.base), each.isPrefix, plain));
   if (other !== route)
     return {
-      problem: "the path would select another route if it were decoded, in lower case, and without its trailing slash",
+      problem: "the path would select another route if it were decoded, in lower case, and without empty segments",
     };
   return { route };
 }
