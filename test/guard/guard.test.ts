@@ -141,7 +141,8 @@ describe("a check", () => {
     const token = bearer(accessToken(setup));
     const separators = "!#$%&'*+-.^_`|~".split("");
     const names = separators.flatMap((one) => separators.map((other) => `X${one}Jwksd${other}Subject`));
-    for (const name of [...names, "x-jwksd-", "X-JWKSD-CLAIM-EMAIL", "X-Original-URL", "x_rewrite_url"]) {
+    const others = ["X-Original-URL", "x_rewrite_url", "SCRIPT_NAME", "X-Script-Name"];
+    for (const name of [...names, "x-jwksd-", "X-JWKSD-CLAIM-EMAIL", ...others]) {
       const { status } = refusalIn(await guard.ask({ target: "/public", headers: [[name, "alice"], token] }));
       assert.equal(status, 400, name);
     }

@@ -105,8 +105,14 @@ export const conventions: Readonly<Record<NonNullable<GuardSettings["for"]>, Con
   traefik: { describe: forwarded, sendsEmpty: false, deny: (reply) => reply },
 };
 
-/** Headers in which backends look for a path or method that overrides the request's. */
-const overrides = { path: /^x-(?:original|rewrite)-url$/, method: /^x-(?:http-method(?:-override)?|method-override)$/ };
+/**
+ * Headers in which backends look for a path or method that overrides the request's. Gunicorn removes `SCRIPT_NAME` from
+ * the beginning of the path if the request comes from loopback.
+ */
+const overrides = {
+  path: /^(?:x-(?:original|rewrite)-url|(?:x-)?script-name)$/,
+  method: /^x-(?:http-method(?:-override)?|method-override)$/,
+};
 
 /**
  * Rejects headers that a backend could mistake for the guard's headers or for another request line. CGI and its
@@ -119,7 +125,6 @@ const overrides = { path: /^x-(?:original|rewrite)-url$/, method: /^x-(?:http-me
 export function refuseForged(rawHeaders: readonly string[], hasMethods: boolean): void {
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? "").toLowerCase().replace(/[^a-z\d]/g, "-");
-    if (!name.startsWith("x-")) continue;
     if (name.startsWith("x-jwksd-")) throw new RefusedCheck(400, "header", "only the guard may set X-Jwksd headers");
     if (overrides.path.test(name) || (hasMethods && overrides.method.test(name)))
       throw new RefusedCheck(400, "header", "headers that override the path or the method are not allowed");
