@@ -170,7 +170,7 @@ test("a process with read-only access is not listed and stays fresh through conf
   await world.stop(writer, reader);
 });
 
-test("presence records that no running process wrote are not listed, delay nothing, and are removed", async () => {
+test("presence records without a running process are not listed, do not delay steps, and are removed", async () => {
   const world = new World();
   const replica = await world.start({ initialPolicy: policy });
   const { presence } = world.store.register;
@@ -224,7 +224,7 @@ describe("a handle for a signing key", () => {
     await world.stop(replica);
   });
 
-  test("uses the maxStaleSeconds from its process's read; a shorter one applies to later handles", async () => {
+  test("uses the maxStaleSeconds from its process's read; a shorter value applies only to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of maxStaleSeconds makes a check-in due.
@@ -247,7 +247,7 @@ describe("a handle for a signing key", () => {
     ["revoked", (world: World, { manager }: Replica, kid: string) => world.until(manager.revoke(kid))],
     ["removed", (world: World, { manager }: Replica, kid: string) => world.until(manager.remove(kid, { force: true }))],
   ] as const) {
-    test(`ends immediately when any process has ${name} its key, even if a subscriber accepts no keys`, async () => {
+    test(`ends immediately when any process has ${name} its key, even if a subscriber rejects all keys`, async () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));

@@ -79,7 +79,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("rollBack makes the earlier key sign again in every process, unless the HSM no longer has it", async (t) => {
+  test("rollBack makes the earlier key sign again in every process, unless the HSM no longer has the key", async (t) => {
     const { world, manager, kidOf, now, replica } = await start();
     t.after(() => gone.clear());
     const other = await world.start({ openSigner: open });
@@ -227,7 +227,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("a signer that never closes delays nothing", async (t) => {
+  test("a signer that never closes does not delay a command", async (t) => {
     const { world, manager, kidOf, now, replica } = await start();
     t.after(() => (close = async () => {}));
     close = () => new Promise(() => {});
@@ -243,7 +243,7 @@ describe("methods of a manager", () => {
     await stopped;
   });
 
-  test("a command that comes too early needs force, and null does not force", async () => {
+  test("a command that comes too early needs force, and null does not count as force", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     const before = await now();
@@ -302,7 +302,7 @@ test("rejects an invalid kid or option before it generates a key", async () => {
   await world.stop(replica);
 });
 
-describe("generates a key only if it is needed", () => {
+describe("generates a key only if the key is needed", () => {
   const rows: readonly [name: string, acts: string, states: readonly string[], published: string][] = [
     ["rotate now, with an announced key: it signs", "rotate, now", ["a retiring", "b active"], "ba"],
     ["rotate now, without an announced key: a new key signs", "now", ["a retiring", "b active"], "ba"],

@@ -80,7 +80,7 @@ async function announceNext({ document: { records, policy }, now }: Seen): Promi
 
 const lost = () => new Error("the connection broke");
 
-test("writes a change once, and a decision that changes nothing not at all", async () => {
+test("writes a change once and nothing for a decision without changes", async () => {
   const { store, access } = await start();
   const { records, events } = await access.change(announceNext);
   assert.equal(states(records), "key 1 active");
@@ -120,7 +120,7 @@ describe("repeats the decision on another process's result if that process commi
   });
 });
 
-describe("looks for its commit, or repeats the write, if the outcome of a write is unknown", () => {
+describe("if the outcome of a write is unknown, looks for the commit or repeats the write", () => {
   /** Per write: whether it is done, and its answer. */
   const rows: readonly [name: string, writes: string, expected: string, revision: number][] = [
     ["false, because a driver had repeated it", "done false", "written", 1],

@@ -306,7 +306,7 @@ test("signingKey() and node() read on demand; before the first read, nothing is 
   assert.ok(discovery instanceof Response, "the discovery document has no keys");
 });
 
-test(`tokens from three instances, called at random, always verify with every cached set for ${days} days`, async () => {
+test(`for ${days} days, tokens from three instances that are called at random always verify with every cached set`, async () => {
   const { world, instance } = await worldWithKeys();
   const instances = [instance, await demand(world), await demand(world)];
   const cached: { at: number; kids: string[] }[] = [];

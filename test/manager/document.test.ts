@@ -73,7 +73,7 @@ describe("compatibility with later versions", () => {
     await world.stop(next);
   });
 
-  test("refuses another format and keeps using the last read", async () => {
+  test("rejects a different format and keeps using the last read", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const [before, original] = [await seen(replica), store.text];
@@ -258,7 +258,7 @@ describe("a document that does not match its MAC is not authentic", () => {
     }
   });
 
-  test("the wrapping keys reject it before it is parsed", async () => {
+  test("and is rejected before it is parsed", async () => {
     const store = new WrittenStore();
     const custody = await custodyOf(store, [newWrappingKey()], owner);
     const text = await custody.seal({ ...empty, revision: 1 });
@@ -269,7 +269,7 @@ describe("a document that does not match its MAC is not authentic", () => {
     assert.equal((await documentOf(store)).revision, 0);
   });
 
-  test("rejects a MAC with another typ under the same key", async () => {
+  test("even if its MAC has a different typ under the same key", async () => {
     const text = await sealed(keys[0], document);
     const header = decodeProtectedHeader(text.split("\n")[0] ?? "") as JWSHeaderParameters;
     const made = async (typ: string): Promise<string> => {
@@ -404,7 +404,7 @@ describe("a store that was created without an issuer", () => {
     assert.deepEqual((await documentOf(store)).owner, a);
   });
 
-  test("records its last URL; the first issuer that is set gets all of its keys", async () => {
+  test("records the URL it was last served at and gives all its keys to the first issuer that is set", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);

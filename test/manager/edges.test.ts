@@ -98,7 +98,7 @@ describe("rejects invalid options before it generates a key", () => {
     });
   });
 
-  test("null means that an option is not given", async () => {
+  test("but accepts null, which means that an option is not given", async () => {
     const { manager } = await start({ initialPolicy: null as never });
     assert.equal(manager.policy.rotateEveryDays, 90);
     await manager.close();
@@ -175,7 +175,7 @@ async function passUntil(clock: SimulatedClock, work: Promise<unknown>): Promise
 }
 
 describe("a subscriber", () => {
-  test("that hangs does not delay other subscribers or close, is reported, and is retried", async () => {
+  test("that hangs does not delay other subscribers or close(), is reported, and is retried", async () => {
     const { manager, clock, events } = await start();
     const counts: number[] = [];
     let isHanging = false;

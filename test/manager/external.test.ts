@@ -110,7 +110,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(late, other);
   });
 
-  test("retries a failed key generation once no process claims it, and does not report later failures as recovered", async () => {
+  test("retries a failed key generation once no process claims the key, and does not report later failures as recovered", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -303,7 +303,7 @@ describe("keys in an HSM or key service", () => {
     await world.stop(failing);
   });
 
-  test("destroys no key if the URI now names another one", async () => {
+  test("never destroys a key if the URI now names a different one", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];

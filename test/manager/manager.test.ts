@@ -16,7 +16,7 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
-test("takes each step at its time, and it shows in the document, its Cache-Control and the tokens' kid", async () => {
+test("takes each step on time, and the step shows in the document, its Cache-Control and the tokens' kid", async () => {
   const world = new World();
   const replica = await world.start();
   const [a = ""] = replica.manager.records.map(({ kid }) => kid);
@@ -56,7 +56,7 @@ test("takes each step at its time, and it shows in the document, its Cache-Contr
 });
 
 describe("a subscriber", () => {
-  test("receives the keys immediately and after every change; if it fails, it is retried and delays no other", async () => {
+  test("receives the keys immediately and after every change; if it fails, it is retried and does not delay others", async () => {
     const world = new World();
     const log: string[] = [];
     const [one, two, three] = [subscriber("one", log), subscriber("two", log), subscriber("three", log)];

@@ -162,7 +162,7 @@ for (const operation of ["checkIn", "read"] as const) {
 }
 
 describe("keeps using the last valid records, and reports the failure, until the stored records are valid again", () => {
-  test("two active keys", async () => {
+  test("if two keys are active", async () => {
     const world = new World();
     const replica = await world.start();
     await world.until(replica.manager.rotate());

@@ -108,7 +108,7 @@ describe("a target", () => {
     await world.stop(one);
   });
 
-  test("that hangs times out after two minutes and is behind", async () => {
+  test("that hangs times out after two minutes and counts as behind", async () => {
     const clock = simulatedClock();
     const custody = await custodyOf(memoryStore({ clock }), [newWrappingKey()], { issuer, isChosen: true });
     let calls = 0;
@@ -133,7 +133,7 @@ describe("a target", () => {
   });
 });
 
-test("signs no token with a key that the target or its caches may lack, whatever happens to publishers", async () => {
+test("no process signs a token with a key that the target or its caches may lack, whatever happens to publishers", async () => {
   for (let seed = 1; seed <= soak(4, 1); seed += 1) {
     const random = randomFrom(seed);
     const { world, bucket, one, publish } = await start();

@@ -180,7 +180,7 @@ const policy = {
 };
 const announceMs = policy.announceForSeconds * second;
 
-test("sixteen forced rotations in a row make no process stale", async () => {
+test("sixteen forced rotations in a row do not make a process stale", async () => {
   const world = new World();
   const [one, other] = [await world.start({ initialPolicy: policy }), await world.start({ initialPolicy: policy })];
   for (let round = 0; round < 16; round += 1) await world.until(one.manager.rotate({ now: true }));
@@ -225,7 +225,7 @@ test("a failing subscriber makes only its own process stale, after maxStaleSecon
   await world.stop(one, other);
 });
 
-test("refuses and reports a restored older backup; a restarted process continues with it", async () => {
+test("refuses and reports a restored older backup; a restarted process continues with the backup", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ initialPolicy: policy });
   await world.until(replica.manager.rotate());
@@ -279,7 +279,7 @@ describe("a first key", () => {
     await world.stop(replica, ...running);
   });
 
-  test("is generated without that warning at a first start, even if two processes start at the same time", async () => {
+  test("is generated without a warning at a first start, even if two processes start at the same time", async () => {
     const world = new World();
     const connection = world.store.connection();
     let first: Replica | undefined;

@@ -129,7 +129,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     });
   }
 
-  test("at least one is needed", async () => {
+  test("at least one wrapping key is needed", async () => {
     for (const keys of [[], " \n"]) await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID");
   });
 
@@ -148,7 +148,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
 });
 
 describe("a wrapped key cannot replace another", () => {
-  test("with another kid", async () => {
+  test("with a different kid", async () => {
     const message = await silentRefusal(() => wrapping.unwrap("b", jwe), "ERR_WRAPPED_KEY");
     assert.match(
       message,
@@ -156,7 +156,7 @@ describe("a wrapped key cannot replace another", () => {
     );
   });
 
-  test("from another issuer", async () => {
+  test("from a different issuer", async () => {
     const other = await createWrapping([k1], "https://other.example");
     const message = await silentRefusal(() => other.unwrap("a", jwe), "ERR_WRAPPED_KEY");
     assert.match(
@@ -216,7 +216,7 @@ describe("the error for a damaged wrapped key contains its kid but not its conte
     { alg: "A256GCMKW", enc: "A256GCM" },
     { alg: "A256KW", enc: "A256GCM" },
   ]) {
-    test(`wrapped with other algorithms, ${algs.alg} and ${algs.enc}`, async () => {
+    test(`even if it was wrapped with other algorithms, ${algs.alg} and ${algs.enc}`, async () => {
       const plaintext = new TextEncoder().encode(JSON.stringify(key));
       const protectedHeader = { ...jose.decodeProtectedHeader(jwe), ...algs };
       const wrapped = await new jose.CompactEncrypt(plaintext)

@@ -59,7 +59,7 @@ describe("a host lookup", () => {
   }
 });
 
-describe("a silent name server", () => {
+describe("with a silent name server", () => {
   test("the lookup ends with the signal's reason when the signal aborts", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
@@ -72,7 +72,7 @@ describe("a silent name server", () => {
     await assert.rejects(resolve("client.example", { signal: aborting.signal }), { message: "enough" });
   });
 
-  test("many lookups occupy no threads, so another lookup in the process does not wait", async (t) => {
+  test("many lookups do not occupy threads, so another lookup in the process does not wait", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
     const pending = Promise.allSettled(
@@ -87,7 +87,7 @@ describe("a silent name server", () => {
     await pending;
   });
 
-  test("a token waits for 5 s on the verifier's clock, and the lookup ends with it", async (t) => {
+  test("a token waits for 5 s on the verifier's clock, and then the lookup ends too", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
@@ -108,7 +108,7 @@ describe("a silent name server", () => {
   });
 });
 
-test("addresses from DNS must be public, like any other", async (t) => {
+test("addresses from DNS must be public, like any others", async (t) => {
   const { resolve, server } = await system(t, {
     answers: { "client.example": ["198.51.100.1"], "mixed.example": ["8.8.8.8", "::1"] },
   });

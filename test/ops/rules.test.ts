@@ -37,7 +37,7 @@ describe("ops/alerts.yml", { skip: skipWithout("promtool") }, () => {
     assert.match(stdout, /SUCCESS/);
   });
 
-  test("each alert fires only for its fault and ends with it", async (t) => {
+  test("each alert fires only for its fault and stops when the fault ends", async (t) => {
     const file = join(await temporaryFolder(t), "alerts.test.yml");
     const text = (await read("ops/alerts.test.yml"))
       .replace("[alerts.yml]", JSON.stringify([join(root, "ops/alerts.yml")]))
@@ -177,7 +177,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     return seen;
   }
 
-  test("the store is unavailable, first for minutes, then for longer than maxStaleSeconds", async (t) => {
+  test("the store is unavailable, first for a few minutes, then for longer than maxStaleSeconds", async (t) => {
     const wall = new Wall(t);
     const { data, start, run } = await managed(t);
     const service = await start();
@@ -321,7 +321,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     await check("the clock is right", service);
   });
 
-  test("an update of the key files is refused", async (t) => {
+  test("an update of the key files is rejected", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("a"), { mode: 0o600 });
     const service = await startService(t, ["--keys", keys, ...adminArgs]);

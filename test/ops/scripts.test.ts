@@ -106,7 +106,7 @@ describe("scripts/setup", () => {
     });
   }
 
-  test("a second installation waits for the lock, and a killed installation's lock blocks no other", async (t) => {
+  test("a second installation waits for the lock, and a killed installation's lock does not block others", async (t) => {
     const { setup, installed, folder } = await clone(t);
     await writeFile(join(folder, "slow"), "");
     const gone = spawn("true");

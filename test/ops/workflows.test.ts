@@ -28,7 +28,7 @@ const { text, jobs, steps } = await workflow(release);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(release, () => {
-  test("is rejected with a misspelling, and has the outputs that it uses", async () => {
+  test("is rejected if it has a misspelling, and defines the outputs that it uses", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],

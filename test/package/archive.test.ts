@@ -85,7 +85,7 @@ describe(
       assert.deepEqual(await brokenLinks(join(folder, "jwksd")), []);
     });
 
-    test("serves keys after its folder was removed, and reports the modules that it can no longer load", async (t) => {
+    test("serves keys even after its folder has been removed, and reports the modules that it can no longer load", async (t) => {
       const cwd = await temporaryFolder(t);
       await run("tar", ["-xzf", pathOf("tar.gz"), "-C", cwd]);
       const args = ["serve", "--port", "0", "--admin", "127.0.0.1:0", "--data", join(cwd, "data"), "--json-logs"];

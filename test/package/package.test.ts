@@ -89,11 +89,11 @@ test("with an old runtime, every create function reports it instead of failing l
 });
 
 describe("the package contains everything that pages and help texts refer to", () => {
-  test("links", async () => {
+  test("the targets of links", async () => {
     assert.deepEqual(await brokenLinks(installed), []);
   });
 
-  test("pages that commands, messages and types name", async () => {
+  test("the pages that commands, messages and types name", async () => {
     const named = new Set<string>();
     for await (const file of glob("dist/**/*.{js,mjs,d.ts}", { cwd: installed })) {
       const text = await readFile(join(installed, file), "utf8");

@@ -105,7 +105,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     }
   });
 
-  test("destroying a key removes its public key too, and no other key", async (t) => {
+  test("destroying a key also removes its public key, but no other key", async (t) => {
     const { token, backend } = await setUp(t);
     const [one, two] = [await backend.create({ issuer }), await backend.create({ issuer })];
     await one.close();

@@ -73,7 +73,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 1);
   });
 
-  test("tries a PIN that changed while a signer was open once, when the module restarts", async (t) => {
+  test("tries a PIN that changed while a signer was open only once, when the module restarts", async (t) => {
     const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -121,7 +121,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("does not blame a PIN that was accepted before for a failed login, on any connection", async (t) => {
+  test("does not blame a previously accepted PIN for a failed login on any connection", async (t) => {
     const { token, shim, backend, uri } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());

@@ -73,7 +73,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("accepts the same issuer and rejects another one", async () => {
+  test("may include the same issuer, but not a different one", async () => {
     const keys = await start();
     for (const given of [undefined, null, issuer])
       assert.equal((await createProvider({ keys, issuer: given })).issuer, issuer);
@@ -83,7 +83,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("requires keys to be a manager, not its options or a promise", async () => {
+  test("require keys to be a manager, not its options or a promise", async () => {
     const manager = await start();
     for (const keys of [Promise.resolve(manager), { issuer, keyset }, "manager", [keyset]] as never[])
       await refusal(() => createProvider({ keys }), "ERR_OPTION_INVALID");
@@ -202,7 +202,7 @@ describe("encryption keys in addition to managed keys", () => {
     assert.deepEqual(await kidsOf(provider), [`${kid} sig`, "f enc"]);
   });
 
-  test("an update cannot replace the manager's signing keys", async () => {
+  test("do not let an update replace the manager's signing keys", async () => {
     const keys = await start();
     const provider = await createProvider({ keys });
     const { message } = await refusal(() => provider.update({ keyset }), "ERR_OPTION_INVALID");
@@ -284,7 +284,7 @@ describe("rejects and reports a token whose key is no longer published", () => {
     });
   });
 
-  test("not if the header is rejected first because of its alg or a missing kid", async () => {
+  test("but not if the header is rejected first because of its alg or a missing kid", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     await provider.update({ keyset: [await entry("b")] });
@@ -293,7 +293,7 @@ describe("rejects and reports a token whose key is no longer published", () => {
     assert.deepEqual(newEvents(), []);
   });
 
-  test("remembers only the most recently removed kids", async () => {
+  test("and remembers only the most recently removed kids", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     const { signer } = await entry("a");

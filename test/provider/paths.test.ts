@@ -173,14 +173,14 @@ describe("rejects invalid issuers, prefixes and paths", () => {
   }
 });
 
-test("quotes an issuer that is not a URL and has no password, with an example", () => {
+test("the message for an issuer that is not a URL gives an example, and quotes the issuer unless it has a password", () => {
   assert.throws(
     () => locate({ issuer: "login.example.com" }),
     /issuer "login.example.com" is not a URL; write it like https:/,
   );
 });
 
-test("leaves the discovery document's paths to other handlers if there is none", () => {
+test("leaves the discovery document's paths to other handlers if the provider has no such document", () => {
   const { routes } = locate({ issuer: `${op}/tenant`, mountPrefix: "/oidc", discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
   assert.equal(locate({ issuer: op, jwksPath: clash, discovery: false }).jwksUri, op + clash);
@@ -248,7 +248,7 @@ describe("metadata cannot override", () => {
 });
 
 describe("without a discovery document", () => {
-  test("its paths are unknown, and the JWK Set keeps its path", async () => {
+  test("the document's paths are unknown, and the JWK Set keeps its path", async () => {
     const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
     assert.equal((await provider.fetch(new Request(url))).status, 404);
     assert.equal((await provider.fetch(new Request(url, { method: "POST" }))).status, 404);
@@ -260,7 +260,7 @@ describe("without a discovery document", () => {
     assert.equal(passed, 1, "the next handler may serve its own document");
   });
 
-  test("metadata is refused", async () => {
+  test("metadata is rejected", async () => {
     const error = await refusal(
       () => createProvider(base, { discovery: false, metadata: { token_endpoint: "https://op.example/token" } }),
       "ERR_OPTION_INVALID",
@@ -303,7 +303,7 @@ describe("fetch with the arguments of the global fetch", () => {
     await assert.rejects(fetch("no URL", {}), TypeError);
   });
 
-  test("ignores further arguments of a platform after a Request", async () => {
+  test("ignores a platform's further arguments after a Request", async () => {
     const { jwksUri, fetch } = await createProvider(given);
     // As in Workers, where the environment may have any member.
     const handler: (request: Request, env: { readonly method: string }) => Response | Promise<Response> = fetch;
@@ -385,7 +385,7 @@ function allNull(nil: null | undefined): ProviderOptions {
   return Object.fromEntries(names.map((name) => [name, nil]));
 }
 
-describe("contract, section 4, rotation cache mode, 4 and 5: nil is the long cache, the last one wins; options merge left to right", () => {
+describe("contract, section 4, rotation cache mode, 4 and 5: undefined means the long cache, the last value wins, and options merge left to right", () => {
   for (const [name, options, differs] of merges)
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });

@@ -93,7 +93,7 @@ test("an empty update changes nothing, and one that is not an object is rejected
 
 const tick = (): Promise<string> => new Promise((resolve) => setImmediate(resolve, "tick"));
 
-test("a request during an update gets the whole old or new document, and the new one once update resolves", async () => {
+test("a request during an update gets all of the old or all of the new document; once update resolves, requests get the new one", async () => {
   const provider = await provide(await signing("a"), encryption("e"));
   const old = await served(provider);
   const updated = provider.update({ keyset: await signing("b", "a"), encryptionKeyset: encryption("f", "g") });

@@ -115,7 +115,7 @@ const revoked = (): object => {
   return proxy;
 };
 
-describe("a predicate that fails means rotation mode, and is reported once per distinct failure", () => {
+describe("a predicate that fails selects rotation mode, and is reported once per distinct failure", () => {
   let turn = 0;
   const rows: [name: string, predicate: () => unknown, reports: RegExp[]][] = [
     ["throws", () => assert.fail("broken"), [/threw AssertionError: broken/]],
@@ -173,7 +173,7 @@ describe("a predicate that fails means rotation mode, and is reported once per d
   }
 });
 
-test("failures that differ each time are reported a bounded number of times", async () => {
+test("failures that differ each time are reported a limited number of times", async () => {
   let count = 0;
   const { provider, warnings } = await providerWith(() => {
     count += 1;

@@ -53,7 +53,7 @@ async function sign({ signingKey }: Provider, options: Partial<SignInputOptions>
   return verdict(sign(validInput(kid), { lifetimeSeconds, ...options }));
 }
 
-test("returns the active key as published; its signature completes a token (RFC 7515 section 5.1)", async () => {
+test("returns the active key as published, and the key's signature completes a token (RFC 7515 section 5.1)", async () => {
   const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
   const { kid, alg, publicJwk, sign } = await provider.signingKey();
   const set = (await (await provider.fetch(new Request(provider.jwksUri))).json()) as { keys: object[] };
@@ -63,7 +63,7 @@ test("returns the active key as published; its signature completes a token (RFC 
   assert.equal((await provider.verify(token, { audience: "api" })).claims.exp, now + 60);
 });
 
-describe("a signing key refuses inputs that provider.sign would not sign:", () => {
+describe("a signing key refuses inputs that provider.sign would not sign", () => {
   const header = { alg: "ES256", kid: "a" };
   const rows: [name: string, input: unknown, message: RegExp, options?: Partial<SignInputOptions>][] = [
     ["the kid of another key", inputOf({ ...header, kid: "b" }, {}), /^header "kid" must be "a"/],
@@ -134,7 +134,7 @@ describe("a signing key refuses inputs that provider.sign would not sign:", () =
   }
 });
 
-test("an unknown option is refused", async () => {
+test("an unknown option is rejected", async () => {
   const provider = await provide();
   const unknown = { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" };
   const { sign } = await provider.signingKey();
@@ -164,7 +164,7 @@ describe("a signing key's signatures have the same safeguards as provider.sign",
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("rejects a signature by another key, counts every signature, and reports failures", async () => {
+  test("rejects a signature made with a different key, counts every signature, and reports failures", async () => {
     const events: ProviderEvent[] = [];
     const other = signature("ES256", ecKey("other"));
     const signer: Signer = {

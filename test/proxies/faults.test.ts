@@ -33,7 +33,7 @@ const garbage = [
 for (const proxy of proxies) {
   const expected = unavailable[proxy.name];
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("lets nothing through while the guard is down, even if the server has an error page", async (t) => {
+    test("nothing gets through while the guard is down, even if the server has an error page", async (t) => {
       // It would turn the failed check into a 200.
       const site = proxy.name === "nginx" ? "error_page 502 504 =200 /down; location = /down { return 200; }" : "";
       const { port, guard, startGuard, token } = await startSite(t, proxy, { site });
@@ -56,7 +56,7 @@ for (const proxy of proxies) {
     // The others are repeated or wait.
     if (!isSoak) return;
 
-    test("refuses or checks each request while the guard restarts", async (t) => {
+    test("each request is refused or checked while the guard restarts", async (t) => {
       const { port, guard, startGuard, token } = await startSite(t, proxy);
       const seen = new Set<string>();
       const done = new AbortController();
@@ -87,7 +87,7 @@ for (const proxy of proxies) {
       );
     });
 
-    test("a guard that is silent or returns anything but a complete 2xx lets nothing through", async (t) => {
+    test("a request does not get through if the guard is silent or returns anything but a complete 2xx", async (t) => {
       let text: string | undefined;
       const server = createServer((socket) => {
         socket.on("data", () => text !== undefined && socket.end(text, "latin1"));
@@ -145,7 +145,7 @@ for (const proxy of proxies) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
     });
 
-    test("asks a guard on a Unix socket like one on a port", async (t) => {
+    test("a guard on a Unix socket is asked like one on a port", async (t) => {
       const { port, token } = await startSite(t, proxy, { isSocket: true });
       const statuses = [await ask(port, { target: "/orders/1" }, token()), await ask(port, { target: "/orders/1" })];
       assert.deepEqual(

@@ -25,7 +25,7 @@ async function checksOf(guard: GuardHere): Promise<number> {
 }
 
 describe("nginx", { skip: skipWithout("nginx") }, () => {
-  test("asks once about each request, whatever the decision", async (t) => {
+  test("asks the guard once about each request, whatever the decision", async (t) => {
     const { port, guard, setup, token } = await startSite(t, nginx, { isBroken: true });
     const statuses: number[] = [];
     const sendOnce = async (target: string, token?: string, method = "GET"): Promise<void> => {
@@ -48,7 +48,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.deepEqual(statuses, [503, 200, 401, 400, 403, 403]);
   });
 
-  test("uses up a proof once even if nginx checks the request twice for index or try_files", async (t) => {
+  test("uses up a proof only once, even if it checks the request twice for index or try_files", async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, "files"));
     await writeFile(join(folder, "files", "index.html"), "the index");
@@ -79,7 +79,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     }
   });
 
-  test("caches no check, even if the server caches everything else", async (t) => {
+  test("never caches a check, even if the server caches everything else", async (t) => {
     const http = "proxy_cache_path cache keys_zone=all:1m;";
     const site =
       "proxy_cache all; proxy_cache_valid any 10m; proxy_ignore_headers Cache-Control; proxy_cache_methods GET HEAD POST;";
@@ -93,7 +93,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
 
   if (!isSoak) return;
 
-  test("lines that docs/guard.md forbids open the site", async (t) => {
+  test("lets requests through unchecked with the lines that docs/guard.md forbids", async (t) => {
     const through = async (site: string, target: string): Promise<Answer> =>
       ask((await startSite(t, nginx, { site })).port, { target });
     assert.equal((await through("location /orders/ { return 204; }", "/orders/1")).status, 204);
@@ -102,7 +102,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.equal(seen?.paths[0], "/admin/x");
   });
 
-  test("auth_request on a mirror target, which docs/guard.md forbids, is never asked", async (t) => {
+  test("never asks the guard if auth_request is on a mirror target, which docs/guard.md forbids", async (t) => {
     const backendPort = await node.start(t);
     const pass = `proxy_pass http://127.0.0.1:${backendPort};`;
     const program = `
@@ -116,7 +116,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.equal(await checksOf(guard), 0);
   });
 
-  test("proxy_intercept_errors, which docs/guard.md forbids, replaces the program's own 403 and 500", async (t) => {
+  test("replaces the program's own 403 and 500 with proxy_intercept_errors, which docs/guard.md forbids", async (t) => {
     const server = createServer(({ url }, response) => {
       response.writeHead(Number(url?.slice(-3)), { "Content-Length": 13 }).end("the program's");
     });

@@ -94,7 +94,7 @@ for (const proxy of isSoak ? proxies : []) {
         assert.notEqual(await seen("GET", name), "DELETE");
     });
 
-    test("checks a request by the rules of the host whose program receives it", async (t) => {
+    test("a request is checked by the rules of the host whose program receives it", async (t) => {
       const { port, token } = await startSite(t, proxy, {
         hosts: { "open.example.org": { routes: [{ path: "/*", public: true }] } },
       });
@@ -105,7 +105,7 @@ for (const proxy of isSoak ? proxies : []) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
     });
 
-    test(`over HTTP/2, ${spellings.length} spellings of paths reach no route without its scope`, async (t) => {
+    test(`over HTTP/2, ${spellings.length} spellings of paths never reach a route without its scope`, async (t) => {
       const other = await freePort();
       const site = proxy.name === "nginx" ? `listen 127.0.0.1:${other} http2;` : "";
       const { port, token } = await startSite(t, proxy, { site });

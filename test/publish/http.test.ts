@@ -179,7 +179,7 @@ function replaceWriteHead(response: ServerResponse): void {
 }
 
 describe("Node responses other than node:http's own receive the same replies", { timeout: 20_000 }, () => {
-  test("works with a response whose writeHead does not accept a flat list of headers", async (t) => {
+  test("even if writeHead does not accept a flat list of headers", async (t) => {
     const replies = await repliesTo(t, (request, response) => {
       replaceWriteHead(response);
       provider.node(request, response);
@@ -187,7 +187,7 @@ describe("Node responses other than node:http's own receive the same replies", {
     assert.deepEqual(replies, await repliesTo(t, (request, response) => provider.node(request, response)));
   });
 
-  test("HTTP/2", async (t) => {
+  test("over HTTP/2", async (t) => {
     const server = createHttp2Server((request, response) => provider.node(request, response));
     const session = connect(`http://127.0.0.1:${await listening(t, server)}`);
     t.after(() => session.destroy());

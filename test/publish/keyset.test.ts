@@ -471,7 +471,7 @@ describe("publishing any valid keyset", () => {
     );
   });
 
-  test("sends no private member in any response", async () => {
+  test("never sends a private key parameter in a response", async () => {
     await fc.assert(
       fc.asyncProperty(validKeys, async (keys) => {
         const { fetch } = await provide(keys);

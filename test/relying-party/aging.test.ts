@@ -13,13 +13,13 @@ import { warmVerifier, failure, verifierOf } from "./setup.ts";
 histories(
   "a set: max-age=60",
   {
-    "9111 4.2: fresh": "+47.999s; a = a; sent 0",
+    "RFC 9111 section 4.2: fresh": "+47.999s; a = a; sent 0",
     "decision 15: fresh, and refreshed ahead": "+48s; a = a; sent 1",
-    "9111 4.2.4: stale": "+60s; a = a; sent 1",
+    "RFC 9111 section 4.2.4: stale": "+60s; a = a; sent 1",
     "contract 1.3: fresh, and the kid is removed": "serves b; +59.999s; a = a; sent 1",
     "contract 1.5: stale, and the kid is removed": "serves b; +60s; a = unknown; sent 2",
-    "5861 4: up to the cap": "unreachable; +3659.999s; a = a; sent 1",
-    "5861 4: no longer": "unreachable; +3660s; a = failed; sent 1",
+    "RFC 5861 section 4: up to the cap": "unreachable; +3659.999s; a = a; sent 1",
+    "RFC 5861 section 4: no longer": "unreachable; +3660s; a = failed; sent 1",
   },
   "knows a | max-age=60",
 );
@@ -72,7 +72,7 @@ histories(
     "sends no condition to a server without ETags": "no ETag; a = a; +300s; a = a; sent plain plain",
     "sends the latest ETag": `
       knows a | ETag: "1"; serves a b | ETag: "2"; +300s; a = a; serves a b | ETag: "3"; +300s; a = a; sent "1" "2"`,
-    "9111 4.2.3: the age includes the transfer time": `
+    "RFC 9111 section 4.2.3: the age includes the transfer time": `
       with outageToleranceSeconds=0 maxWaitMs=0; slowly 3s serves a | max-age=60
       a = waits; +3s; got a; unreachable; +56.999s; a = a; +1ms; a = later`,
   },
@@ -127,7 +127,7 @@ const updates: readonly [name: string, first: string, later: string, freshSecond
   ["a new Age applies", "max-age=60", "Age: 20", 40],
 ];
 histories(
-  "a 304 updates the stored response field by field (9111 3.2 and 4.3.4)",
+  "a 304 updates the stored response field by field (RFC 9111 sections 3.2 and 4.3.4)",
   Object.fromEntries(
     updates.map(([name, first, later, freshSeconds]) => [
       name,
@@ -291,7 +291,7 @@ histories(
     "does not return from a cache that cannot be bypassed, which is tried once while the newer set is fresh": `
       knows a | max-age=60; serves b | max-age=60; refresh = ok; sent 1; serves a | max-age=60 | Age: 500; +48s
       each 1s for 12s: b = b; sent 2`,
-    "does not return from a cache that sends no Age: of two responses, the newer Date wins (9111 4)": `
+    "does not return from a cache that sends no Age: of two responses, the newer Date wins (RFC 9111 section 4)": `
       with maxWaitMs=0; knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300, must-revalidate | ${at(300)}; b = b
       serves a | max-age=300 | ${at(0)}; +299s; b = b; +1h; each 1h for 24h: a = outdated & b = outdated|later
       serves b | max-age=300 | ${at(86_700)}; b = b`,

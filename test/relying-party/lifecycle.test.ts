@@ -90,7 +90,7 @@ describe("close", () => {
 });
 
 describe("events", () => {
-  test("over the life of a key set", async () => {
+  test("report what happens over the life of a key set", async () => {
     const { keys, ask, clock, origin, events } = verifierOf(servedSet([entry("a"), { kty: "oct", kid: "b" }]));
     const last = (): KeySetEvent[] => events.splice(0);
     await ask("a");
@@ -197,7 +197,7 @@ describe("state", () => {
     });
   }
 
-  test("that is old avoids the transfer of the body", async () => {
+  test("that is old still saves the transfer of the body", async () => {
     const state = await exported();
     const { ask, clock, origin, takeEventTypes } = verifierOf(served(["a"]), { state });
     await clock.advance(30 * 86_400_000);

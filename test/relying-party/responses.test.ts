@@ -62,25 +62,25 @@ const refused: readonly Row<JwksdErrorCode>[] = [
   ["design", "a fetch that throws", () => assert.fail(secretText), "ERR_FETCH_FAILED"],
   // oxlint-disable-next-line prefer-promise-reject-errors
   ["design", "a fetch that rejects with a string", () => Promise.reject(secretText), "ERR_FETCH_FAILED"],
-  ["issue 3", "no response in time", hanging, "ERR_FETCH_TIMEOUT"],
-  ["issue 3", "no body in time", pieces(Infinity, [new Uint8Array(1)]), "ERR_FETCH_TIMEOUT"],
-  ["issue 3", "a byte per second", pieces(1_000, bytesOf(set)), "ERR_FETCH_TIMEOUT"],
-  ["9110 15.3.5", "204", reply(204), "ERR_FETCH_STATUS"],
-  ["9110 15.3.7", "206 with a whole set", reply(206, set), "ERR_FETCH_STATUS"],
-  ["9110 15.5.5", "404 with a whole set", reply(404, set), "ERR_FETCH_STATUS"],
-  ["9110 15.6.1", "500 with a whole set", reply(500, set), "ERR_FETCH_STATUS"],
+  ["design", "no response in time", hanging, "ERR_FETCH_TIMEOUT"],
+  ["design", "no body in time", pieces(Infinity, [new Uint8Array(1)]), "ERR_FETCH_TIMEOUT"],
+  ["design", "a byte per second", pieces(1_000, bytesOf(set)), "ERR_FETCH_TIMEOUT"],
+  ["RFC 9110 section 15.3.5", "204", reply(204), "ERR_FETCH_STATUS"],
+  ["RFC 9110 section 15.3.7", "206 with a whole set", reply(206, set), "ERR_FETCH_STATUS"],
+  ["RFC 9110 section 15.5.5", "404 with a whole set", reply(404, set), "ERR_FETCH_STATUS"],
+  ["RFC 9110 section 15.6.1", "500 with a whole set", reply(500, set), "ERR_FETCH_STATUS"],
   ...[300, 301, 302, 303, 307, 308].map((status): Row<JwksdErrorCode> => [
-    "issue 3",
+    "design",
     `${status} to a set`,
     reply(status, set, { Location: "https://op.example/moved" }),
     "ERR_FETCH_REDIRECT",
   ]),
-  ["issue 3", "a redirect in a browser", opaqueRedirect, "ERR_FETCH_REDIRECT"],
-  ["7517 5", "an empty body", reply(200, ""), "ERR_FETCH_BODY"],
-  ["7517 5", "no body", reply(200), "ERR_FETCH_BODY"],
-  ["7517 5", "HTML", reply(200, `<html>${secretText}</html>`), "ERR_FETCH_BODY"],
-  ["7517 5", "a truncated set", reply(200, set.slice(0, -1)), "ERR_FETCH_BODY"],
-  ["7517 5", "a set with trailing text", reply(200, `${set}${secretText}`), "ERR_FETCH_BODY"],
+  ["design", "a redirect in a browser", opaqueRedirect, "ERR_FETCH_REDIRECT"],
+  ["RFC 7517 section 5", "an empty body", reply(200, ""), "ERR_FETCH_BODY"],
+  ["RFC 7517 section 5", "no body", reply(200), "ERR_FETCH_BODY"],
+  ["RFC 7517 section 5", "HTML", reply(200, `<html>${secretText}</html>`), "ERR_FETCH_BODY"],
+  ["RFC 7517 section 5", "a truncated set", reply(200, set.slice(0, -1)), "ERR_FETCH_BODY"],
+  ["RFC 7517 section 5", "a set with trailing text", reply(200, `${set}${secretText}`), "ERR_FETCH_BODY"],
   ...[
     "null",
     "7",
@@ -92,17 +92,22 @@ const refused: readonly Row<JwksdErrorCode>[] = [
     '{"keys":"a"}',
     JSON.stringify(entry("a")),
   ].map((text): Row<JwksdErrorCode> => [
-    "7517 5",
+    "RFC 7517 section 5",
     `${text.slice(0, 20)} instead of a set`,
     reply(200, text),
     "ERR_FETCH_BODY",
   ]),
-  ["7517 5", "deeply nested arrays", reply(200, "[".repeat(maxBytes)), "ERR_FETCH_BODY"],
-  ["8259 8.1", "not UTF-8", reply(200, Buffer.from(set.replace("{", '{"x":"\xff",'), "latin1")), "ERR_FETCH_BODY"],
-  ["8259 8.1", "truncated UTF-8", reply(200, Buffer.from(`${set}\xe2\x82`, "latin1")), "ERR_FETCH_BODY"],
-  ["8259 8.1", "UTF-16", reply(200, new Uint8Array(Buffer.from(set, "utf16le"))), "ERR_FETCH_BODY"],
-  ["issue 3", "a body one byte too large", reply(200, padded(maxBytes + 1)), "ERR_FETCH_TOO_LARGE"],
-  ["issue 3", "a body without end", pieces(0, endless()), "ERR_FETCH_TOO_LARGE"],
+  ["RFC 7517 section 5", "deeply nested arrays", reply(200, "[".repeat(maxBytes)), "ERR_FETCH_BODY"],
+  [
+    "RFC 8259 section 8.1",
+    "not UTF-8",
+    reply(200, Buffer.from(set.replace("{", '{"x":"\xff",'), "latin1")),
+    "ERR_FETCH_BODY",
+  ],
+  ["RFC 8259 section 8.1", "truncated UTF-8", reply(200, Buffer.from(`${set}\xe2\x82`, "latin1")), "ERR_FETCH_BODY"],
+  ["RFC 8259 section 8.1", "UTF-16", reply(200, new Uint8Array(Buffer.from(set, "utf16le"))), "ERR_FETCH_BODY"],
+  ["design", "a body one byte too large", reply(200, padded(maxBytes + 1)), "ERR_FETCH_TOO_LARGE"],
+  ["design", "a body without end", pieces(0, endless()), "ERR_FETCH_TOO_LARGE"],
 ];
 
 describe("an unusable response", () => {
@@ -124,7 +129,7 @@ describe("an unusable response", () => {
     });
   }
 
-  test("9110 15.4.5: a 304 to an unconditional request", async () => {
+  test("RFC 9110 section 15.4.5: a 304 to an unconditional request", async () => {
     const { ask, origin } = verifierOf(reply(304));
     assert.equal(await ask("a"), "ERR_FETCH_STATUS");
     assert.equal(origin.requests.length, 1);
@@ -161,7 +166,7 @@ describe("messages do not quote responses", () => {
     });
   }
 
-  test("an issuer and its discovery document", async () => {
+  test("even if the discovery document is invalid", async () => {
     const issuer = "https://op.example/\u00fc";
     const document = "https://op.example/%C3%BC/.well-known/openid-configuration";
     for (const [body, message] of [
@@ -185,13 +190,13 @@ describe("messages do not quote responses", () => {
 
 describe("a usable response", () => {
   const accepted: readonly Row<"a">[] = [
-    ["issue 3", "a body of the largest size", reply(200, padded(maxBytes)), "a"],
-    ["issue 3", "a late body within the timeout", delayed(4_999, reply(200, set)), "a"],
-    ["8259 8.1", "a byte order mark", reply(200, `\uFEFF${set}`), "a"],
-    ["8259 8.1", "split characters", pieces(0, bytesOf(set.replace("{", '{"x":"€😀",'))), "a"],
-    ["7517 5", "unknown members", reply(200, set.replace("{", '{"x":1,')), "a"],
-    ["8259 2", "white space", reply(200, JSON.stringify(JSON.parse(set), null, 4)), "a"],
-    ["7517 8.5", "any media type", reply(200, set, { "Content-Type": "text/html" }), "a"],
+    ["design", "a body of the largest size", reply(200, padded(maxBytes)), "a"],
+    ["design", "a late body within the timeout", delayed(4_999, reply(200, set)), "a"],
+    ["RFC 8259 section 8.1", "a byte order mark", reply(200, `\uFEFF${set}`), "a"],
+    ["RFC 8259 section 8.1", "split characters", pieces(0, bytesOf(set.replace("{", '{"x":"€😀",'))), "a"],
+    ["RFC 7517 section 5", "unknown members", reply(200, set.replace("{", '{"x":1,')), "a"],
+    ["RFC 8259 section 2", "white space", reply(200, JSON.stringify(JSON.parse(set), null, 4)), "a"],
+    ["RFC 7517 section 8.5", "any media type", reply(200, set, { "Content-Type": "text/html" }), "a"],
   ];
   for (const [source, name, input, expect] of accepted) {
     test(`${source}: ${name}`, async () => {
@@ -457,7 +462,7 @@ describe("metrics of a key set", () => {
     assert.ok(!JSON.stringify([keys.metrics(), events]).includes("forged"));
   });
 
-  test("an unusable state does not count as a fetch", async () => {
+  test("do not count an unusable state as a fetch", async () => {
     const { keys, ask } = verifierOf(served(["a"]), { state: {} as never });
     assert.equal(await ask("a"), "a");
     const results = Object.keys(samplesOf(keys.metrics())).filter((name) => name.includes("fetches"));

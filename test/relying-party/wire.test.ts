@@ -52,7 +52,7 @@ const ask = (url: string, options: RemoteKeySetOptions = {}): Promise<string> =>
   return outcome(async () => (await keys(header)) && "a");
 };
 
-test("requests of discovery, revalidation and bypass on the wire", async (t) => {
+test("discovery, revalidation and a bypass send these requests", async (t) => {
   const origin = await startOrigin(t, ({ url, headers }, response) => {
     const etag = `"1"`;
     if (url !== "/jwks") response.end(JSON.stringify({ issuer: origin.url, jwks_uri: `${origin.url}/jwks` }));
@@ -264,31 +264,31 @@ const rows: readonly [
   expect: string,
   options?: VerifierOptions & { readonly url?: string },
 ][] = [
-  ["4.3", "with the right issuer", {}, "a"],
-  ["4.1", "with an issuer without a path", { issuer: op }, "a", { issuer: op, url: `${op}${wellKnown}` }],
-  ["4.1", "with an issuer that ends with a slash", { issuer: `${issuer}/` }, "a", { issuer: `${issuer}/` }],
-  ["4.3", "with the issuer and a slash", { issuer: `${issuer}/` }, wrong],
-  ["4.3", "with the issuer without its slash", {}, wrong, { issuer: `${issuer}/` }],
-  ["4.3", "with another issuer", { issuer: "https://other.example" }, wrong],
-  ["4.3", "with the issuer in capitals", { issuer: issuer.replace("op", "OP") }, wrong],
-  ["4.3", "with the issuer and its port", { issuer: issuer.replace("example", "example:443") }, wrong],
-  ["4.3", "with a list of issuers", { issuer: [issuer] }, wrong],
-  ["4.3", "without an issuer", { issuer: undefined }, wrong],
-  ["4.3", "null", null, wrong],
-  ["4.3", "a number", 7, wrong],
-  ["3", "without jwks_uri", { jwks_uri: undefined }, secure],
-  ["3", "with a jwks_uri that is not a string", { jwks_uri: [jwks] }, secure],
-  ["3", "with a relative jwks_uri", { jwks_uri: "/jwks" }, secure],
-  ["3", "with an http jwks_uri", { jwks_uri: "http://keys.example/jwks" }, secure],
-  ["3", "with an http jwks_uri on loopback and an https issuer", { jwks_uri: "http://127.0.0.1/jwks" }, secure],
+  ["section 4.3", "with the right issuer", {}, "a"],
+  ["section 4.1", "with an issuer without a path", { issuer: op }, "a", { issuer: op, url: `${op}${wellKnown}` }],
+  ["section 4.1", "with an issuer that ends with a slash", { issuer: `${issuer}/` }, "a", { issuer: `${issuer}/` }],
+  ["section 4.3", "with the issuer and a slash", { issuer: `${issuer}/` }, wrong],
+  ["section 4.3", "with the issuer without its slash", {}, wrong, { issuer: `${issuer}/` }],
+  ["section 4.3", "with a different issuer", { issuer: "https://other.example" }, wrong],
+  ["section 4.3", "with the issuer in uppercase", { issuer: issuer.replace("op", "OP") }, wrong],
+  ["section 4.3", "with the issuer and its port", { issuer: issuer.replace("example", "example:443") }, wrong],
+  ["section 4.3", "with a list of issuers", { issuer: [issuer] }, wrong],
+  ["section 4.3", "without an issuer", { issuer: undefined }, wrong],
+  ["section 4.3", "null", null, wrong],
+  ["section 4.3", "a number", 7, wrong],
+  ["section 3", "without jwks_uri", { jwks_uri: undefined }, secure],
+  ["section 3", "with a jwks_uri that is not a string", { jwks_uri: [jwks] }, secure],
+  ["section 3", "with a relative jwks_uri", { jwks_uri: "/jwks" }, secure],
+  ["section 3", "with an http jwks_uri", { jwks_uri: "http://keys.example/jwks" }, secure],
+  ["section 3", "with an http jwks_uri on loopback and an https issuer", { jwks_uri: "http://127.0.0.1/jwks" }, secure],
   ["option", "with an http jwks_uri, allowed", { jwks_uri: "http://keys.example/jwks" }, "a", insecure],
-  ["3", "with a data URL as jwks_uri", { jwks_uri: "data:application/json,{}" }, secure, insecure],
+  ["section 3", "with a data URL as jwks_uri", { jwks_uri: "data:application/json,{}" }, secure, insecure],
   ["design", "with a password in jwks_uri", { jwks_uri: "https://user:pass@keys.example/jwks" }, secure],
 ];
 
 describe("the discovery document (OpenID Connect Discovery)", () => {
   for (const [source, name, metadata, expect, { url = configuration, ...options } = {}] of rows) {
-    test(`${source}: ${name}`, async () => {
+    test(`${source}: ${name}: ${expect === "a" ? "accepted" : expect}`, async () => {
       const uris = [jwks, "http://keys.example/jwks"].map((uri) => [uri, served(["a"])] as const);
       const isObject = typeof metadata === "object" && metadata !== null;
       const script = document(isObject ? { issuer, jwks_uri: jwks, ...metadata } : metadata);
@@ -308,7 +308,7 @@ describe("the discovery document (OpenID Connect Discovery)", () => {
     ["too large", reply(200, " ".repeat(262_145)), "ERR_FETCH_TOO_LARGE"],
     ["no connection", unreachable, "ERR_FETCH_FAILED"],
   ] as const) {
-    test(`issue 3: ${name}`, async () => {
+    test(`fails if it is ${name}`, async () => {
       const { ask, origin } = verifierOf(input, { issuer });
       assert.equal(await ask("a"), expect);
       assert.equal(origin.requests.length, requests);
@@ -420,7 +420,7 @@ describe("URLs", () => {
     });
   }
 
-  test("of issuers must not have a query or fragment (Discovery 3)", async () => {
+  test("of issuers must not have a query or fragment (OpenID Connect Discovery section 3)", async () => {
     for (const end of ["?", "?a=b", "#", "/#a"]) {
       const url = `https://op.example${end}`;
       assert.equal(await outcome(() => createRemoteKeySet({ issuer: url })), "ERR_OPTION_INVALID", url);

@@ -65,7 +65,7 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers on one store break no promise in real time, with", () => {
+describe("three managers on one store never break a promise in real time, with", () => {
   for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
@@ -250,7 +250,7 @@ if (isSoak)
 
     const [rotations, replicas, issuers] = [50, 3, 10];
 
-    test(`every ready replica has the key of every token, in ${rotations} rotations with faults`, async (t) => {
+    test(`every ready replica has the key for every token throughout ${rotations} rotations with injected faults`, async (t) => {
       const seed = Number(process.env["JWKSD_SEED"] ?? 12);
       const report = await runChaos({ cluster, seed, rotations, issuers, replicas, rule: "on" });
       const { misses, faultLog, ended, ...counts } = report;

@@ -559,7 +559,7 @@ describe("a policy command", () => {
   });
 });
 
-test("checks a planned announcement like an operator's", async () => {
+test("checks a planned announcement like an operator's command", async () => {
   const change = announce(frozen({ records: [active], events: [] }), key, start, "it is time");
   assert.deepEqual(change.events, [{ at: start, type: "announced", kid: "new", use: "sig", reason: "it is time" }]);
   await refusal(() => announce(change, newKey("again"), start, "it is time"), "ERR_TRANSITION");

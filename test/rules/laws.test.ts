@@ -108,7 +108,7 @@ test("signing and encryption keys rotate independently, as if the other use did 
   );
 });
 
-test("allows a command that was too early from allowedAt on, and not a millisecond before", () => {
+test("allows a command that came too early from allowedAt on, but not a millisecond before", () => {
   let early = 0;
   fc.assert(
     fc.property(histories(anyhow), fc.nat(5), fc.constantFrom(...keyUses), (history, which, use) => {

@@ -19,7 +19,7 @@ const defaults = {
   maxStaleSeconds: 3600,
 };
 
-test("a policy has these defaults, also for options that are undefined", () => {
+test("a policy has these defaults, even for options that are undefined", () => {
   assert.deepEqual(rotationPolicy(), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: undefined }), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: 60 }), { ...defaults, clockSkewSeconds: 60 });
@@ -168,7 +168,7 @@ describe("one error names valid values for all invalid ones", () => {
     });
   }
 
-  test("the error offers a shorter propagation period instead of more days", () => {
+  test("and offers a shorter propagation period instead of more days", () => {
     assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 64200: /);
     assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
   });

@@ -54,7 +54,7 @@ test("finds keys by use and state", () => {
   assert.deepEqual(kids(all.filter((record) => !isLive(record))), ["revoked", "removed"]);
 });
 
-test("a key's state began at the time of that state", () => {
+test("stateSince returns when a key entered its current state", () => {
   const since = all.map((record) => [record.kid, stateSince(record) - start]);
   assert.deepEqual(Object.fromEntries(since), {
     active: 0,
@@ -69,7 +69,7 @@ test("a key's state began at the time of that state", () => {
   });
 });
 
-describe("the rotation mode is on while a key for either use is announced or retiring", () => {
+describe("rotation mode is on while a key for either use is announced or retiring", () => {
   const cases: readonly (readonly [string, readonly KeyRecord[], boolean])[] = [
     ["no key", [], false],
     ["an active key", [active], false],

@@ -70,7 +70,7 @@ describe("the end of a waiting period", () => {
   ];
   for (const [name, record, end] of rows) test(name, () => assert.equal(endOfWait(record, policy), end));
 
-  test("is estimated as if a period that has not begun yet began now", () => {
+  test("is counted from now if the period has not begun", () => {
     const now = start + hour;
     assert.equal(earliestEndOfWait(waiting(announced), policy, now), now + announcement);
     assert.equal(earliestEndOfWait(announced, policy, now), start + announcement);

@@ -88,7 +88,7 @@ describe("the doctor in a pipeline", () => {
     await assert.rejects(readFile(join(folder, "owned")));
   });
 
-  test("text from a provider is never a command for the runner", async (t) => {
+  test("text from a provider is never run as a command by the runner", async (t) => {
     const filler = "x".repeat(50);
     const keyOf = (command: string) => ({ ...published("a"), alg: 1, kid: `${filler} ${command}` });
     const keys = [keyOf("::error::"), keyOf("##[error]a")];

@@ -305,7 +305,7 @@ describe("a saved set", () => {
     assert.deepEqual(await readdir(folder), ["saved-set.json", "taken"]);
   });
 
-  test("has no private member, whatever the input", async () => {
+  test("never contains a private key parameter, whatever the input", async () => {
     const { set } = await checkKeysets({
       keyset: [{ kid: "a", publicKey: named("a") }],
       encryptionKeyset: [],

@@ -163,7 +163,7 @@ describe("an error from a signer", () => {
     });
   }
 
-  test("makes the signer's error the cause, but not part of the message", async () => {
+  test("becomes the cause, but its text does not appear in the message", async () => {
     const error = await around(() => Promise.reject(new Error("PIN 1234")))(message).catch((error: Error) => error);
     assert.ok(error instanceof SignerError);
     assert.doesNotMatch(error.message, /1234/);
@@ -193,7 +193,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     assert.ok(verifies(await boundSigner(signer, publicKey, 'kid "a"')(message)));
   });
 
-  test("a local signer has no timer or queue, refuses no call, and reports an abort", async () => {
+  test("a local signer has no timer or queue, never refuses a call, and reports an abort", async () => {
     const clock = simulatedClock();
     const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 };
     const sign = boundSigner(await localSigner(key), publicKey, 'kid "a"', limits, clock);
@@ -257,7 +257,7 @@ describe("concurrency and queue", () => {
 });
 
 describe("the deadline", () => {
-  test("the default is 5 s, to the millisecond", async (t) => {
+  test("is 5 s by default, to the millisecond", async (t) => {
     const { sign, clock, operations } = guarded(t);
     const call = sign(message);
     const outcome = verdict(call);

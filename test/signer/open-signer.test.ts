@@ -93,7 +93,7 @@ describe("the adapter for a key URI", () => {
     }
   });
 
-  test("the signers file in docs/signers.md is accepted, and its URIs are the schemes in the error message", async () => {
+  test("the signers file in docs/signers.md is accepted, and its URIs have the schemes in the error message", async () => {
     const text = await readFile(new URL("../../docs/signers.md", import.meta.url), "utf8");
     const [options = {}] = Array.from(
       text.matchAll(/```json\n(.+?)```/gs),

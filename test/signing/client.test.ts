@@ -152,7 +152,7 @@ describe("a client of a sign socket", () => {
     assert.ok(error instanceof Error && error.message.length < 800);
   });
 
-  test("refuses invalid options", () => {
+  test("rejects invalid options", () => {
     assert.throws(() => createSignClient({}), { code: "ERR_OPTION_INVALID" });
   });
 });

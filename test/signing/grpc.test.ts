@@ -206,7 +206,7 @@ describe("Protocol Buffers messages", () => {
     });
   }
 
-  test("have strings in UTF-8 only", () => {
+  test("have strings only in UTF-8", () => {
     assert.throws(() => stringField(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
     assert.throws(() => stringField(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
   });

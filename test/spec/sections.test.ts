@@ -232,7 +232,7 @@ for (const adapter of adapters) {
     const started = startedOnce(adapter);
 
     for (const [section, name, input, expect] of tokens) {
-      test(`section ${section}: ${name}`, async () => {
+      test(`contract, section ${section}: ${name}`, async () => {
         const { jwks } = await discovered(await started(defaultSetup), defaultIssuer);
         const verdict = await jose.jwtVerify(await input, jose.createLocalJWKSet(jwks)).then(
           () => "verified",
@@ -243,7 +243,7 @@ for (const adapter of adapters) {
     }
 
     for (const [name, input, expect] of uris) {
-      test(`section 1.6: ${name}`, async () => {
+      test(`contract, section 1.6: ${name}`, async () => {
         const target = await started({ ...defaultSetup, ...input });
         const { jwksUri, jwks } = await discovered(target, input.issuer ?? defaultIssuer);
         assert.equal(jwksUri, expect);
@@ -313,7 +313,7 @@ const changes: Pick<Setup, "keys" | "encryptionKeys">[] = [
 for (const adapter of adapters) {
   describe(adapter.name, () => {
     const started = startedOnce(adapter);
-    test("section 3: the ETag changes whenever the body changes", async () => {
+    test("contract, section 3: the ETag changes whenever the body changes", async () => {
       const etags = await Promise.all(
         changes.map(async (setup) => (await (await started(setup)).send({ target })).headers["etag"]),
       );

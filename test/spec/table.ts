@@ -32,7 +32,7 @@ export function checkTable(rows: readonly Row[]): void {
           adapter.takes?.({ ...defaultSetup, ...setup }, input.target, expect.status) ?? true,
       );
       for (const [section, sectionRows] of Map.groupBy(applicable, ({ section }) => section)) {
-        test(`section ${section}: ${sectionRows.length} rows`, async () => {
+        test(`contract, section ${section}: ${sectionRows.length} rows`, async () => {
           const seen: (readonly [string, WireReply])[] = [];
           for (const { name, setup, input } of sectionRows) {
             const target = await started({ ...defaultSetup, ...setup });

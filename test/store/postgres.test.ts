@@ -305,7 +305,7 @@ describe("the PostgreSQL store", { skip }, () => {
       assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
     });
 
-    test("refuses another program's tables", async (t) => {
+    test("rejects tables that belong to a different program", async (t) => {
       const name = database();
       server.sql("CREATE SCHEMA jwksd; CREATE TABLE jwksd.documents (id text)", name);
       const store = await opened(t, server.url(name));

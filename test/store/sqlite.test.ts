@@ -320,7 +320,7 @@ test(
   },
 );
 
-test("creates no store on a disk without any space", { skip }, async (t) => {
+test("does not create a store on a disk without free space", { skip }, async (t) => {
   const folder = await temporaryFolder(t);
   const fill = 'mount -t tmpfs -o size=64k tmpfs "$1"; head -c 64k /dev/zero > "$1/ballast"';
   const [error] = (await startChild("attempt", join(folder, "store.db"), mounted(fill, folder)).rest()) as [Refused];

@@ -60,7 +60,7 @@ test("rejects URL options that mysql2 does not accept, without showing them", as
   }
 });
 
-test("detects a secret anywhere in a URL, and mistakes no other parameter for one", () => {
+test("detects a secret anywhere in a URL, and never mistakes another parameter for a secret", () => {
   const secret = [
     "postgres://u:p@h/d",
     "postgres://u:p@/d?host=/run",

@@ -113,7 +113,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     });
   }
 
-  test("after a failure, reads the object again and writes only keys that were read later", async (t) => {
+  test("after a failure, reads the object again and writes only keys that it has read since", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
@@ -172,7 +172,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     });
   }
 
-  test("contains the same bytes as jwksd serve", async (t) => {
+  test("contains the same bytes that jwksd serve sends", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
     await writeFile(file, JSON.stringify({ keys: [named("one")] }));
@@ -191,7 +191,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
   });
 });
 
-test("parseBucketUrl accepts bucket URLs and refuses others", () => {
+test("parseBucketUrl accepts bucket URLs and rejects others", () => {
   for (const [url, prefix] of [
     ["s3://a-bucket", ""],
     ["s3://a-bucket/", ""],

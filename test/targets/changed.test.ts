@@ -103,7 +103,7 @@ async function empty(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
 }
 
-test("a publisher with --follow checks every ten seconds", { timeout: 60_000 }, async (t) => {
+test("every ten seconds with --follow", { timeout: 60_000 }, async (t) => {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
   const server = await serveFolder(t, folder);
   const keys = join(data, "keys.json");
@@ -183,7 +183,7 @@ describe("a bucket that another process changes", { timeout: 60_000 }, () => {
     }
   });
 
-  test("by a publisher with other settings is not overwritten over and over", async (t) => {
+  test("is not overwritten over and over if that process is a publisher with other settings", async (t) => {
     const { stub, follow, issuer, data, text } = await inBucket(t);
     const metadata = join(await temporaryFolder(t), "metadata.json");
     await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');
@@ -220,7 +220,7 @@ const replaces = (mine: readonly string[], theirs: readonly string[]): boolean =
   return whyKept({ path: "jwks", current }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
 };
 
-test("with two publishers of different keys: at most one replaces the other's set", () => {
+test("is replaced by at most one of two publishers with different keys", () => {
   const names = ["a", "b", "c"];
   const sets = Array.from({ length: 8 }, (_, bits) => names.filter((_name, index) => (bits >> index) & 1));
   for (const one of sets) {

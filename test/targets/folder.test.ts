@@ -166,7 +166,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.equal((await publish()).code, 0);
   });
 
-  test("runs the purge command once after a write, and again if it failed", async (t) => {
+  test("runs the purge command once after a write, and again if the command failed", async (t) => {
     const { publish, folder, server } = await start(t);
     const log = join(folder, "purged");
     const command = `printf '%s\\n' "$JWKSD_URLS" "$JWKSD_WRAPPING_KEYS" >> ${log}`;
@@ -224,7 +224,7 @@ test("only one process at a time writes to a folder", async (t) => {
   await other.close();
 });
 
-test("an empty target, for example from an unset variable, is refused", async (t) => {
+test("an empty target, for example from an unset variable, is rejected", async (t) => {
   const data = join(await temporaryFolder(t), "data");
   const { code, stderr } = await runCli(t, ["publish", "", "--data", data, "--issuer", "https://a.example"]);
   assert.deepEqual([code, /the target is empty/.test(stderr)], [1, true], stderr);

@@ -140,7 +140,7 @@ describe("an issuer", () => {
     for (const alg of algorithms) assert.equal(await verdicts(issuer)(issuer.token({}, { alg })), "accepted", alg);
   });
 
-  test("uses its clock", async () => {
+  test("uses the given clock", async () => {
     let now = Date.now();
     const issuer = await createTestIssuer({ clock: { now: () => now } });
     const verdictOn = verdicts(issuer);
@@ -162,7 +162,7 @@ describe("an issuer", () => {
     }
   });
 
-  test("refuses invalid options", async () => {
+  test("rejects invalid options", async () => {
     for (const wrong of [{ algorithms: [] }, { algorithms: ["HS256"] }, { issuer: "no URL" }, { port: 1 }])
       await assert.rejects(createTestIssuer(wrong as object), { name: "ConfigError" });
   });
@@ -250,7 +250,7 @@ describe("an issuer over HTTP", () => {
     assert.equal((await fetch(`${url}/jwks`)).status, 200);
   });
 
-  test("reads a form or JSON at POST /token and refuses anything else with invalid_request", async (t) => {
+  test("reads a form or JSON at POST /token and rejects anything else with invalid_request", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -437,7 +437,7 @@ describe("a test client", () => {
     assert.deepEqual([await status(), await status({ htm: "PUT" }), await status({ ath: undefined })], [200, 401, 401]);
   });
 
-  test("connects with its certificate, for which the guard accepts its token", async (t: TestContext) => {
+  test("connects with its certificate, and the guard accepts the token bound to that certificate", async (t: TestContext) => {
     const [issuer, client] = [await createTestIssuer(), await createTestClient("mtls")];
     const certificate = new X509Certificate(client.certificate);
     assert.ok(certificate.verify(certificate.publicKey));

@@ -50,7 +50,7 @@ describe("rejects a name that differs from a registered name only in case", () =
     await assert.rejects(provider.sign({ iß: "x" }, hour), invalid);
   });
 
-  test("headers", async () => {
+  test("in a header", async () => {
     for (const name of ["ALG", "Kid", "TYP", "\u212aid", "JW\u212a", "X5T#s256", "x5t#\u017f256"])
       await assert.rejects(provider.sign({}, { ...hour, header: { [name]: "x" } }), invalid, name);
   });

@@ -291,7 +291,7 @@ describe("selects the key only by kid", () => {
     ]),
   ]);
 
-  test("does not fetch a URL in the header", async (t) => {
+  test("and never fetches a URL in the header", async (t) => {
     const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
     await verify(byKey(embedded), options);
     assert.equal(fetch.mock.callCount(), 0);
@@ -490,7 +490,7 @@ describe("provider.verify", () => {
     });
   }
 
-  test("the provider's keys, issuer, algorithms and clock are used, whatever is passed", async () => {
+  test("uses the provider's keys, issuer, algorithms and clock, whatever is passed", async () => {
     const provider = await provide("a");
     const foreign = {
       keys: () => imported,
@@ -532,7 +532,7 @@ describe("provider.verify", () => {
     }
   });
 
-  test("a rejected update removes nothing", async () => {
+  test("keeps all keys after a rejected update", async () => {
     const provider = await provide("a", "b");
     await assert.rejects(provider.update({ keyset: [await entry("c"), await entry("c")] }));
     assert.equal(await verdict(provider.verify(signed({}, "b"), { audience })), "accepted");
