@@ -58,7 +58,7 @@ export function deltaSeconds(text: string | undefined): number | undefined {
 }
 
 /**
- * Parses an HTTP date, in milliseconds since the epoch. Returns `undefined` for other formats and time zones.
+ * Parses an HTTP date and returns it in milliseconds since the epoch, or `undefined` for other formats and time zones.
  *
  * @see RFC 9110 section 5.6.7; RFC 9111 section 4.2
  */

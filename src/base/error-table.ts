@@ -171,7 +171,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the reply to a commit was lost, and the store cannot be read, so the commit may already be written or may be written later",
+      when: "the reply to a commit was lost, and the store cannot be read, so the commit may already have been written, or may still be written later",
       remedy: "read the store again; its revision and records show whether the commit was written",
       retryable: true,
     },

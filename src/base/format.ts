@@ -56,7 +56,7 @@ export function someOf<T>(things: readonly T[], name: (thing: T) => string): str
   return [...things.slice(0, maxNamed).map(name), ...more].join(", ");
 }
 
-/** Reports whether a `Date` can represent a time. */
+/** Reports whether a time is within the range of `Date`. */
 export function isDate(epochMs: unknown): boolean {
   return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }

@@ -11,7 +11,7 @@ export interface Rule<Value = unknown> {
   readonly must: string;
   /** All valid values, if only a fixed set of values is valid. */
   readonly choices?: readonly string[];
-  /** Types that a valid value can have. If a value has another type, messages name that type. */
+  /** Types that a valid value can have. If a value has a different type, error messages mention its type. */
   readonly types: readonly ValueType[];
   /** Whether the option must be given. */
   readonly isRequired?: true;

@@ -9,7 +9,7 @@ export interface Io {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Exit code. It is not 0 if the command reports a failure in addition to its result. */
   exitCode: number;
-  /** Whether the log is JSON; `undefined` until all settings have been read. */
+  /** Whether the log is JSON, or `undefined` until all settings have been read. */
   jsonLogs?: boolean;
 }
 

@@ -85,8 +85,8 @@ export async function settingsFrom(
 }
 
 /**
- * Returns a flag's value; `undefined` if the flag was not given. The parser turns --no-cors into `cors: false` and its
- * absence into `cors: true`.
+ * Returns a flag's value, or `undefined` if the flag was not given. The parser turns --no-cors into `cors: false` and
+ * its absence into `cors: true`.
  */
 function flagIn(options: Record<string, unknown>, name: string): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];

@@ -32,14 +32,14 @@ export function quoted(value: unknown): string {
 /** Describes a body that cannot be parsed. Does not quote the body, because it may be a key. */
 export function bodyText(text: string): string {
   if (text === "") return "it is empty";
-  return `it is ${kindText(text)} of ${counted(text.length, "character")}`;
+  return `it is ${kindText(text)} (${counted(text.length, "character")})`;
 }
 
 /** Reports what a non-JSON body looks like (HTML, PEM, text). */
 export function kindText(text: string): string {
-  if (isHtml(text)) return isLogin(text) ? "a login page in HTML" : "an HTML page";
+  if (isHtml(text)) return isLogin(text) ? "an HTML login page" : "an HTML page";
   if (text.includes("-----BEGIN ")) return "PEM";
-  return /^\s*[{[]/.test(text) ? "JSON with a mistake in it," : "text";
+  return /^\s*[{[]/.test(text) ? "invalid JSON" : "text";
 }
 
 /** Reports whether a body is a web page. */

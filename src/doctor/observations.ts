@@ -128,6 +128,6 @@ export interface Observations {
   readonly blocklist?: ReadonlySet<string>;
   /** Later fetches, oldest first. */
   readonly laterFetches?: readonly SetFetch[];
-  /** Received tokens, which are compared with the fetches. */
+  /** Received tokens, for comparison with the fetches. */
   readonly tokens?: readonly SeenToken[];
 }

@@ -16,7 +16,7 @@ export type { Pkcs11Options } from "./pkcs11/options.ts";
 export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
 
 /**
- * Opens the key that a URI names in an HSM or key service. The key must exist, be a P-256 key and be for signatures.
+ * Opens the key that a URI names in an HSM or key service. The key must already exist and must be a P-256 signing key.
  *
  * @example
  * ```ts

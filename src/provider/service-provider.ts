@@ -58,7 +58,7 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
 
 /** Keys in the order in which they are published. */
 interface PublishedKeys {
-  /** Signing keys; `undefined` until keys have been read on demand. */
+  /** Signing keys, or `undefined` until keys have been read on demand. */
   readonly signing?: CheckedSigning;
   /** Encryption keys from the source. */
   readonly managed: readonly JwkSetEntry[];

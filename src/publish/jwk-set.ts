@@ -57,7 +57,7 @@ export function documentAt<Timed extends { readonly until: number }>(
   return documents.find(({ until }) => now < until);
 }
 
-/** Checks that no kid names two keys, and that no key has two kids or two uses. */
+/** Checks that no kid identifies two keys, and that no key has two kids or two uses. */
 function checkUnique(entries: readonly JwkSetEntry[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, Jwk>();
@@ -73,7 +73,10 @@ function checkUnique(entries: readonly JwkSetEntry[]): void {
       throw keyError("ERR_KEY_DUPLICATE", kidsOf, rule);
     }
     if (kids.has(jwk.kid))
-      throw new KeyMaterialError("ERR_KID_DUPLICATE", `two entries have the kid ${kid}; a kid must name one key`);
+      throw new KeyMaterialError(
+        "ERR_KID_DUPLICATE",
+        `two entries have the kid ${kid}; a kid must identify only one key`,
+      );
     kids.add(jwk.kid);
     keys.set(keyIdentity(jwk), jwk);
   }

@@ -19,8 +19,8 @@ import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFault
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
   /**
-   * Issuer identifier, which is the `iss` in its tokens and the URL that `fetch` serves. Default:
-   * `https://issuer.example` or, after `listen`, the server's URL.
+   * Issuer identifier: the `iss` in its tokens and the URL that `fetch` serves. Default: `https://issuer.example` or,
+   * after `listen`, the server's URL.
    */
   readonly issuer?: Optional<string>;
   /** `aud` in its tokens. Default: `https://api.example.com`. */

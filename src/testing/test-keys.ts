@@ -22,7 +22,7 @@ export const testAlgorithms = Object.keys(parameters) as readonly TestAlgorithm[
 /** A key for tests. */
 export interface TestKey {
   readonly alg: TestAlgorithm;
-  /** Key ID, which is the key's thumbprint. */
+  /** Key ID: the key's thumbprint. */
   readonly kid: string;
   /** Published JWK. */
   readonly jwk: JWK & { readonly kid: string };

@@ -124,11 +124,11 @@ describe("jwksd doctor", () => {
 
   const unreadable: readonly (readonly [body: string, said: string])[] = [
     ["", "it is empty"],
-    ["\u001b[2J<!doctype html><title>Log in</title>", "it is a login page in HTML of 40 characters"],
-    ["<html><p>404", "it is an HTML page of 12 characters"],
-    ['{"keys":[{"kty":"EC"', "it is JSON with a mistake in it, of 20 characters"],
-    ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM of 32 characters"],
-    ["not found", "it is text of 9 characters"],
+    ["\u001b[2J<!doctype html><title>Log in</title>", "it is an HTML login page (40 characters)"],
+    ["<html><p>404", "it is an HTML page (12 characters)"],
+    ['{"keys":[{"kty":"EC"', "it is invalid JSON (20 characters)"],
+    ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM (32 characters)"],
+    ["not found", "it is text (9 characters)"],
   ];
   test("describes an unreadable body by its kind and length", async (t) => {
     for (const [body, said] of unreadable) {
@@ -567,8 +567,8 @@ describe("--token", () => {
   const away: readonly (readonly [about: string, jwks: RequestListener, said: string])[] = [
     ["a status", answers(503), `${at}: status 503 [ERR_FETCH_STATUS]`],
     ["a firewall", answers(403, "<!doctype html>no"), `${at}: status 403, with an HTML page [ERR_FETCH_STATUS]`],
-    ["a redirect to a login", redirect, `${login}: it is a login page in HTML of 46 characters [ERR_FETCH_REDIRECT]`],
-    ["a page", answers(200, "<html>"), `${at}: it is an HTML page of 6 characters [ERR_FETCH_BODY]`],
+    ["a redirect to a login", redirect, `${login}: it is an HTML login page (46 characters) [ERR_FETCH_REDIRECT]`],
+    ["a page", answers(200, "<html>"), `${at}: it is an HTML page (6 characters) [ERR_FETCH_BODY]`],
     ["no keys", answers(200, "{}"), 'a JWK Set must have a "keys" array (RFC 7517 section 5) [ERR_KEY_FORMAT]'],
   ];
   for (const [about, jwks, said] of away) {
@@ -603,7 +603,7 @@ describe("--token", () => {
       /^FAIL {2}jwks {7}http\S+openid-configuration \(the discovery document\): its jwks_uri is missing/m,
     );
     const file = await runCli(t, ["doctor", await fileOf(t, "no set"), "--token", token], { COLUMNS: "500" });
-    assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is text of 6 characters \[ERR_FETCH_BODY\]$/m);
+    assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is text \(6 characters\) \[ERR_FETCH_BODY\]$/m);
   });
 
   test("warns that a valid token may be checked against an older set if caches keep sets for more than a day", async (t) => {

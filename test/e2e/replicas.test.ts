@@ -213,7 +213,10 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
-    assert.match((await run("targets", "forget", target, "--yes")).stdout, /^No step waits for .* any longer/);
+    assert.match(
+      (await run("targets", "forget", target, "--yes")).stdout,
+      /^Removed target .*; steps no longer wait for it/,
+    );
     assert.deepEqual((await list()).targets, []);
     assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target with this name.*\[ERR_TRANSITION\]/);
   });

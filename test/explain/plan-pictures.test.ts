@@ -65,7 +65,7 @@ durations. All times are UTC.
    retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
      the next key replaces it [the time at which the next key becomes active]
    activate sig (next)
-     every process has published it for 1 d, so every cache has it
+     every process has been publishing it for 1 d, so every cache has it
      [announceForSeconds 86400, at least 18300 = maxStaleSeconds 3600 + 7200 s
      in caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]
 3  2027-01-10 14:10:00 UTC, in 51 d 2 h

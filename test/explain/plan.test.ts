@@ -123,7 +123,7 @@ test("every step has a reason and the sum that its time results from", () => {
     "announced: it signs from 2027-01-10 12:00:00 UTC, and every cache must have it by then [rotateEveryDays 90 after " +
       "2026-10-12 12:00:00 UTC, when the active key became active, minus announceForSeconds 86400]",
     "retired: the next key replaces it [the time at which the next key becomes active]",
-    "activated: every process has published it for 1 d, so every cache has it [announceForSeconds 86400, at least 18300 = " +
+    "activated: every process has been publishing it for 1 d, so every cache has it [announceForSeconds 86400, at least 18300 = " +
       "maxStaleSeconds 3600 + 7200 s in caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]",
     "removed: the last token that it signed has expired for every verifier [7800 s after the next key replaced it = " +
       "maxStaleSeconds 3600 + maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds 300]",
@@ -146,7 +146,7 @@ test("a waiting period is the longest under any policy so far, and its bound say
   assert.equal(activation(next)?.at, start + 20 * hour);
   const longer = activation({ ...next, announceForSeconds: 90_000 });
   assert.equal(longer?.at, start + 21 * hour);
-  assert.match(longer?.reason ?? "", /published it for 1 d 1 h,/);
+  assert.match(longer?.reason ?? "", /publishing it for 1 d 1 h,/);
   assert.match(longer?.bound ?? "", /^announceForSeconds 90000, /);
 });
 

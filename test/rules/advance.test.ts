@@ -275,7 +275,7 @@ test("records the time and reason of each step", () => {
   ]);
   assert.deepEqual(events, [
     { at: now, type: "retired", kid: "a", use: "sig", reason: '"b" took its place' },
-    { at: now, type: "activated", kid: "b", use: "sig", reason: "every process has published it for 86400 s" },
+    { at: now, type: "activated", kid: "b", use: "sig", reason: "every process has been publishing it for 86400 s" },
   ]);
 });
 

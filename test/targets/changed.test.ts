@@ -132,7 +132,7 @@ describe("a folder is not overwritten", () => {
       await writeFile(at[file], theirs);
       await at.publisher.reload();
       assert.equal(at.publisher.failures[0]?.code, "ERR_TARGET");
-      assert.match(at.publisher.failures[0]?.message ?? "", /another process has written .* so it was not overwritten/);
+      assert.match(at.publisher.failures[0]?.message ?? "", /another process wrote .*\. The file was not overwritten/);
       assert.equal(await readFile(at[file], "utf8"), theirs);
       // Changes to our keys are still published.
       await at.rotate();

@@ -70,7 +70,7 @@ interface Explained {
 
 const daySeconds = 86_400;
 
-/** Returns advice on what to do after a verification; `undefined` if there is nothing to do. */
+/** Returns advice on what to do after a verification, or `undefined` if there is nothing to do. */
 export function adviceFor({ verified, steps }: Explained, context: Context): string | undefined {
   const cause = steps.findLast((step) => step.cause !== undefined)?.cause;
   if (cause !== undefined) {

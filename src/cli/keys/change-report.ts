@@ -19,7 +19,7 @@ export interface Report {
   readonly remarks: readonly string[];
   /** Effects on keys in HSMs and key services. */
   readonly external: readonly string[];
-  /** Replicas that have caught up with the change; `undefined` if the command did not wait for them. */
+  /** Replicas that have caught up with the change, or `undefined` if the command did not wait for them. */
   readonly catchUp?: CatchUp | undefined;
   /** Object for the operator to keep. */
   readonly kept?: object | undefined;

@@ -53,8 +53,8 @@ export function destroyCommand(io: Io): Command {
   return addStoreSettings(command, "signers")
     .notes(`
 Use this command for keys that were removed without --destroy-external, or that
-could not be reached when they were removed. If the URI now names another key,
-nothing is destroyed.
+could not be reached when they were removed. If the URI now identifies a
+different key, nothing is destroyed.
 
 Examples:
   $ jwksd keys --all             list removed and revoked keys, with their URIs

@@ -41,7 +41,7 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
       `there is no target with this name; to list the targets, run jwksd replicas; ${processes}`,
     );
   }
-  const readBack = `jwksd last read it back ${durationText(now - target.at)} ago`;
+  const readBack = `jwksd last verified it ${durationText(now - target.at)} ago`;
   if (yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",
@@ -49,5 +49,5 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
     );
   }
   await access.change(async ({ document }) => ({ targets: document.targets.filter((target) => target.name !== name) }));
-  print(io, `No step waits for ${printable(name)} any longer (${readBack}).`);
+  print(io, `Removed target ${printable(name)}; steps no longer wait for it. ${readBack}.`);
 }

@@ -14,7 +14,7 @@ export const curve = {
     title: "An EC key is not a point on its curve",
     why: "No signature verifies with the key, and most verifiers refuse to import it.",
     rule: "RFC 8725 section 3.4",
-    remedy: "Export the key again; its `x`, `y` and `crv` do not belong together.",
+    remedy: "Export the key again; its `x`, `y` and `crv` do not match each other.",
   },
   JWKS_OKP_LENGTH: {
     severity: "broken",

@@ -68,7 +68,7 @@ export const rsa = {
   JWKS_RSA_SMALL_PRIVATE_EXPONENT: {
     severity: "broken",
     title: "The private exponent of an RSA key is small",
-    why: "Wiener's method computes the private key from the public one in less than a second.",
+    why: "Wiener's attack recovers the private key from the public key in less than a second.",
     rule: "RFC 8725 section 3.5",
     remedy: "Treat the key as compromised, and generate a new one with the public exponent 65537 (`AQAB`).",
   },

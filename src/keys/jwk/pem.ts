@@ -59,7 +59,7 @@ export async function readPem(text: string, name: string): Promise<JWK> {
   const jwk = await readPrivate(block, name);
   for (const other of publics) {
     if (isSameKey(await readPublic(other, name), jwk)) continue;
-    throw keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and public keys do not match");
   }
   return jwk;
 }

@@ -22,7 +22,7 @@ import {
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
    * CryptoKey for new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of this
-   * CryptoKey, which is created if it does not exist. Only `create` needs it. Default: none.
+   * CryptoKey. If the CryptoKey does not exist, it is created. Only `create` needs this option. Default: none.
    */
   readonly cryptoKey?: Optional<string>;
   /** Protection level of new keys. Default: `HSM`. */

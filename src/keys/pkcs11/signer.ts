@@ -114,7 +114,7 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
   const signature = checkSize(await process.call<"sign">({ kind: "sign", key: found.key, digest }));
   const key = { key: { ...publicKey }, format: "jwk", dsaEncoding: "ieee-p1363" } as const;
   if (!verify("sha256", probe, key, signature)) {
-    throw keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and public keys do not match");
   }
   return publicKey;
 }

@@ -97,5 +97,5 @@ async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
 }
 
 function mismatch(name: string): KeyMaterialError {
-  return keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
+  return keyError("ERR_KEY_MISMATCH", name, "its private and public keys do not match");
 }

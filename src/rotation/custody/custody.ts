@@ -94,8 +94,8 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   }
 
   /**
-   * Returns the owner to which the private keys are bound, proved by unwrapping one of them; `undefined` if none can be
-   * unwrapped.
+   * Returns the owner to which the private keys are bound, proved by unwrapping one of them, or `undefined` if none can
+   * be unwrapped.
    */
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {

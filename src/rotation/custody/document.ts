@@ -42,7 +42,7 @@ export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "p
   readonly events?: readonly KeyEvent[];
 }
 
-/** Creates the document of a store before its first commit. */
+/** Creates the document that a store has before its first commit. */
 export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocument {
   return { format: 1, revision: 0, owner, policy, records: [], targets: [], events: [], commits: [] };
 }

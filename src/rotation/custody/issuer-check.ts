@@ -1,6 +1,6 @@
 import { StoreError } from "../../base/errors.ts";
 
-/** The owner of a store's keys. */
+/** The owner of the keys in a store. */
 export interface Owner {
   /** Issuer identifier. If no issuer was chosen, it is the local URL at which the keys were last served. */
   readonly issuer: string;

@@ -28,7 +28,7 @@ export interface PresenceRecord {
   readonly at: number;
 }
 
-/** The processes of a store, according to its presence records. */
+/** The processes that use a store, according to its presence records. */
 export interface Processes {
   /** Processes that may serve or sign now, oldest record first. */
   readonly processes: readonly PresenceRecord[];
@@ -86,7 +86,7 @@ export function livePresence(
 }
 
 /**
- * Returns how many revisions a process is behind the store; `undefined` if the store no longer has the revision that
+ * Returns how many revisions a process is behind the store, or `undefined` if the store no longer has the revision that
  * the process publishes, because an older backup was restored. That process refuses the store.
  */
 export function revisionsBehind(

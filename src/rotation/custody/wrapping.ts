@@ -84,7 +84,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
   };
 }
 
-/** Returns the protected header of a wrapped key or a MAC, without verification; `undefined` if it is damaged. */
+/** Returns the protected header of a wrapped key or a MAC, without verification, or `undefined` if it is damaged. */
 export function jweHeader(jwe: string): ProtectedHeaderParameters | undefined {
   try {
     return decodeProtectedHeader(jwe);
@@ -130,7 +130,9 @@ export async function readWrappingKeys(
 
 export const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
-/** Describes what is wrong with a wrapping key, without revealing any of its characters; `undefined` if it is valid. */
+/**
+ * Returns what is wrong with a wrapping key, without revealing any of its characters, or `undefined` if it is valid.
+ */
 function syntaxFault(text: unknown): string | undefined {
   if (typeof text !== "string") return "is not a string";
   if (text === "") return "is empty";

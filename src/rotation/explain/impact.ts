@@ -77,7 +77,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
     default:
       return record.use === "sig"
         ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token will have expired, so nothing breaks.`
-        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when no cache will serve it any longer, so nothing breaks.`;
+        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when caches will no longer serve it, so nothing breaks.`;
   }
 }
 
@@ -169,7 +169,7 @@ function modeEffect({ before, after, now }: Context): string[] {
 }
 
 /**
- * Returns the time until which a key that is being removed is needed for verifying tokens or decrypting data;
+ * Returns the time until which a key that is being removed is needed for verifying tokens or decrypting data, or
  * `undefined` if the key was never used.
  */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {

@@ -22,7 +22,7 @@ export interface ReplicaStatus {
   /** Revision that the process publishes; 0 before it has published anything. */
   readonly revision: number;
   /**
-   * Number of revisions that the process is behind; `undefined` if the store no longer has the process's revision,
+   * Number of revisions that the process is behind, or `undefined` if the store no longer has the process's revision,
    * because an older backup was restored.
    */
   readonly behind: number | undefined;

@@ -36,7 +36,7 @@ export function whyOf(
       return whyAnnounced(use, at, active?.activatedAt ?? at, policy);
     case "activated":
       return {
-        reason: `every process has published it for ${durationText(at - (record?.publishedAt ?? at))}, so every cache has it`,
+        reason: `every process has been publishing it for ${durationText(at - (record?.publishedAt ?? at))}, so every cache has it`,
         bound:
           `announceForSeconds ${Math.max(policy.announceForSeconds, record?.announceForSeconds ?? 0)}, at least ` +
           `${leastAnnouncementSeconds(policy)} = maxStaleSeconds ${policy.maxStaleSeconds} + ${cachedBound(policy)} + ` +
@@ -80,7 +80,7 @@ function whyRemoved(use: KeyUse, noted: number, policy: RotationPolicy): Why {
     reason:
       use === "sig"
         ? "the last token that it signed has expired for every verifier"
-        : "no cache serves it to relying parties any longer, and all data encrypted to it has expired",
+        : "caches no longer serve it to relying parties, and all data encrypted to it has expired",
     bound:
       noted > least
         ? `${noted} ${since}, under an earlier policy; under this one: ${least}`

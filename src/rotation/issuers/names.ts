@@ -7,8 +7,8 @@ export interface Names {
   /** Reports whether a name is one of these issuers, with or without keys. */
   holds(issuer: string): boolean;
   /**
-   * Returns the issuer whose document is requested; `undefined` if something else is requested. A path must match byte
-   * for byte: a path with an escape, a dot segment or another case is a different path. A host's port is ignored,
+   * Returns the issuer whose document is requested, or `undefined` if something else is requested. A path must match
+   * byte for byte: a path with an escape, a dot segment or another case is a different path. A host's port is ignored,
    * because a proxy may have changed it.
    *
    * @param target the request target, or the whole URL
@@ -28,7 +28,7 @@ const wholeHost = /^[a-z\d](?:[a-z\d.-]{0,251}[a-z\d])?$/;
 /** A path segment without escapes that does not start with a dot. */
 const segment = /^[\w~-][\w.~-]{0,127}$/;
 
-/** Returns the variable part; `undefined` if the rest differs. */
+/** Returns the variable part, or `undefined` if the rest differs. */
 function partOf(text: string, [before, after]: Around, rule: RegExp): string | undefined {
   if (!text.startsWith(before) || !text.endsWith(after)) return undefined;
   const part = text.slice(before.length, text.length - after.length);

@@ -92,8 +92,8 @@ export interface Issuers {
    * Generates the first key for an issuer that has no keys, for example when a tenant signs up. Never call it with a
    * name from a request.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`; and see `createKeyManager`
-   * @throws StateError `ERR_ISSUER_ENDED`if the issuer has ended; `allowedAt` is the time from which its name can be
+   * @throws ConfigError `ERR_ISSUER_INVALID`, and the errors of `createKeyManager`
+   * @throws StateError `ERR_ISSUER_ENDED` if the issuer has ended; `allowedAt` is the time from which its name can be
    * used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
@@ -101,13 +101,13 @@ export interface Issuers {
    * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database. If a backup
    * is restored, the issuer must be ended again, with `jwksd end --from` or another call.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and see
+   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and the errors of
    * `KeyManager.end`
    */
   end(this: void, issuer: string, options?: EndOptions): Promise<void>;
   /**
-   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and see `get` and
-   * `Provider.sign`
+   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and the errors of `get`
+   * and `Provider.sign`
    */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**

@@ -41,7 +41,7 @@ export interface CheckIn {
   updatePresence(): Promise<void>;
   /** Lists the processes that may serve or sign now, according to their presence records. @throws StoreError */
   processes(this: void): Promise<Processes>;
-  /** Reason why this process does not sign and is not ready; `undefined` while it may. */
+  /** Reason why this process does not sign and is not ready, or `undefined` while it may. */
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;

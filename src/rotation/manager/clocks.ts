@@ -30,7 +30,7 @@ export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now +
 
 /**
  * Returns how far the store's clock is ahead of this machine's, in milliseconds. The result is correct even if this
- * machine's clock was set after the read.
+ * machine's clock was changed after the read.
  */
 export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
   return hasClock ? now - asSetNow(answered, clock) : 0;

@@ -43,7 +43,7 @@ export interface ContextOptions extends Pick<
 > {
   /** Target to publish to. A manager with a target does not sign. */
   readonly target?: Target | undefined;
-  /** jwksd's version, for the list of a store's processes. */
+  /** jwksd's version, for the list of the processes that use a store. */
   readonly version?: string | undefined;
 }
 

@@ -191,7 +191,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
 
   /**
    * Returns the time until the next round, in milliseconds. Each round plans again, because a timer may fire early and
-   * clocks may be set.
+   * a clock may be changed.
    */
   function wakeInMs(): number {
     const { last, now } = access;

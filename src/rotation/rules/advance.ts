@@ -55,28 +55,29 @@ export interface View {
   readonly targets?: readonly TargetRecord[];
   /**
    * Whether the waiting periods after steps that are taken now also begin now, as a preview assumes. Default: they
-   * begin when a read has seen the step.
+   * begin when a read of the store finds the step.
    */
   readonly looksAhead?: boolean;
   /** Kids of announced keys that cannot sign. These keys do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
   /**
    * Returns how much of a waiting period is left, in milliseconds, for a store without a clock. The machine's clock may
-   * have been set, so a period whose end was missed restarts, but only once. Default: according to the store's clock.
+   * have been changed, so a period whose end was missed restarts, but only once. Default: according to the store's
+   * clock.
    */
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
 
 /**
  * Delay after which an overdue step counts as missed, in milliseconds. A step is missed if no process was running or
- * the clock was set.
+ * the clock was changed.
  */
 const missedAfterMs = 3_600_000;
 
 /**
  * Takes every planned step that is due: announced keys become active, and retiring keys are removed. A waiting period
- * starts when a read has seen the previous step, never at the time for which that step was planned. A late step
- * therefore delays later steps but does not shorten any period.
+ * starts when a read of the store finds the previous step, never at the time for which that step was planned. A late
+ * step therefore delays later steps but does not shorten any period.
  *
  * @param before the records that were read
  * @param now time of the read, by the store's clock
@@ -116,7 +117,7 @@ function takeSteps(
   const next = announcedKey(removed.records, use);
   if (next === undefined || !isOver(next) || cannotSign.has(next.kid)) return removed;
   const publishedFor = Math.round((at.now - (next.publishedAt ?? at.now)) / 1000);
-  return activate(removed, next, at.now, `every process has published it for ${Math.max(publishedFor, 0)} s`);
+  return activate(removed, next, at.now, `every process has been publishing it for ${Math.max(publishedFor, 0)} s`);
 }
 
 /**
@@ -209,7 +210,7 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
 
 /**
  * Restarts each waiting period whose time cannot be right: the period begins in the future, or its end was missed and
- * the clock may have been set. A missed end restarts a period only once, because otherwise a process that is rarely
+ * the clock may have been changed. A missed end restarts a period only once, because otherwise a process that is rarely
  * called would never take a step.
  */
 export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
@@ -227,7 +228,8 @@ export function restartWaits(change: Change, { policy, now }: At, isClockUnsure 
     }
     const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
     if (!isMissed || record.restarted === true) return change;
-    const reason = "its next step was due more than an hour ago: no process was running, or the clock was set";
+    const reason =
+      "its next step was due more than an hour ago: either no process was running or the clock was changed";
     return replace(change, { ...again, restarted: true }, now, "restarted", reason);
   }, change);
 }

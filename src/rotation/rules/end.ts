@@ -55,8 +55,8 @@ function retire(change: Change, record: LiveRecord, at: At): Change {
 }
 
 /**
- * Rejects an issuer that has ended, until its name can be used again: when no cache trusts its keys any longer and all
- * of its tokens have expired.
+ * Rejects an issuer that has ended, until its name can be used again: when no cache trusts its keys anymore and all of
+ * its tokens have expired.
  *
  * @throws StateError `ERR_ISSUER_ENDED`
  */

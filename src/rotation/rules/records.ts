@@ -41,14 +41,14 @@ export interface LiveRecord {
   readonly publicJwk: PublicJwk;
   readonly privateHalf: PrivateHalf;
   readonly announcedAt: number;
-  /** Time at which a read saw the key announced, which starts its propagation period. */
+  /** Time at which a read of the store first found the key announced. The propagation period starts then. */
   readonly publishedAt?: number;
   /** Time at which the key first became active. */
   readonly activatedAt?: number;
   /** Number of times that the key has become active, if more than one. Each rollback to the key adds one. */
   readonly activations?: number;
   readonly retiredAt?: number;
-  /** Time at which a read saw the key retiring, which starts its retirement period. */
+  /** Time at which a read of the store first found the key retiring. The retirement period starts then. */
   readonly replacedAt?: number;
   /** Revision in which the key entered its state. The waiting period begins once each target has this revision. */
   readonly stateRevision?: number;
@@ -137,7 +137,7 @@ export function isLive(record: KeyRecord): record is LiveRecord {
   return record.state !== "removed" && record.state !== "revoked";
 }
 
-/** Returns the final state of the signing key with a kid; `undefined` if there was no such key or it is live. */
+/** Returns the final state of the signing key with a kid, or `undefined` if there was no such key or it is live. */
 export function endOf(records: readonly KeyRecord[], kid: string): EndState | undefined {
   const record = records.find((record) => record.use === "sig" && record.kid === kid);
   return record === undefined || isLive(record) ? undefined : record.state;
@@ -193,7 +193,7 @@ export function addedRecords(before: readonly KeyRecord[], after: readonly KeyRe
   return liveRecords(after).filter(({ kid }) => !known.has(kid));
 }
 
-/** Returns the signing key that a change makes active; `undefined` if the active key stays the same. */
+/** Returns the signing key that a change makes active, or `undefined` if the active key stays the same. */
 export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRecord[]): LiveRecord | undefined {
   const next = activeKey(after, "sig");
   return next?.kid === activeKey(before, "sig")?.kid ? undefined : next;

@@ -6,7 +6,10 @@ import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from ".
  * key is removed.
  */
 export interface Wait {
-  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has received it. */
+  /**
+   * Start, in epoch milliseconds, or `undefined` until a read of the store has found the step and each target has
+   * received it.
+   */
   readonly since: number | undefined;
   readonly forMs: number;
 }
@@ -44,7 +47,7 @@ export function longestRetirementMs({ use, retireForSeconds = 0 }: KeyRecord, po
   return Math.max(retireForMs(policy, use), retireForSeconds * 1000);
 }
 
-/** Returns the time at which a key's waiting period ends, in epoch milliseconds; `undefined` if it has not begun. */
+/** Returns the time at which a key's waiting period ends, in epoch milliseconds, or `undefined` if it has not begun. */
 export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
   const wait = waitOf(record, policy);
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
@@ -77,8 +80,9 @@ export function targetsBehind(
 }
 
 /**
- * Begins the waiting period of each step that a read has seen and each target has received. A period never starts when
- * its step is committed, because the process that committed it may have been paused between its read and its write.
+ * Begins the waiting period of each step that a read of the store has found and each target has received. A period
+ * never starts when its step is committed, because the process that committed it may have been paused between its read
+ * and its write.
  *
  * @param records records that were read
  * @param now time of the read

@@ -15,7 +15,7 @@ import { createSaver } from "./saver.ts";
 export interface TextStorage {
   /** Name of the storage for messages. It must not contain a password. */
   readonly name: string;
-  /** Returns the string; `undefined` if nothing was written yet. */
+  /** Returns the string, or `undefined` if nothing was written yet. */
   read(): Promise<string | undefined>;
   /** Replaces the string atomically. */
   write(text: string): Promise<void>;
@@ -53,7 +53,7 @@ export interface KeySourceSetup<Manager> {
   readonly maxSavedSetSeconds: number | undefined;
   /** Returns the owner of the keys: the expected owner until the store has been read, and then the store's owner. */
   owner(this: void): Owner;
-  /** Returns the wrapping keys; `undefined` if they are not available without the store. */
+  /** Returns the wrapping keys, or `undefined` if they are not available without the store. */
   wrappingKeys(this: void): Promise<WrappingKeys | undefined>;
   readonly clock: Clock;
   readonly onEvent: ((event: SavedSetEvent) => void) | undefined;
@@ -61,7 +61,7 @@ export interface KeySourceSetup<Manager> {
 
 /** Keys from a manager or, until the manager has reached its store, from a saved set. */
 export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
-  /** The key manager; `undefined` until its store is reached. */
+  /** The key manager, or `undefined` until its store is reached. */
   readonly manager: Manager | undefined;
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;

@@ -27,7 +27,9 @@ const plainText = (status: number, text: string): AdminReply => ({
   text: `${text}\n`,
 });
 
-/** Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready; `undefined` if it is ready */
+/**
+ * Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready, or `undefined` if it is ready
+ */
 export function healthPage(notReady: () => string | undefined): AdminPage {
   return () => {
     const fault = notReady();

@@ -18,7 +18,7 @@ export interface Fault extends Remedy {
   readonly code: string;
   readonly text: string;
   readonly kid?: string | undefined;
-  /** Time at which the fault began, in epoch milliseconds; `undefined` if unknown. */
+  /** Time at which the fault began, in epoch milliseconds, or `undefined` if unknown. */
   readonly since?: number | undefined;
 }
 

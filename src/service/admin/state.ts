@@ -22,7 +22,7 @@ export interface ServiceSnapshot extends KeysSnapshot {
   readonly pid: number;
   /** Flags that select this service's store in a command, quoted for a shell. */
   readonly commandFlags: string;
-  /** Reason why this service should not receive requests; `undefined` if it is ready. */
+  /** Reason why this service should not receive requests, or `undefined` if it is ready. */
   readonly notReady?: string | undefined;
   /** Whether `--rotation-mode` is set. If it is, the short Cache-Control is on, whatever the keys' states. */
   readonly isShortBySetting: boolean;

@@ -33,7 +33,7 @@ export interface HostAndPort {
 export const isLoopbackAddress = ({ host }: HostAndPort): boolean =>
   isLoopback(host.includes(":") ? `[${host}]` : host);
 
-/** Returns the host and port of an address; `undefined` if it is a path or "off". */
+/** Returns the host and port of an address, or `undefined` if it is a path or "off". */
 export function hostAndPort(address: string): HostAndPort | undefined {
   const [, host = "", port] = /^([^/]+):(\d{1,5})$/.exec(address) ?? [];
   return port === undefined ? undefined : { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };

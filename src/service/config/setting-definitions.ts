@@ -279,7 +279,7 @@ export const settingDefinitions = {
 export interface Definition {
   readonly rule: Rule;
   readonly fallback: string | number | boolean | undefined;
-  /** Name of the flag's value; `undefined` if the setting is on or off. */
+  /** Name of the flag's value, or `undefined` if the setting is on or off. */
   readonly value: string | undefined;
   /** Description. Its first sentence is the line in `--help`; `jwksd help OPTION` shows all of it. */
   readonly about: string;

@@ -16,7 +16,7 @@ export interface StoreSettings extends Pick<
   readonly owner: Owner;
   /** URL of the database; empty if `--store` is not set. */
   readonly url: string;
-  /** Absolute path of the store's file; `undefined` if the store is on a database server. */
+  /** Absolute path of the store's file, or `undefined` if the store is on a database server. */
   readonly path: string | undefined;
   /** Name for messages. It must not contain the URL, because the URL may contain a password. */
   readonly name: string;

@@ -15,7 +15,7 @@ import { checkFilesOf, wantedBy } from "../signing/sign-sockets.ts";
 export interface ServiceParts {
   readonly site: Site;
   readonly store: StoreSettings;
-  /** Settings for managed keys; `undefined` if all keys are in files. */
+  /** Settings for managed keys, or `undefined` if all keys are in files. */
   readonly managed: ManagedSettings | undefined;
   readonly sockets: readonly SignSocket[];
   readonly admin: HostAndPort | undefined;

@@ -25,7 +25,7 @@ export interface Service {
   readonly kids: readonly string[];
   /** Human-readable state of the first key. It is active, unless this process cannot sign with it. */
   readonly stateText: string;
-  /** URL of the admin address; `undefined` if it is off. */
+  /** URL of the admin address, or `undefined` if it is off. */
   readonly adminUrl: string | undefined;
   /** Returns the service's status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;
@@ -44,7 +44,8 @@ export interface Service {
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_LISTEN`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
- * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the sign sockets file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file that lists the sign
+ * sockets
  * @throws ConfigError, StoreError see `createKeyManager`
  */
 export const startService = (settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> =>

@@ -36,7 +36,7 @@ export interface Report {
 export function createReport(of: Reported): Report {
   const { commandFlags, rotationMode, signs, clock, endpoint, managed, files, phase, events } = of;
   const { provider } = endpoint;
-  /** Returns why this process should not receive requests; `undefined` while it is ready. */
+  /** Returns why this process should not receive requests, or `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
     const keys = await managed?.snapshot();

@@ -98,7 +98,7 @@ async function decideAbout(
 }
 
 /**
- * Returns all lines of a header, joined; `undefined` if there are none. Several joined lines are neither valid
+ * Returns all lines of a header, joined, or `undefined` if there are none. Several joined lines are neither valid
  * credentials nor a valid proof.
  */
 function joined(name: string, rawHeaders: readonly string[]): string | undefined {

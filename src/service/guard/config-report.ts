@@ -9,8 +9,7 @@ import { type Host, type Route, hostsOf } from "./hosts.ts";
 import { identityLimits } from "./identity.ts";
 
 /**
- * Size of a response's head without the guard's own headers, in bytes. It consists of the status line and HTTP's
- * headers.
+ * Size, in bytes, of a response head without the guard's own headers: the status line and the standard HTTP headers.
  */
 const plainBytes = 256;
 /** Size of a refusal's fixed strings, which are in the challenge and in the body, and of a nonce, in bytes. */

@@ -60,7 +60,9 @@ export function onlyLine(name: string, rawHeaders: readonly string[]): string {
 
 const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
 
-/** Returns a host name or address in the form that all programs read in the same way; `undefined` if it is neither. */
+/**
+ * Returns a host name or address in the form that all programs read in the same way, or `undefined` if it is neither.
+ */
 export const canonicalHost = (host: string): string | undefined =>
   hostForm.test(host) && URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined;
 

@@ -20,8 +20,8 @@ const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
 ];
 
 /**
- * Returns the reason why a path is rejected; `undefined` if there is none. Whether an escaped slash is allowed depends
- * on the route, so it is not checked here.
+ * Returns the reason why a path is rejected, or `undefined` if there is none. Whether an escaped slash is allowed
+ * depends on the route, so it is not checked here.
  */
 export function pathProblem(path: string): string | undefined {
   const broken = rules.find(([pattern]) => pattern.test(path));
@@ -34,8 +34,8 @@ export function pathProblem(path: string): string | undefined {
 }
 
 /**
- * Returns a path with compatible characters replaced by the form that they share, and without spaces around segments;
- * `undefined` if the path is not UTF-8.
+ * Returns a path with compatible characters replaced by the form that they share, and without spaces around segments,
+ * or `undefined` if the path is not UTF-8.
  */
 function decoded(path: string): string | undefined {
   try {
@@ -80,7 +80,8 @@ export interface RoutePattern {
 }
 
 /**
- * Returns the pattern for a route's path; `undefined` if it is neither a valid path nor a valid path followed by `/*`.
+ * Returns the pattern for a route's path, or `undefined` if it is neither a valid path nor a valid path followed by
+ * `/*`.
  */
 export function patternOf(path: string): Pick<RoutePattern, "base" | "isPrefix"> | undefined {
   const isPrefix = path.endsWith("/*");

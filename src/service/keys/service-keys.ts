@@ -55,7 +55,7 @@ export interface KeysSnapshot {
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
   readonly source: KeysWithSavedSet<ServiceManager>;
-  /** Returns why this process should not receive requests; `undefined` while it is ready. */
+  /** Returns why this process should not receive requests, or `undefined` while it is ready. */
   notReady(): string | undefined;
   /** Returns a human-readable description of the active key's state. */
   stateText(kid: string): string;

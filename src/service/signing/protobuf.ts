@@ -22,12 +22,12 @@ export function readFields(bytes: Uint8Array): Fields {
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    throw new RangeError("a number is cut off or too long");
+    throw new RangeError("a number is truncated or too long");
   }
 
   function skip(length: number): Uint8Array {
     at += length;
-    if (at > bytes.length) throw new RangeError("a field is cut off");
+    if (at > bytes.length) throw new RangeError("a field is truncated");
     return bytes.subarray(at - length, at);
   }
 
@@ -39,7 +39,7 @@ export function readFields(bytes: Uint8Array): Fields {
     else if (wireType === 1) skip(8);
     else if (wireType === 2) fields.set(number, skip(Number(varint())));
     else if (wireType === 5) skip(4);
-    else throw new RangeError(`wire type ${wireType}`);
+    else throw new RangeError(`unknown wire type ${wireType}`);
   }
   return fields;
 }
@@ -50,7 +50,7 @@ export function readFields(bytes: Uint8Array): Fields {
  */
 export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();
-  if (typeof value === "bigint") throw new TypeError("a number instead of a string");
+  if (typeof value === "bigint") throw new TypeError("expected a string, got a number");
   return decoder.decode(value);
 }
 

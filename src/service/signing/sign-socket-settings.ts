@@ -7,7 +7,7 @@ import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
 export interface SignSocket {
-  /** Flag that names the socket or the sign sockets file. */
+  /** Flag that specifies the socket, or the file that lists the sign sockets. */
   readonly setting: "--sign-socket" | "--sign-config";
   /** Path of a Unix socket or, with `tls`, HOST:PORT on this machine. */
   readonly address: string;
@@ -65,7 +65,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
   const sockets: SignSocket[] = [];
   if (signSocket !== undefined) sockets.push(socketOf("--sign-socket", signSocket, "--sign-socket", {}));
   if (signConfig === undefined) return sockets;
-  const members = await readJsonObject(signConfig, "the sign sockets file");
+  const members = await readJsonObject(signConfig, "the file in --sign-config");
   for (const [address, given] of Object.entries(members)) {
     const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
     if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);

@@ -43,7 +43,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
     total += by;
   }
 
-  /** @param code error code; `undefined` if a token was signed */
+  /** @param code error code, or `undefined` if a token was signed */
   function count(code?: string): void {
     // By then, the connections have been closed, so no caller receives a reply.
     if (hasEnded) return;

@@ -14,12 +14,12 @@ export interface TargetFile {
 /** A file that differs from the published one. */
 export interface ChangedFile {
   readonly path: string;
-  /** The file now; `undefined` if it no longer exists. */
+  /** The file now, or `undefined` if it no longer exists. */
   readonly current: TargetFile | undefined;
 }
 
 /**
- * Returns the reason why a file that another process has changed must not be overwritten; `undefined` if it may be
+ * Returns the reason why a file that another process has changed must not be overwritten, or `undefined` if it may be
  * overwritten. The file is kept if its keys are the same, or if it may come from another store or from newer key files.
  * Two publishers that share a target therefore do not keep overwriting each other.
  *
@@ -37,7 +37,7 @@ export function whyKept(
   if (Array.isArray(own["keys"])) {
     const keys = keysIn(current.body);
     const unknown = keys?.find(({ kid }) => typeof kid === "string" && !knows(kid));
-    if (unknown !== undefined) return `the key ${quoted(unknown["kid"])}, which this publisher does not know`;
+    if (unknown !== undefined) return `the key ${quoted(unknown["kid"])}, which this publisher does not recognize`;
     if (keys === undefined || sortedJson(keys) !== sortedJson(own["keys"])) return undefined;
   } else {
     if (typeof theirs["issuer"] !== "string") return undefined;
@@ -63,7 +63,7 @@ function objectOf(body: Uint8Array | undefined): Json {
   return Object(jsonOf(Buffer.from(body ?? []).toString())) as Json;
 }
 
-/** Returns the keys of the JWK Set in a body; `undefined` if the body is anything else. */
+/** Returns the keys of the JWK Set in a body, or `undefined` if the body is anything else. */
 export function keysIn(body: Uint8Array | undefined): readonly Json[] | undefined {
   const { keys } = objectOf(body);
   return Array.isArray(keys) ? keys.map((key) => Object(key) as Json) : undefined;

@@ -13,7 +13,7 @@ const maxBytes = 1_000_000;
 const drafts = /^draft/;
 const othersWrite = 0o022;
 
-/** Reads a file; `undefined` if it does not exist. @throws ServiceError `ERR_TARGET` */
+/** Reads a file. Returns `undefined` if it does not exist. @throws ServiceError `ERR_TARGET` */
 export async function contentOf(path: string): Promise<Buffer | undefined> {
   if ((await checkFile(path)) === undefined) return undefined;
   // The file may have been replaced since the check.

@@ -172,7 +172,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         if (why !== undefined) {
           throw new ServiceError(
             "ERR_TARGET",
-            `another process has written ${change.path} in ${target.name} with ${why}, so it was not overwritten; make sure that only one publisher writes there`,
+            `another process wrote ${change.path} in ${target.name}, and its version contains ${why}. The file was not overwritten; make sure that only one publisher writes there`,
           );
         }
       }

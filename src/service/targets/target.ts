@@ -13,7 +13,7 @@ export interface Target {
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   open(): Promise<readonly string[]>;
-  /** Returns the recorded content of a document; `undefined` if there was none. */
+  /** Returns the recorded content of a document, or `undefined` if there was none. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
    * Finds files that differ from the published files. Records nothing.

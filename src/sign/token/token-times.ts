@@ -8,7 +8,7 @@ const maxAheadSeconds = 60;
 
 /** The limits that apply to a token's times. */
 interface Bounds {
-  /** Lifetime, in seconds; `undefined` if the claims have `exp`. */
+  /** Lifetime, in seconds, or `undefined` if the claims have `exp`. */
   readonly lifetimeSeconds: number | undefined;
   /** Maximum lifetime, in seconds. `Infinity` means no limit. */
   readonly maxLifetimeSeconds: number;

@@ -3,7 +3,7 @@ import { RefusedRequest, type Scheme, invalidRequest, invalidToken } from "./ref
 /** The part of a request that a guard reads, in which repeated header fields are joined with commas. */
 export interface GuardedRequest {
   readonly method: string;
-  /** Request target, which is the path and the query. */
+  /** Request target: the path and the query. */
   readonly target: string;
   /** `Authorization` header. */
   readonly authorization: string | undefined;

@@ -15,7 +15,7 @@ import type { BearerSettings } from "./settings.ts";
 /** The values that a proof must match. */
 export interface Proven {
   readonly method: string;
-  /** Request target, which is the path and the query. */
+  /** Request target: the path and the query. */
   readonly target: string;
   readonly token: string;
   /** Thumbprint of the key that the token is bound to. */

@@ -53,7 +53,7 @@ export class RefusedRequest {
 
 /** The application's refusal of a valid token. */
 export interface ApplicationDenial {
-  /** Status, which is 403 if this token is not sufficient, or 401 if a new token might be. */
+  /** Status: 403 if this token is insufficient, or 401 if a new token might be enough. */
   readonly status: 401 | 403;
   /** Message of 1 to 500 characters for the client's developer. It should not quote anything from the request. */
   readonly description: string;

@@ -104,7 +104,7 @@ function checkRedirectUri(uri: string, refuse: Refuse): void {
     throw refuse("has a redirect URI that is not an absolute URL without a fragment");
   const { protocol, hostname, username, password } = new URL(uri);
   if (forbiddenSchemes.has(protocol) || (protocol === "http:" && !isLoopback(hostname)))
-    throw refuse("has a redirect URI with a forbidden scheme; http is for loopback hosts");
+    throw refuse("has a redirect URI with a forbidden scheme; http is allowed only for loopback hosts");
   if (username !== "" || password !== "") throw refuse("has a redirect URI with a user name or password");
 }
 

@@ -26,7 +26,7 @@ export type ClientEvent =
     }
   /** An event from the key set at a `jwks_uri`. */
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
-  /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
+  /** A `jwks_uri` could not be fetched, or did not return a JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: JwksdErrorCode; readonly message: string }
   /** Keys that were passed by value have a token's kid but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };

@@ -36,7 +36,7 @@ export interface PoolTools {
 export interface PoolEntry<Resource> {
   readonly name: string;
   readonly resource: Resource;
-  /** The budgets that limit the requests for this entry, which they outlive. */
+  /** The budgets that limit the requests for this entry. They outlive the entry. */
   readonly budgets: Budgets;
   /** Length of its resource's stored data, in characters. */
   size: number;
@@ -45,7 +45,7 @@ export interface PoolEntry<Resource> {
 }
 
 /**
- * The two budgets of an entry. There are two because opening a resource again fetches it, and may immediately cause
+ * The two budgets of an entry. There are two because reopening a resource fetches it and may immediately trigger
  * another fetch.
  */
 interface Budgets {
@@ -74,13 +74,11 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   const { clock, maxEntries, meanSize, open, sizeOf, newBudget, retryLater } = options;
   /** Entries by name, least recently used first. */
   const entries = new Map<string, PoolEntry<Resource>>();
-  /**
-   * Budgets of entries that were dropped within about the last minute. There are at most as many as there are entries.
-   */
+  /** Budgets of entries that were dropped within about the last minute. Holds at most `maxEntries`. */
   const dropped = new Map<string, Budgets>();
-  /** Creation times of entries that have not been proven since. There are at most as many as there are entries. */
+  /** Creation times of entries that have not been proven since. Holds at most `maxEntries`. */
   const trials = new Map<string, number>();
-  /** Names that were vouched for, earliest first. There are at most as many as there are entries. */
+  /** Names that were vouched for, earliest first. Holds at most `maxEntries`. */
   const vouched = new Set<string>();
   let size = 0;
 
