@@ -192,7 +192,7 @@ describe("a bucket that another process changes", { timeout: 60_000 }, () => {
     const [set, writes] = [text("jwks") ?? "", stub.writes.length];
     for (let round = 0; round < 3; round++) for (const publisher of [one, other]) await publisher.reload();
     assert.equal(stub.writes.length, writes);
-    assert.match(one.failures[0]?.message ?? "", /configuration.*with the same keys in another form/);
+    assert.match(one.failures[0]?.message ?? "", /configuration.*contains the same content in another form/);
     assert.deepEqual(other.failures, []);
 
     await cliDone(t, ["rotate", "--wait", "0", "--issuer", issuer, "--data", data]);

@@ -44,7 +44,7 @@ export function whyKept(
     for (const name of ["issuer", "jwks_uri"])
       if (theirs[name] !== own[name]) return `the ${name} ${quoted(theirs[name])}`;
   }
-  return hasRightHeaders(current, ours) ? "the same keys in another form" : undefined;
+  return hasRightHeaders(current, ours) ? "the same content in another form" : undefined;
 }
 
 /**
