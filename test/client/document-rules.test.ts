@@ -81,6 +81,11 @@ describe("identifiers", () => {
     ],
     ["draft 02 section 3: only one spelling: the host in ASCII", "https://clïent.example/client.json", "ERR_CLIENT_ID"],
     [
+      "draft 02 section 3: only one spelling: the host without a dot at its end",
+      "https://client.example./client.json",
+      "ERR_CLIENT_ID",
+    ],
+    [
       "draft 02 section 3: only one spelling: IPv4 addresses in dotted decimal",
       "https://0x7f.1/client.json",
       "ERR_CLIENT_ID",
@@ -297,6 +302,11 @@ describe("documents", () => {
       "ERR_CLIENT_DOCUMENT",
     ],
     [
+      "a jwks_uri has one spelling too",
+      { ...confidentialDocument, jwks_uri: "https://client.example./jwks" },
+      "ERR_CLIENT_DOCUMENT",
+    ],
+    [
       "draft 02 section 8.6: jwks_uri MUST be a public https URL",
       { ...confidentialDocument, jwks_uri: "jwks" },
       "ERR_CLIENT_DOCUMENT",
@@ -345,6 +355,15 @@ describe("documents", () => {
     ["RFC 7591 2: types", { ...publicDocument, scope: ["a"] }, "ERR_CLIENT_DOCUMENT"],
     ["RFC 7591 2: types", { ...publicDocument, grant_types: "authorization_code" }, "ERR_CLIENT_DOCUMENT"],
     ["RFC 7591 2: types", { ...publicDocument, token_endpoint_auth_method: 1 }, "ERR_CLIENT_DOCUMENT"],
+    ...["token_endpoint_auth_method", "token_endpoint_auth_signing_alg", "jwks_uri", "logo_uri"].map(
+      (name): (typeof rows)[number] => [
+        "RFC 7591 2: types, even of an empty list",
+        { ...publicDocument, [name]: [] },
+        "ERR_CLIENT_DOCUMENT",
+      ],
+    ),
+    ["RFC 7517 5: an empty list is not a JWK Set", { ...own, jwks: [] }, "ERR_CLIENT_DOCUMENT"],
+    ["RFC 7591 2: an empty list of grant types", { ...publicDocument, grant_types: [] }, "accepted"],
     [
       "RFC 7592 2.2: null is like an absent member",
       { ...publicDocument, logo_uri: null, jwks: null, scope: null },

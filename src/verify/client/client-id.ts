@@ -29,6 +29,7 @@ export function urlProblem(value: unknown, allowsLoopback: boolean): string | un
   if (protocol !== "https:" && !(isLocal && protocol === "http:")) return "is not an https URL";
   if (username !== "" || password !== "") return "contains a user name or password";
   if (value.includes("#")) return "has a fragment";
+  if (hostname.endsWith(".")) return "has a dot after its host, which is a second spelling";
   if (hasDotSegment(value.replace(/\?.*/s, ""))) return "has a dot segment";
   return href === value ? undefined : "is not in canonical form, as `URL` writes it";
 }

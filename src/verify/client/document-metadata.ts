@@ -71,7 +71,7 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
   if (!string.holds(metadata.client_name) || metadata.client_name.trim() === "") throw refuse('has no "client_name"');
   for (const [type, holds, names] of types)
     for (const name of names)
-      if (isGiven(metadata[name]) && !holds(metadata[name])) throw refuse(`has a "${name}" that is not ${type}`);
+      if (isPresent(metadata[name]) && !holds(metadata[name])) throw refuse(`has a "${name}" that is not ${type}`);
   const { redirect_uris: redirectUris } = metadata;
   if (!strings.holds(redirectUris) || redirectUris.length === 0) throw refuse('has no "redirect_uris"');
   for (const uri of redirectUris) checkRedirectUri(uri, refuse);
@@ -94,6 +94,9 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   for (const member of members) freeze(member, refuse, depth + 1);
   Object.freeze(value);
 }
+
+/** Reports whether a member has a value. An empty list is a value, which may be of the wrong type. */
+const isPresent = (value: unknown): boolean => isGiven(value) || Array.isArray(value);
 
 function isPage(value: unknown): boolean {
   return typeof value === "string" && URL.canParse(value) && /^https?:$/.test(new URL(value).protocol);
@@ -123,15 +126,15 @@ export function offeredMethods(metadata: ClientMetadata): readonly string[] {
 function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
   const { client_id: clientId, jwks, jwks_uri: jwksUri, token_endpoint_auth_method: method } = metadata;
   const methods = offeredMethods(metadata);
-  if (isGiven(method) && !methods.includes(method as string))
+  if (isPresent(method) && !methods.includes(method as string))
     throw refuse('has a "token_endpoint_auth_method" that is not in its "token_endpoint_auth_methods_supported"');
   // Every symmetric method in the IANA registry has this prefix.
   if (methods.some((method) => method.startsWith("client_secret_")))
     throw refuse("offers a method with a shared secret, which a public document cannot establish");
-  if (isGiven(jwks) && isGiven(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
-  const problem = isGiven(jwksUri) ? urlProblem(jwksUri, isLoopback(new URL(clientId).hostname)) : undefined;
+  if (isPresent(jwks) && isPresent(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
+  const problem = isPresent(jwksUri) ? urlProblem(jwksUri, isLoopback(new URL(clientId).hostname)) : undefined;
   if (problem !== undefined) throw refuse(`has a "jwks_uri" that ${problem}`);
-  if (isGiven(jwks)) {
+  if (isPresent(jwks)) {
     try {
       entriesOf(jwks, maxUntrustedKeys);
     } catch {
