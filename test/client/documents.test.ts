@@ -466,6 +466,21 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(documents.state())), state);
   });
 
+  test("is no longer saved if that would exceed `maxDocuments`; clients that were used come first", async () => {
+    let { state } = await savedState();
+    for (let process = 0; process < 3; process += 1) {
+      const { resolve, documents } = documented(anyDocument, { state, maxDocuments: 10 });
+      const used = ids(9, (index) => `h${index}.process${process}.example`);
+      for (const id of used) {
+        await resolve(id);
+        documents.prove(id);
+      }
+      state = [...documents.state()];
+      assert.deepEqual(new Set(state.map(({ clientId }) => clientId).slice(-9)), new Set(used));
+      assert.equal(state.length, 10);
+    }
+  });
+
   test("is ignored and reported if it is no longer valid", async () => {
     const { clock, state } = await savedState();
     const events: object[] = [];
@@ -558,6 +573,25 @@ describe("bounds", () => {
     }
     const { length } = documents.state();
     assert.ok(length <= 11, `${length} documents of 9 KB`);
+  });
+
+  test("large documents of made-up identifiers do not evict a proven client's larger one", async () => {
+    const { resolve, documents, clock } = documented(
+      (request, clock) => {
+        const large = "x".repeat(request.url === documentUrl ? 4_900 : 4_890);
+        return documentReply({ ...publicDocument, client_id: request.url, large })(request, clock);
+      },
+      { maxDocuments: 20 },
+    );
+    await resolve(documentUrl);
+    documents.prove(documentUrl);
+    for (const id of ids(20)) await verdict(resolve(id));
+    assert.deepEqual(
+      documents.state().map(({ clientId }) => clientId),
+      [documentUrl],
+    );
+    await clock.advance(20_000);
+    for (let call = 0; call < 2; call += 1) assert.equal(await verdict(resolve(documentUrl)), "accepted");
   });
 
   test("sends one host at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {

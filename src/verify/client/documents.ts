@@ -326,15 +326,17 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
       pool.vouch(clientId);
     },
 
-    state: () => [
-      ...saved.values(),
-      ...pool.proven().flatMap(({ resource }) => {
-        const stored = resource.keeper.current();
-        if (stored === undefined) return [];
-        const { url: clientId, body, etag, headers, requestedAt } = stored;
-        return [{ clientId, body, etag, headers, requestedAt }];
-      }),
-    ],
+    // Without the limit, clients that are never used again would accumulate from process to process.
+    state: () =>
+      [
+        ...saved.values(),
+        ...pool.proven().flatMap(({ resource }) => {
+          const stored = resource.keeper.current();
+          if (stored === undefined) return [];
+          const { url: clientId, body, etag, headers, requestedAt } = stored;
+          return [{ clientId, body, etag, headers, requestedAt }];
+        }),
+      ].slice(-maxDocuments),
 
     metadata: Object.freeze({
       client_id_metadata_document_supported: true,

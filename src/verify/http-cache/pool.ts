@@ -139,14 +139,17 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     }
   }
 
-  /** Drops the largest entries until the total size is within the limit. */
+  /** Drops the largest entries until the total size is within the limit, starting with those that were never proven. */
   function weigh(entry: PoolEntry<Resource>): void {
     const before = entry.size;
     entry.size = sizeOf(entry.resource);
     if (entries.get(entry.name) !== entry) return;
     size += entry.size - before;
-    while (size > maxEntries * meanSize)
-      drop([...entries.values()].reduce((one, other) => (other.size > one.size ? other : one)));
+    while (size > maxEntries * meanSize) {
+      const all = [...entries.values()];
+      const unproven = all.filter(({ isProven }) => !isProven);
+      drop((unproven.length > 0 ? unproven : all).reduce((one, other) => (other.size > one.size ? other : one)));
+    }
   }
 
   function prove(entry: PoolEntry<Resource>): void {
