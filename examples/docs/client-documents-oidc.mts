@@ -21,6 +21,7 @@ async function find(id: string) {
       grant_types: ["authorization_code", "refresh_token"],
       token_endpoint_auth_method: method,
       fingerprint,
+      sector_identifier_uri: undefined, // oidc-provider would fetch it, whatever `allow` says
     };
   } catch (error) {
     if (error instanceof ClientError) return undefined;

@@ -54,7 +54,7 @@ app.get("/authorize", async (c) => {
   return c.html(
     html`<form method="post" action="/consent">
       <p>Allow ${client.name} (${new URL(clientId).host}) to use ${api} as ${sub}? ${warning}</p>
-      <p>You will return to ${new URL(redirect_uri).host || redirect_uri}.</p>
+      <p>You will return to ${/^https?:/.test(redirect_uri) ? new URL(redirect_uri).host : redirect_uri}.</p>
       <button name="request" value="${id}">Allow</button>
     </form>`,
   );
@@ -74,6 +74,7 @@ app.post("/consent", async (c) => {
 });
 
 app.post("/token", async (c) => {
+  if (c.req.header("Authorization") !== undefined) return c.json({ error: "invalid_request" }, 400);
   const form = new URLSearchParams(await c.req.text());
   const get = (name: string) => form.get(name) ?? "";
   const code = codes.get(get("code"));

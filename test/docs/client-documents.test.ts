@@ -23,10 +23,13 @@ const resource = "https://mcp.example.com/mcp";
 function clientHosts() {
   const documents = new Map<string, object>(published.map(([document]) => [document.client_id, document]));
   const keys = new Map<string, PrivateJwk>([["first", rsaKey()]]);
+  const requested: string[] = [];
   return {
     documents,
     keys,
+    requested,
     fetch: async (url: string): Promise<Response> => {
+      requested.push(url);
       const jwks = { keys: [...keys].map(([kid, key]) => Object.assign(withoutPrivate(key), { kid, alg: "RS256" })) };
       const found = url === chatGpt.jwks_uri ? jwks : documents.get(url);
       if (found === undefined) return new Response(null, { status: 404 });
@@ -157,9 +160,9 @@ describe("the authorization server with Hono", () => {
     assert.equal((await token({ ...refresh, ...hosts.credentials(chatGpt) })).status, 200);
   });
 
-  test("shows a redirect URI without a host and refuses a client whose key is invalid", async (t) => {
+  test("shows a private-use redirect URI in full and refuses a client whose key is invalid", async (t) => {
     const { hosts, authorized, token } = await server(t);
-    const redirectUri = "com.example:/callback";
+    const redirectUri = "com.example://chatgpt.com/callback";
     const key = { kty: "EC", crv: "P-256", kid: "first", x: "A".repeat(43), y: "A".repeat(43) };
     const document = {
       client_id: "https://vscode.dev/client.json",
@@ -187,6 +190,16 @@ describe("the authorization server with Hono", () => {
     assert.equal((await token({ ...sent, resource: other })).error, "invalid_target");
     const { tokens } = await token({ ...sent, resource });
     assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
+  });
+
+  test("rejects a second authentication method (RFC 6749 section 2.3)", async (t) => {
+    const { hosts, app, authorized, token } = await server(t);
+    const [, [document, redirectUri]] = published;
+    const { form } = await authorized(document, redirectUri);
+    const sent = { ...form, ...hosts.credentials(document) };
+    const request = { method: "POST", headers: { Authorization: "Basic YTpi" }, body: new URLSearchParams(sent) };
+    assert.equal((await app.request("/token", request)).status, 400);
+    assert.equal((await token(sent)).status, 200);
   });
 
   test("rejects an unregistered redirect URI, a request without PKCE, unknown hosts and methods, and another user's consent", async (t) => {
@@ -363,6 +376,14 @@ describe("the adapter for oidc-provider", () => {
     hosts.keys.delete("first");
     t.mock.timers.tick(60_000);
     assert.equal((await next()).error, undefined);
+  });
+
+  test("does not fetch the sector identifier of a client, which `allow` does not cover", async (t) => {
+    const { hosts, authorized } = await oidcServer(t);
+    const url = "https://victim.example/sector.json";
+    hosts.documents.set(client_id, { ...chatGpt, sector_identifier_uri: url });
+    const { prompts } = await authorized(chatGpt, redirectUri);
+    assert.deepEqual([prompts, hosts.requested.includes(url)], [["login", "consent"], false]);
   });
 
   test("leaves registered clients alone, even one whose identifier is the URL of a document", async (t) => {
