@@ -198,12 +198,12 @@ const rows: readonly Row[] = [
     ],
   ],
   [
-    "a replaced encryption key can decrypt until no cache serves it any more",
+    "a replaced encryption key can decrypt until no cache serves it anymore",
     [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
     "advance",
     [
-      'Encryption key "e" is no longer published; data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when no cache ' +
-        "will serve it any longer, so nothing breaks.",
+      'Encryption key "e" is no longer published; data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when caches ' +
+        "will no longer serve it, so nothing breaks.",
       'Encryption key "f" is the key to which relying parties encrypt from now on; nothing breaks.',
     ],
   ],
