@@ -243,6 +243,17 @@ describe("responses", () => {
     });
   }
 
+  for (const status of [404, 410, 429, 503]) {
+    test(`a ${status} with a compressed body counts as a ${status}, and the body is not read`, async (t) => {
+      const { url, connections } = await site(t, (_request, response) => {
+        response.writeHead(status, { "Content-Encoding": "gzip" }).write(gzipSync(Buffer.alloc(1_000_000)));
+      });
+      assert.equal(await check(url), "ERR_FETCH_STATUS");
+      await until(() => connections.open === 0);
+      assert.equal((await guarded()(url, {})).status, status);
+    });
+  }
+
   test("accepts a body with the identity coding", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.setHeader("Content-Encoding", "identity");
