@@ -47,7 +47,7 @@ export const advice: Readonly<Record<string, Advice>> = {
     setUp:
       "`discovery()` once, then `implicitAuthentication` (unless you call `enableNonRepudiationChecks`, openid-client trusts ID tokens from the token endpoint because of the TLS connection alone)",
     line: "panva/oauth4webapi/blob/v3.8.7/src/index.ts#L3282",
-    says: "It uses oauth4webapi's key set, which keeps the set for five minutes, regardless of `Cache-Control`. An unknown kid causes an immediate refetch, unless the set is less than a minute old.",
+    says: "openid-client uses oauth4webapi's key set, which keeps the set for five minutes, regardless of `Cache-Control`. An unknown kid causes an immediate refetch, unless the set is less than a minute old.",
     set: "You cannot change these times, because they are constants. Announce keys at least five minutes in advance. During an outage, a forged kid causes the cached set to be dropped, so valid tokens are rejected before the five minutes are over.",
   },
   oauth4webapi: {
@@ -71,7 +71,7 @@ export const advice: Readonly<Record<string, Advice>> = {
   "express-oauth2-jwt-bearer": {
     setUp: "`auth({ issuerBaseURL, audience })`",
     line: "auth0/node-oauth2-jwt-bearer/blob/v1.10.0/packages/access-token-jwt/src/jwt-verifier.ts#L315",
-    says: "It uses jose's key set with jose's default times: ten minutes (`cacheMaxAge`), and 30 seconds for an unknown kid (`cooldownDuration`).",
+    says: "express-oauth2-jwt-bearer uses jose's key set with jose's default times: ten minutes (`cacheMaxAge`), and 30 seconds for an unknown kid (`cooldownDuration`).",
     set: "You do not need to set anything for planned rotations. `cacheMaxAge` determines how long a removed key is trusted, and how often an outage has an effect. The discovery document is refetched just as often, so tokens are also rejected if only the discovery document is unavailable.",
   },
   "hono/jwk": {
@@ -89,7 +89,7 @@ export const advice: Readonly<Record<string, Advice>> = {
   "jwksd key set": {
     setUp: "`createRemoteKeySet({ jwksUri })` with jose's `jwtVerify`",
     line: "jwksd/jwksd/blob/main/src/verify/relying-party/options.ts#L99",
-    says: "It behaves like [the guard](jwksd-guard.md), but without discovery.",
+    says: "The key set behaves like [the guard](jwksd-guard.md), but without discovery.",
     set: "You do not need to set anything.",
   },
   PyJWT: {
@@ -107,8 +107,8 @@ export const advice: Readonly<Record<string, Advice>> = {
   "go-oidc": {
     setUp: "`NewProvider` and `Verifier`, once",
     line: "coreos/go-oidc/blob/v2.1.0/jwks.go#L123",
-    says: "go-oidc keeps the set for its `max-age`, and even after that uses it for the kids that are in it. An unknown kid causes a refetch only in the last 30 seconds of that time, or later.",
-    set: "This is the old version 2 that is in Debian. With it, a key must be announced for the whole `max-age`. Version 3 refetches immediately for an unknown kid. Its set never expires either, and every forged kid causes a request, so limit requests in front of the verifier. With both versions, a removed key is trusted until a token has a kid that is not in the cached set, so restart the verifier after a leak.",
+    says: "go-oidc keeps the set for its `max-age`, and even after that, uses the set for the kids in it. An unknown kid causes a refetch only in the last 30 seconds of that time, or later.",
+    set: "Debian has the old version 2. With that version, a key must be announced for the whole `max-age`. Version 3 refetches immediately for an unknown kid. Its set never expires either, and every forged kid causes a request, so limit requests in front of the verifier. With both versions, a removed key is trusted until a token has a kid that is not in the cached set, so restart the verifier after a leak.",
   },
   "ruby-jwt": {
     setUp: "`JWT.decode` with the loader from its README",

@@ -193,11 +193,11 @@ export const errorTable = {
       remedy: "correct the store's path or URL; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
-      when: "the file or table is not a jwksd store, or the journal next to the file belongs to another store",
+      when: "the file or table is not a jwksd store, or the journal next to the file belongs to a different store",
       remedy: "follow the message: check the path, or delete the journal",
     },
     ERR_STORE_ISSUER: {
-      when: "the keys in the store belong to another issuer",
+      when: "the keys in the store belong to a different issuer",
       remedy: "set the issuer that the message names, or use another store",
     },
     ERR_STORE_NOT_AUTHENTIC: {
@@ -215,7 +215,7 @@ export const errorTable = {
       remedy: "configure the wrapping key that the message names",
     },
     ERR_WRAPPED_KEY: {
-      when: "a wrapped key is damaged, or was wrapped for another kid or issuer",
+      when: "a wrapped key is damaged, or was wrapped for a different kid or issuer",
       remedy: "restore the store, or set the keys' issuer",
     },
     ERR_CLOSED: {
@@ -239,7 +239,7 @@ export const errorTable = {
     ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "reject the token" },
     ERR_TOKEN_ALG: { when: "`alg` is not allowed, or does not match the key", remedy: "reject the token" },
     ERR_TOKEN_CRIT: { when: "the token has an unknown critical header parameter", remedy: "reject the token" },
-    ERR_TOKEN_TYP: { when: "the token has a different type", remedy: "reject the token" },
+    ERR_TOKEN_TYP: { when: "the token's `typ` is not the expected one", remedy: "reject the token" },
     ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "reject the token" },
     ERR_TOKEN_KID_UNKNOWN: { when: "no published key has this kid", remedy: "reject the token" },
     ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "reject the token" },
@@ -325,7 +325,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_DISCOVERY_ISSUER: {
-      when: "the discovery document names another issuer",
+      when: "the discovery document names a different issuer",
       remedy: "configure the issuer exactly as the provider writes it",
     },
     ERR_URL_INSECURE: {

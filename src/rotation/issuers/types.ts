@@ -28,8 +28,8 @@ export interface IssuersOptions {
   /** Wrapping keys for all issuers. See `createKeyManager`. */
   readonly wrappingKeys: string | readonly string[];
   /**
-   * Rotation policy for new issuers. Each issuer's period is up to a tenth shorter. Default: the defaults of {@link
-   * RotationPolicyOptions}.
+   * Rotation policy for new issuers. Each issuer's period is up to a tenth shorter. Default: the defaults of
+   * {@link RotationPolicyOptions}.
    */
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
@@ -37,8 +37,8 @@ export interface IssuersOptions {
   /** Age at which a read of the store is repeated, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
   /**
-   * Number of issuers that stay in memory. The least recently used ones are dropped first. All together take at most
-   * about 100 MB. Default: 1,000.
+   * Maximum number of issuers in memory. The least recently used ones are dropped first. All of them together take at
+   * most about 100 MB. Default: 1,000.
    */
   readonly maxIssuers?: Optional<number>;
   /**

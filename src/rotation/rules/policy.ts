@@ -7,7 +7,7 @@ import type { KeyUse } from "./records.ts";
 export interface RotationPolicyOptions {
   /** How long a key is active, in days; at most 36,500. Default: 90. */
   readonly rotateEveryDays?: Optional<number>;
-  /** How long a key is published before it signs, in seconds. Default: 86,400 (a day). */
+  /** How long a key is published before it starts signing, in seconds. Default: 86,400 (a day). */
   readonly announceForSeconds?: Optional<number>;
   /** Maximum lifetime of the tokens that the keys sign, in seconds. Default: 3,600. */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
@@ -17,8 +17,8 @@ export interface RotationPolicyOptions {
    */
   readonly clockSkewSeconds?: Optional<number>;
   /**
-   * How long caches may keep a set beyond what Cache-Control allows, in seconds. If a cache sends no `Age`, as nginx
-   * does not, the next cache starts counting from zero. Default: 7,200.
+   * How long caches may keep a set beyond what Cache-Control allows, in seconds. Some caches, such as nginx, do not send
+   * `Age`, so the next cache starts counting from zero. Default: 7,200.
    */
   readonly cacheSlackSeconds?: Optional<number>;
   /**

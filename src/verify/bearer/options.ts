@@ -95,7 +95,7 @@ export interface BearerOptions {
   /**
    * Finds a token that is not in the `Authorization` header but, for example, in a cookie or a WebSocket subprotocol.
    * Receives the request as the framework passes it. If there is no token, it must return `undefined`. Any other value
-   * that is not a string is rejected, and so is a token that the URL contains too. Default: reads the header.
+   * that is not a string is rejected, and so is a token that is repeated in the URL. Default: reads the header.
    *
    * @see RFC 6750 section 5.3
    */

@@ -37,7 +37,7 @@ export interface VerifyOptions {
   /** Accepted `aud`, or a list of accepted values. A token with several audiences must have at least one of them. */
   readonly audience: string | readonly string[];
   /**
-   * Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed, so not `none` or HMAC.
+   * Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed, not `none` or HMAC.
    */
   readonly algorithms: readonly string[];
   /** Expected `typ` header, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
