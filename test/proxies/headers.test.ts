@@ -104,6 +104,12 @@ const withoutPrefix = {
   caddy: "request_header -*refix",
 } as const;
 
+/** Lines that give the program no host but the one that was checked, from docs/guard.md. */
+const onlyCheckedHost = {
+  nginx: ["proxy_set_header Host $host;", "proxy_set_header X-Forwarded-Host $host;", 'proxy_set_header Forwarded "";'],
+  caddy: ["request_header -*orwarded*"],
+} as const;
+
 for (const proxy of isSoak ? proxies : []) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
     test("X-Forwarded-Prefix reaches the program unless the line in docs/guard.md removes it", async (t) => {
@@ -125,6 +131,35 @@ for (const proxy of isSoak ? proxies : []) {
       for (const name of ["X_FORWARDED_PREFIX", "x.forwarded.prefix"])
         assert.equal(await seen(site, name), "none", name);
       assert.deepEqual([await seen(""), await seen(site)], ["/admin", "none"]);
+    });
+
+    test("a host that was not checked reaches the program unless the lines in docs/guard.md replace it", async (t) => {
+      const page = await readFile(new URL("../../docs/guard.md", import.meta.url), "utf8");
+      const lines = onlyCheckedHost[proxy.name];
+      for (const line of lines) assert.ok(page.includes(`\`${line}\``), line);
+      const server = createServer(({ headers }, response) => {
+        const naming = Object.entries(headers).filter(([, value]) => value?.includes("api.example.com") === true);
+        // As a CGI program reads names.
+        const body = JSON.stringify([...new Set(naming.map(([name]) => name.replaceAll("_", "-")))].sort());
+        response.writeHead(200, { "Content-Length": body.length }).end(body);
+      });
+      const backendPort = await listening(t, server);
+      const naming = async (site: string): Promise<unknown> => {
+        const hosts = { "open.example.com": { routes: [{ path: "/*", public: true }] } };
+        const { port } = await startSite(t, proxy, { backendPort, site, hosts });
+        const names = ["X-Forwarded-Host", "X_Forwarded_Host"].map((name) => [name, "api.example.com"] as const);
+        const request = {
+          target: "http://open.example.com/",
+          headers: [...names, ["Forwarded", "host=api.example.com"]] as const,
+        };
+        const { status, body } = await send(port, request, "api.example.com");
+        assert.equal(status, 200);
+        return JSON.parse(body);
+      };
+      assert.deepEqual(await naming(""), ["forwarded", "x-forwarded-host"]);
+      if (proxy.name === "nginx")
+        assert.deepEqual(await naming("proxy_set_header Host $http_host;"), ["forwarded", "host", "x-forwarded-host"]);
+      assert.deepEqual(await naming(lines.join("\n")), []);
     });
   });
 }
