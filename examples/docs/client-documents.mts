@@ -77,12 +77,13 @@ app.post("/token", async (c) => {
   if (c.req.header("Authorization") !== undefined) return c.json({ error: "invalid_request" }, 400);
   const form = new URLSearchParams(await c.req.text());
   const get = (name: string) => form.get(name) ?? "";
-  const code = codes.get(get("code"));
-  const grant = code ?? refreshTokens.get(get("refresh_token"));
+  const isCode = get("grant_type") === "authorization_code";
+  const code = isCode ? codes.get(get("code")) : undefined;
+  const grant = isCode ? code : refreshTokens.get(get("refresh_token"));
   if (grant === undefined) return c.json({ error: "invalid_grant" }, 400);
   const client = await clients.authenticate(form, grant);
   if (!isApi(form.getAll("resource"))) return c.json({ error: "invalid_target" }, 400);
-  const isOnce = codes.delete(get("code")) || refreshTokens.delete(get("refresh_token"));
+  const isOnce = isCode ? codes.delete(get("code")) : refreshTokens.delete(get("refresh_token"));
   const isPkce = code === undefined || sha256(get("code_verifier")) === code.challenge;
   const isSame = code === undefined || get("redirect_uri") === code.redirectUri;
   // A client that changed needs a new consent. Choose the parts that matter to you.

@@ -192,6 +192,19 @@ describe("the authorization server with Hono", () => {
     assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
   });
 
+  test("accepts a code once, even if a second request at the same moment also contains a refresh token", async (t) => {
+    const { hosts, authorized, token } = await server(t);
+    const [, [document, redirectUri]] = published;
+    const { form: earlier } = await authorized(document, redirectUri);
+    const { tokens } = await token({ ...earlier, ...hosts.credentials(document) });
+    const { form } = await authorized(document, redirectUri);
+    const sent = { ...form, ...hosts.credentials(document), refresh_token: tokens["refresh_token"] ?? "" };
+    const responses = await Promise.all([token(sent), token(sent)]);
+    assert.deepEqual(responses.map(({ status }) => status).sort(), [200, 400]);
+    const refresh = { grant_type: "refresh_token", refresh_token: tokens["refresh_token"] ?? "" };
+    assert.equal((await token({ ...refresh, ...hosts.credentials(document) })).status, 200);
+  });
+
   test("rejects a second authentication method (RFC 6749 section 2.3)", async (t) => {
     const { hosts, app, authorized, token } = await server(t);
     const [, [document, redirectUri]] = published;
