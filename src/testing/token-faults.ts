@@ -87,7 +87,7 @@ export const tokenFaults = {
     },
   },
   wrongSignature: {
-    title: "signed with another key under the right kid",
+    title: "signed with a different key under the right kid",
     code: "ERR_TOKEN_SIGNATURE",
     change: async (_draft, { stranger }) => ({ sign: (await stranger()).sign }),
   },

@@ -561,9 +561,9 @@ describe("the certificate function", () => {
 describe("options", () => {
   const valid: BearerOptions = { issuer, audience };
   const refused: readonly [name: string, options: object, message: RegExp][] = [
-    ["no issuer", { audience }, /"issuer"/],
-    ["no audience", { issuer }, /"audience"/],
-    ["no options", undefined as unknown as object, /the "issuer" option is missing/],
+    ["a missing issuer", { audience }, /"issuer"/],
+    ["a missing audience", { issuer }, /"audience"/],
+    ["missing options", undefined as unknown as object, /the "issuer" option is missing/],
     ["an unknown option", { ...valid, audiences: [] }, /there is no "audiences" option; did you mean "audience"\?/],
     ["jwksUri at the top", { jwksUri: issuer }, /no "jwksUri" option; write issuer: \{ issuer, jwksUri \}$/],
     ["keys at the top", { ...valid, keys: () => undefined }, /no "keys" option; write issuer: \{ issuer, keys \}$/],
@@ -596,8 +596,8 @@ describe("options", () => {
     ["a listed issuer without its URL", { ...valid, issuer: [{ issuer }] }, /issuer or jwksUri/],
     ["a tolerance in milliseconds", { ...valid, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
     ["an algorithm without a public key", { ...valid, algorithms: ["HS256"] }, /HS256/],
-    ["no algorithm", { ...valid, algorithms: [] }, /algorithms/],
-    ["another typ", { ...valid, typ: "any" }, /at\+jwt or JWT$/],
+    ["an empty list of algorithms", { ...valid, algorithms: [] }, /algorithms/],
+    ["a different typ", { ...valid, typ: "any" }, /at\+jwt or JWT$/],
     ["DPoP without a URL", { ...valid, dpop: "required" }, /"baseUrl"/],
     ["a short secret", { ...valid, nonceSecret: "short" }, /32 characters/],
     ["metadata without a resource", { ...valid, metadata: {} }, /"resource"/],
@@ -620,10 +620,10 @@ describe("options", () => {
       /token/,
     ],
     ["a maximum token length of 0", { ...valid, maxTokenBytes: 0 }, /maxTokenBytes/],
-    ["scopeClaims that is a string", { ...valid, scopeClaims: "scope" }, /scopeClaims/],
+    ["a string as scopeClaims", { ...valid, scopeClaims: "scope" }, /scopeClaims/],
   ];
   for (const [name, options, message] of refused) {
-    test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
+    test(`rejects ${name}`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
   }
 
   test("mcp() throws if proofs are required, because the MCP SDK does not pass them on", () => {

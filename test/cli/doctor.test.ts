@@ -311,11 +311,11 @@ describe("jwksd doctor", () => {
     "a JWK in base64": { keys: [{ ...sound, backup: base64(text) }] },
     "PEM in base64": { keys: [sound], backup: base64(pem) },
     "numbers with padding": { keys: [sound], backup: { d: `+/${ec.d}==` } },
-    "keys that is a string": { keys: text },
+    "a keys member that is a string": { keys: text },
     "an entry that is a string": { keys: [sound, text] },
     "a set that is a string": JSON.stringify(text),
     "a kid": { keys: [{ ...sound, kid: text }] },
-    "a kid of PEM": { keys: [{ ...sound, kid: pem }] },
+    "a kid that is PEM": { keys: [{ ...sound, kid: pem }] },
     "the name of a member, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
     PEM: pem,
     "PEM after a comment": `# ours\n${pem}`,
@@ -392,9 +392,9 @@ describe("--token", () => {
   };
   const noKid = { kid: undefined };
   const rows: readonly (readonly [about: string, token: (iss: string) => string, code: string, cause: Cause])[] = [
-    ["another issuer", () => signed({}, { iss: "https://other.example" }), "ERR_TOKEN_CLAIM", "iss"],
-    ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "ERR_TOKEN_CLAIM", "iss"],
-    ["no kid", (iss) => signed(noKid, { iss }), "ERR_TOKEN_KID_MISSING", "other key"],
+    ["a different issuer", () => signed({}, { iss: "https://other.example" }), "ERR_TOKEN_CLAIM", "iss"],
+    ["an issuer with an extra slash", (iss) => signed({}, { iss: `${iss}/` }), "ERR_TOKEN_CLAIM", "iss"],
+    ["a missing kid", (iss) => signed(noKid, { iss }), "ERR_TOKEN_KID_MISSING", "other key"],
     ["an empty kid", (iss) => signed({ kid: "" }, { iss }, ecKey("empty")), "ERR_TOKEN_KID_UNKNOWN", "unusable key"],
     [
       "an unknown kid",
@@ -403,19 +403,34 @@ describe("--token", () => {
       "unknown kid",
     ],
     ["a kid that is not published", (iss) => signed({ kid: "next" }, { iss }), "ERR_TOKEN_KID_UNKNOWN", "other key"],
-    ["a kid of an unusable key", (iss) => signed({ kid: "leaked" }, { iss }), "ERR_TOKEN_KID_UNKNOWN", "unusable key"],
-    ["a signature of no key", (iss) => signed({}, { iss }, ecKey("other")), "ERR_TOKEN_SIGNATURE", "signature"],
-    ["no signature", (iss) => compact(es256, { iss, exp }, noSignature), "ERR_TOKEN_SIGNATURE", "malformed"],
-    ["one of another key", (iss) => signed({}, { iss }, ecKey("nameless")), "ERR_TOKEN_SIGNATURE", "other key"],
+    [
+      "the kid of an unusable key",
+      (iss) => signed({ kid: "leaked" }, { iss }),
+      "ERR_TOKEN_KID_UNKNOWN",
+      "unusable key",
+    ],
+    [
+      "a signature that no published key verifies",
+      (iss) => signed({}, { iss }, ecKey("other")),
+      "ERR_TOKEN_SIGNATURE",
+      "signature",
+    ],
+    ["a missing signature", (iss) => compact(es256, { iss, exp }, noSignature), "ERR_TOKEN_SIGNATURE", "malformed"],
+    [
+      "a signature made with a key under a different kid",
+      (iss) => signed({}, { iss }, ecKey("nameless")),
+      "ERR_TOKEN_SIGNATURE",
+      "other key",
+    ],
     ["a signature in DER", (iss) => compact(es256, { iss, aud: "a", exp }, der), "ERR_TOKEN_SIGNATURE", "der"],
     ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "ERR_TOKEN_EXPIRED", "expired"],
     [
-      "an exp that has passed, and no aud",
+      "an exp that has passed and a missing aud",
       (iss) => signed({}, { iss, exp: 1, aud: undefined }),
       "ERR_TOKEN_EXPIRED",
       "expired",
     ],
-    ["a nbf that has not come", (iss) => signed({}, { iss, nbf: exp }), "ERR_TOKEN_CLAIM", "nbf"],
+    ["an nbf in the future", (iss) => signed({}, { iss, nbf: exp }), "ERR_TOKEN_CLAIM", "nbf"],
     ["an aud that is a number", (iss) => signed({}, { iss, aud: 5 }), "ERR_TOKEN_CLAIM", "aud"],
     ["an aud that is an empty list", (iss) => signed({}, { iss, aud: [] }), "ERR_TOKEN_CLAIM", "aud"],
     ["a critical header", (iss) => signed({ crit: ["x"], x: 1 }, { iss }), "ERR_TOKEN_CRIT", "critical header"],
@@ -423,10 +438,10 @@ describe("--token", () => {
     ["an encrypted token", () => `${encode({ enc: "A256GCM" })}.YQ.YQ.YQ.YQ`, "ERR_TOKEN_MALFORMED", "encrypted"],
     ["three parts that are not a JWT", () => "a.b.c", "ERR_TOKEN_MALFORMED", "malformed"],
     ["HS256", (iss) => signed({ alg: "HS256", ...noKid }, { iss }), "ERR_TOKEN_ALG", "shared secret"],
-    ["alg none", (iss) => signed({ alg: "none", ...noKid }, { iss }), "ERR_TOKEN_ALG", "unsigned"],
+    ["an alg of none", (iss) => signed({ alg: "none", ...noKid }, { iss }), "ERR_TOKEN_ALG", "unsigned"],
   ];
   for (const [about, token, failure, cause] of rows) {
-    test(`refuses ${about}, with exit code 1, a cause and advice`, async (t) => {
+    test(`rejects ${about}, with exit code 1, a cause and advice`, async (t) => {
       const nameless = { ...published("nameless"), kid: undefined };
       const leakedKey = { ...published("leaked"), d: ecKey("leaked").d };
       const url = await provider(t, [nameless, sound, leakedKey, { ...published("empty"), kid: "" }]);
@@ -670,7 +685,7 @@ describe("--watch", () => {
     ],
   ];
   for (const [says, flags] of wrong) {
-    test(`${flags} is refused`, async (t) => {
+    test(`${flags} is rejected`, async (t) => {
       const { code, stderr } = await runCli(t, ["doctor", ...flags.split(" ")]);
       assert.equal(code, 2);
       assert.match(stderr, says);

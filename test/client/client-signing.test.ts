@@ -155,7 +155,7 @@ for (const kind of kinds) {
     const publicText = JSON.stringify(withoutPrivate(rsa));
     const refused: [name: string, token: string][] = [
       ["none", forged("none", "ES256", noSignature)],
-      ["none, with a signature", forged("none", "ES256", signature("ES256", ec))],
+      ["none with a signature", forged("none", "ES256", signature("ES256", ec))],
       ["nOnE", forged("nOnE", "ES256", noSignature)],
       ["HS256 with the public key as PEM", forged("HS256", "RS256", hmac("HS256", spki.toString()))],
       ["HS256 with the public key as JSON", forged("HS256", "RS256", hmac("HS256", publicText))],
@@ -166,11 +166,11 @@ for (const kind of kinds) {
         forged(alg, alg.startsWith("RS") ? "RS256" : "PS256", signature(alg, rsa)),
       ]),
       ...["ES384", "ES512"].map((alg): [string, string] => [alg, tokenOf(kind, {}, {}, alg)]),
-      ["Ed25519, the other name of EdDSA", tokenOf(kind, {}, { alg: "Ed25519" }, "EdDSA")],
+      ["Ed25519 (the other name of EdDSA)", tokenOf(kind, {}, { alg: "Ed25519" }, "EdDSA")],
       ["es256", tokenOf(kind, {}, { alg: "es256" })],
     ];
     for (const [name, token] of refused) {
-      test(`${name} is refused`, async () => {
+      test(`${name} is rejected`, async () => {
         assert.equal(await verdict(verifier()[kind](token, client)), "ERR_TOKEN_ALG");
       });
     }
@@ -187,7 +187,7 @@ for (const kind of kinds) {
       ["ES256 under the kid of a P-384 key", forged("ES256", "ES384", signature("ES256", ec)), client],
     ];
     for (const [name, token, client] of confused) {
-      test(`${name} is refused`, async () => {
+      test(`${name} is rejected`, async () => {
         assert.equal(await verdict(verifier()[kind](token, client)), "ERR_TOKEN_ALG");
       });
     }

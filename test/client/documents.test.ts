@@ -177,7 +177,7 @@ describe("resolve", () => {
       assert.throws(() => documented(anyDocument, { allow: [host] }), { code: "ERR_OPTION_INVALID" }, host);
   });
 
-  test("`allow` covers the jwks_uri, and neither `none` nor a cached document evades it", async () => {
+  test("`allow` covers the jwks_uri, and neither `none` nor a cached document can bypass it", async () => {
     const elsewhere = { ...publicDocument, jwks_uri: "https://internal.example/jwks" };
     for (const document of [elsewhere, { ...elsewhere, token_endpoint_auth_method: "private_key_jwt" }]) {
       const { resolve } = documented(documentReply(document), { allow: ["client.example"] });

@@ -129,7 +129,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([lookups, requests.length], [1, 1]);
   });
 
-  test("resolves the name again for the next request and refuses it", async (t) => {
+  test("resolves the name again for the next request and refuses that request", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const answers = [loopback, { address: "127.0.0.2", family: 4 }];
     const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
@@ -139,7 +139,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([requests.length, connections.total], [1, 1]);
   });
 
-  test("opens no connection if one of several addresses is forbidden", async (t) => {
+  test("does not connect if one of several addresses is forbidden", async (t) => {
     const { url, connections } = await site(t, published);
     for (const addresses of [
       [{ address: "10.0.0.1", family: 4 }, loopback],
@@ -181,7 +181,7 @@ describe("connections", () => {
     ],
   ];
   for (const [name, own, ca, code] of tls) {
-    test(`${name} is refused`, async (t) => {
+    test(`${name} is rejected`, async (t) => {
       const { url, requests } = await site(t, published, own);
       const fetch = guarded({ ca: ca === "" ? own.cert : ca });
       await assert.rejects(fetch(url, {}), { code });

@@ -373,7 +373,7 @@ describe("the store in memory", () => {
     }),
     { maxLength: 80, size: "max" },
   );
-  test("property: accepts no token twice and rejects no client with few tokens", () => {
+  test("property: never accepts a token twice, and never rejects a client with few tokens", () => {
     let refused = 0;
     fc.assert(
       fc.property(fc.integer({ min: 4, max: 16 }), uses, (maxEntries, uses) => {

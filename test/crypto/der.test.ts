@@ -75,7 +75,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
 
   const one = [2, 1, 1];
   const refused: [name: string, der: Buffer][] = [
-    ["nothing", Buffer.alloc(0)],
+    ["an empty signature", Buffer.alloc(0)],
     ["a tag alone", Buffer.from([0x30])],
     ["64 bytes, r then s", raw(3n, 4n)],
     ["a SET", Buffer.from([0x31, 6, ...one, ...one])],
@@ -98,7 +98,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
   ];
   const refusal = { name: "SignerError", code: "ERR_SIGNER_BAD_SIGNATURE" };
   for (const [name, der] of refused)
-    test(`${name} is refused`, () => assert.throws(() => es256FromDer(der, "the key"), refusal));
+    test(`rejects ${name}`, () => assert.throws(() => es256FromDer(der, "the key"), refusal));
 
   for (const [name, r, s] of [
     ["r equal to zero", 0n, 1n],

@@ -241,7 +241,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     ["that redirects to itself", loop, "HTTP_REDIRECT"],
   ];
   for (const [about, jwks, code] of rows) {
-    test(about, async (t) => {
+    test(`at a server ${about}`, async (t) => {
       const url = await serveHttp(t, providing(jwks));
       const found = await examine(await observeIssuer(url, quick));
       assert.deepEqual(
@@ -261,7 +261,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     ["that sends informational responses forever", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {
-    test(about, async (t) => {
+    test(`at a server ${about}`, async (t) => {
       const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(text)));
       assert.deepEqual(await codesAt(`${url}/jwks`, quick), ["HTTP_STATUS"]);
     });

@@ -105,7 +105,7 @@ describe("a watch", () => {
     assert.equal(timeline.length, 26);
   });
 
-  test("treats the same keys in another order or format as unchanged", async () => {
+  test("treats the same keys in a different order or format as unchanged", async () => {
     const [a, b] = [published("a"), published("b")];
     const texts = [
       bytes({ keys: [a, b] }),

@@ -176,7 +176,7 @@ describe("a port in use", () => {
   }
 
   for (const host of ["127.0.0.1", "0.0.0.0", "::1"]) {
-    test(`even by another setting of the same process, on ${host}: the same message`, async (t) => {
+    test(`${host}: the message is the same if another setting of the same process uses the port`, async (t) => {
       const data = await dataOf(t);
       const port = String(await freePort(host));
       const admin = host === "::1" ? `[::1]:${port}` : `127.0.0.1:${port}`;

@@ -448,7 +448,7 @@ describe("an issuer", () => {
     assert.ok(guard.log.length < 60, `${guard.log.length} lines`);
   });
 
-  test("is chosen by the token's iss, and then verifies it", async (t) => {
+  test("is chosen by the token's iss, and then verifies the token", async (t) => {
     const setup = await startProviders(t);
     const issuers = [
       { issuer: setup.issuer, audience },

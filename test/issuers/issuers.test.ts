@@ -283,7 +283,7 @@ test("returns 503 with no-store for an issuer that cannot be read, does not read
   assert.deepEqual(events, [`${named(1)} failed`]);
 });
 
-test("a failed read for a request does not stop the application from signing, and a successful read clears it", async () => {
+test("a failed read for a request does not stop the application from signing, and a successful read clears the failure", async () => {
   const database = await new Database().with(1, 2);
   const issuers = await database.issuers({ maxIssuers: 1 });
   const store = database.stores.get(named(1)) as CountedStore;

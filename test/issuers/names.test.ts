@@ -41,7 +41,7 @@ describe("a template", () => {
     ["https://*", ["/jwks", "login.a.example"], "https://login.a.example"],
   ];
   for (const [template, [target, host], issuer] of rows)
-    test(`${template}: ${target} with Host ${JSON.stringify(host)} is ${issuer}`, () => {
+    test(`${template}: ${target} with Host ${JSON.stringify(host)} is ${issuer ?? "no issuer"}`, () => {
       assert.equal(createNames(template).issuerOf(target, host), issuer);
     });
 
@@ -106,7 +106,7 @@ const changed = (text: string): string => {
   return next;
 };
 
-describe(`${tries} spellings`, () => {
+describe(`in ${tries} spellings, a request never gets a different issuer's documents`, () => {
   for (const [template, parts] of Object.entries(templates)) {
     test(template, async () => {
       const stores = new Map<string, Register>();

@@ -135,7 +135,7 @@ test("without prom-client, everything except metrics is served, and /metrics nam
 });
 
 test(
-  "a PKCS#11 signer loads pkcs11js from the user's project, or names it",
+  "a PKCS#11 signer loads pkcs11js from the user's project, or names the missing package",
   { skip: skipWithoutPkcs11() },
   async (t) => {
     const token = await createSoftHsm(t);

@@ -207,7 +207,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     assert.ok(load.errors.every(({ retryable }) => retryable));
   });
 
-  test("does not sign with another key that has a deleted key's name", async (t) => {
+  test("does not sign with a different key that has a deleted key's name", async (t) => {
     const { token, shim, signer } = await setUp(t);
     const { key } = parseKeyUri(signer.uri);
     const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];

@@ -24,7 +24,7 @@ histories(
   "knows a | max-age=60",
 );
 histories(
-  "long mode (contract 3)",
+  "in long mode, a set is used (contract 3)",
   {
     "for an hour": "serves b; +3539.999s; a = a; sent 0",
     "until its end": "serves b; +3599.999s; a = a; sent 1",
@@ -34,7 +34,7 @@ histories(
   "knows a | public, max-age=3600, stale-while-revalidate=3600",
 );
 histories(
-  "rotation mode (contract 3)",
+  "in rotation mode, a set is used (contract 3)",
   {
     "for five minutes": "serves b; +239.999s; a = a; sent 0",
     "until their end": "serves b; +299.999s; a = a; sent 1",
@@ -193,7 +193,7 @@ histories(
 );
 
 histories("a clock", {
-  "set back by less than the age of a set makes the set no younger": `
+  "set back by less than the age of a set does not make the set younger": `
     knows a | max-age=3600, must-revalidate; unreachable; +3400s; a = a; clock -3300s; +300s; a = failed`,
   ...Object.fromEntries(
     ["max-age=3600", "max-age=3600, must-revalidate", "max-age=60, stale-while-revalidate=60"].map((fresh) => [

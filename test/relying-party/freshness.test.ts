@@ -76,7 +76,7 @@ table("Cache-Control", [
   ],
 ]);
 
-table("age", [
+table("Age", [
   [
     "RFC 9111 section 1.2.2",
     "a huge number counts, as in max-age",
@@ -95,7 +95,7 @@ table("age", [
 
 const ago = (seconds: number): string => new Date(requestedAtMs - seconds * 1000).toUTCString();
 
-table("age by Date", [
+table("age computed from Date", [
   ...["yesterday", "", "0"].map((date): Row => {
     const input = { cacheControl: "max-age=3600", date };
     return ["RFC 9110 section 6.6.1", `an invalid Date is ignored: ${date}`, input, fresh(3_600)];

@@ -19,7 +19,7 @@ describe("an unknown kid (contract 1.4)", () => {
     assert.deepEqual([init.cache, init.redirect], ["no-cache", "manual"]);
   });
 
-  test("never gets another key (contract 1.5)", async () => {
+  test("never gets a different key (contract 1.5)", async () => {
     const { ask, keys } = await warmVerifier(served(["only"]));
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
@@ -27,7 +27,7 @@ describe("an unknown kid (contract 1.4)", () => {
     }
   });
 
-  test("causes no request if the kid names a key with another alg", async () => {
+  test("causes no request if the kid names a key with a different alg", async () => {
     const { keys, origin } = await warmVerifier();
     for (const alg of ["RS256", "HS256", "none", undefined]) {
       await assert.rejects(keys({ kid: "a", ...(alg !== undefined && { alg }) }), { code: "ERR_TOKEN_ALG" });

@@ -281,7 +281,7 @@ const rows: readonly [
   ["section 3", "with a relative jwks_uri", { jwks_uri: "/jwks" }, secure],
   ["section 3", "with an http jwks_uri", { jwks_uri: "http://keys.example/jwks" }, secure],
   ["section 3", "with an http jwks_uri on loopback and an https issuer", { jwks_uri: "http://127.0.0.1/jwks" }, secure],
-  ["option", "with an http jwks_uri, allowed", { jwks_uri: "http://keys.example/jwks" }, "a", insecure],
+  ["option", "with an http jwks_uri that is allowed", { jwks_uri: "http://keys.example/jwks" }, "a", insecure],
   ["section 3", "with a data URL as jwks_uri", { jwks_uri: "data:application/json,{}" }, secure, insecure],
   ["design", "with a password in jwks_uri", { jwks_uri: "https://user:pass@keys.example/jwks" }, secure],
 ];
@@ -308,7 +308,7 @@ describe("the discovery document (OpenID Connect Discovery)", () => {
     ["too large", reply(200, " ".repeat(262_145)), "ERR_FETCH_TOO_LARGE"],
     ["no connection", unreachable, "ERR_FETCH_FAILED"],
   ] as const) {
-    test(`fails if it is ${name}`, async () => {
+    test(`${name}: ${expect}`, async () => {
       const { ask, origin } = verifierOf(input, { issuer });
       assert.equal(await ask("a"), expect);
       assert.equal(origin.requests.length, requests);

@@ -28,7 +28,7 @@ const recent = "2026-10-01";
 const old = "2025-08-06";
 
 for (const [name, makeVerifier] of runtimes) {
-  test(`${name}: rejects no token in ${swaps} key changes, refetches at most once per change, and starts offline`, async (t) => {
+  test(`${name}: never rejects a token in ${swaps} key changes, refetches at most once per change, and starts offline`, async (t) => {
     await liveThrough(t, makeVerifier);
   });
 }

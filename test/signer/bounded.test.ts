@@ -185,7 +185,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     });
   }
 
-  test("a local signer cannot be changed to sign with or publish another key", async () => {
+  test("a local signer cannot be changed to sign with or publish a different key", async () => {
     const signer = await localSigner(key);
     const other = await localSigner(ecKey("b"));
     for (const [member, value] of Object.entries(other)) assert.equal(Reflect.set(signer, member, value), false);
