@@ -241,7 +241,7 @@ describe("the status", () => {
     assert.equal(status.store?.aheadMs, 100 * second);
   });
 
-  test("reports why the short Cache-Control is on", () => {
+  test("says why the short Cache-Control is in effect", () => {
     assert.equal(modeReason(managed({ records: [active, next] })), "keys");
     assert.equal(modeReason({ ...managed(), isShortBySetting: true }), "setting");
     assert.equal(modeReason({ ...managed(), isShort: true }), "outage");

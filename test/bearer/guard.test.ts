@@ -919,7 +919,7 @@ test("with keys from jose, an unknown kid causes a 401 and any other error cause
   }
 });
 
-test("passes an error during the response to next()", async () => {
+test("an error during the response is passed to next()", async () => {
   const error = new Error("a middleware that replaced setHeader");
   const fail = (): never => {
     throw error;
@@ -951,7 +951,7 @@ test("events and responses contain no token", async () => {
   assert.ok(events.some(({ type }) => type === "refused") && events.some(({ type }) => type === "key-set"));
 });
 
-test("does not read a token longer than 16 KiB", async () => {
+test("a token longer than 16 KiB is not read", async () => {
   const { ask, token, origin } = guardOf();
   const answer = await ask(token({ padding: "x".repeat(20_000) }));
   assert.ok(answer instanceof Response);

@@ -245,7 +245,7 @@ const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
 const behind = [presenceRecord("r", { name: "late\u{202e}", revision: 4 })];
 const caughtUp = [presenceRecord("r")];
 
-describe("waiting for the replicas", () => {
+describe("a command that waits for the replicas", () => {
   test("shows the late replicas on a terminal, on one line that is cleared at the end", async () => {
     const { keys, io, written } = command([behind, behind, caughtUp], { isTTY: true });
     assert.deepEqual((await waitForReplicas(keys, change, 9))?.late, []);

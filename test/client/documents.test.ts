@@ -516,7 +516,7 @@ describe("a document from an earlier process", () => {
   });
 });
 
-describe("bounds", () => {
+describe("the limits", () => {
   test("10,000 made-up identifiers never evict a document that is in use, because consent proves its client", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
     await resolve(documentUrl);

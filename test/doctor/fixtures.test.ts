@@ -343,7 +343,7 @@ const withMember = async (member: object): Promise<string[]> =>
 
 const slow = (waitMs: number): Promise<string[]> => found(observed({ set: { waitMs } }));
 
-describe("examine uses these limits", () => {
+describe("examine uses exact limits", () => {
   test("an RSA exponent may have 32 bits, but not 33", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);

@@ -283,7 +283,7 @@ function record(): Ended[] {
 const write = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
 const issuer = "https://op.example";
 
-test("records fetches, store calls and external signatures as spans if there is a tracer", async (t) => {
+test("fetches, store calls and external signatures are recorded as spans if there is a tracer", async (t) => {
   const signer = await localSigner(ecKey("a"));
   const keyset = [
     { kid: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },
