@@ -113,7 +113,7 @@ server that does not respond takes real time.
 
 We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in a one-day outage, jose sent 1,838
 requests in one run and 1,839 in the other. This was probably due to chance in the connection, because five more runs each had 1,838. We ran
-the four histories in which an issuer ends a day later than the rest. In these, jwksd's guard sent up to nine requests more or fewer to an
+four of the histories, those where an issuer ends, a day after the others. In these, jwksd's guard sent up to nine requests more or fewer to an
 issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree respond in turn, but a load balancer
 may choose either.
 
