@@ -482,7 +482,7 @@ describe("DPoP proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
-  test("a proof with an invalid key or a different typ causes no unhandled rejection", async (t) => {
+  test("a proof with an invalid key or a different typ does not cause an unhandled rejection", async (t) => {
     const { ask, token } = await dpopGuard();
     const bound = token({ cnf: { jkt } });
     const unhandled = t.mock.fn();

@@ -69,7 +69,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*connect to the primary/);
   });
 
-  test("keeps no connection to a demoted primary after a failover behind one address", async (t) => {
+  test("does not keep a connection to a demoted primary after a failover behind one address", async (t) => {
     const address = await cuttable(server.port);
     t.after(() => address.close());
     const register = mysqlStore(url(address.port), { issuer: "https://failover.example" });

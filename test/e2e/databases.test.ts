@@ -170,7 +170,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("with --require-store, creates neither a schema nor an issuer; a command with a mistyped issuer generates no key", async (t) => {
+  test("with --require-store, creates neither a schema nor an issuer; a command with a mistyped issuer does not generate a key", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];

@@ -525,7 +525,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     await assert.rejects(access(data));
   });
 
-  test("names a key that cannot be imported, and creates no store", async (t) => {
+  test("names a key that cannot be imported, and does not create a store", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     const files = {

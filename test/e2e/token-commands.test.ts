@@ -135,7 +135,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     assert.match(announcing.stderr, warning);
   });
 
-  test("generates no wrapping key for a store without keys", async (t) => {
+  test("does not generate a wrapping key for a store without keys", async (t) => {
     const folder = await temporaryFolder(t);
     await sqliteStore(join(folder, "keys.db")).close?.();
     const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);

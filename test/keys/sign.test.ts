@@ -190,7 +190,7 @@ describe("--metadata: errors in the file are reported before anything is created
     });
   }
 
-  test("a missing file is refused", async (t) => {
+  test("a missing file is rejected", async (t) => {
     const error = await refusal(() => start(t, "--metadata", "no.json"), "ERR_CONFIG_FORMAT");
     assert.equal(error.message, "the metadata file no.json cannot be read (ENOENT)");
   });

@@ -228,7 +228,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("creates no CryptoKey if creating versions is not allowed", async () => {
+  test("does not create a CryptoKey if creating versions is not allowed", async () => {
     const stub = start();
     stub.fail("createVersion", googleError(403, "PERMISSION_DENIED"), 2);
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });

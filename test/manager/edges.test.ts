@@ -36,7 +36,7 @@ async function start(more: Partial<KeyManagerOptions> = {}) {
   return { clock, store, events, manager };
 }
 
-test("with requireStore, generates no keys in an empty store and uses a store that has keys", async (t) => {
+test("with requireStore, does not generate keys in an empty store, but uses a store that has keys", async (t) => {
   const [filled, mistyped] = [memoryStore(), memoryStore()];
   const wrappingKeys = [newWrappingKey()];
   const started = async (store: Register, requireStore: boolean) => {
@@ -228,7 +228,7 @@ describe("a subscriber", () => {
     await world.stop(replica);
   });
 
-  test("without update is refused", async () => {
+  test("without update is rejected", async () => {
     const { manager } = await start();
     await assert.rejects(manager.subscribe({} as never), { code: "ERR_OPTION_INVALID" });
     await manager.close();

@@ -76,7 +76,7 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     [`pkcs11:token=t;object=k?${secret}`, /malformed/],
   ];
   for (const [uri, rule] of wrongUris) {
-    test(`${String(uri)} is refused`, () => {
+    test(`${String(uri)} is rejected`, () => {
       assert.throws(
         () => parseKeyUri(uri as string),
         (error: unknown) => {

@@ -434,7 +434,7 @@ test("each command records its times, and a replaced key gives up its claim to g
   ]);
 });
 
-test("a rollback is counted, keeps the time of the first activation, and begins no waiting period", () => {
+test("a rollback is counted, keeps the time of the first activation, and does not begin a waiting period", () => {
   const command = { type: "rollBack" } as const;
   const { nextMadeBy: _, ...former } = active;
   const restarted = { ...retiring, restarted: true as const };

@@ -238,7 +238,7 @@ test("workerd, one of many issuers: the next client is served even if the first 
 
 for (const kind of kinds) {
   describe(`workerd with ${kind}`, () => {
-    test("generates no key in an empty store on its own", async (t) => {
+    test("does not generate a key in an empty store on its own", async (t) => {
       const worker = await startWorker(t, { kind, create: false });
       const response = await worker.get("/jwks");
       assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);

@@ -360,7 +360,7 @@ describe("a saved set", () => {
     { name: "from the future", rule: { now: at - 10_001 }, says: /correct the clock/ },
   ];
   for (const { name, says, edit, of, by, rule: more } of refusals) {
-    test(`${name} is refused`, async () => {
+    test(`${name} is rejected`, async () => {
       const text = await saved({ ...(of && { of }), ...(by && { by }) });
       await assert.rejects(readSavedSet(edit?.(text) ?? text, { ...rule, ...more }), (error) => {
         assert.ok(error instanceof Unusable, String(error));

@@ -161,7 +161,7 @@ describe("a TLS address for signing tokens", () => {
     }
   });
 
-  test("uses new certificates for new connections and refuses invalid ones", async (t) => {
+  test("uses new certificates for new connections and rejects invalid certificates", async (t) => {
     const folder = await tlsFolder(t);
     const { address, service } = await startWith(t, folder);
     await writeFile(join(folder, "ca.crt"), "none");

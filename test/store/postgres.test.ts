@@ -282,7 +282,7 @@ describe("the PostgreSQL store", { skip }, () => {
       );
     });
 
-    test("a write to a database that is read-only by default is refused", async (t) => {
+    test("a write to a database that is read-only by default is rejected", async (t) => {
       const name = database();
       await (await opened(t, server.url(name))).write("a", undefined);
       server.sql(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
@@ -336,7 +336,7 @@ describe("the PostgreSQL store", { skip }, () => {
       }
     });
 
-    test("a process that is killed during a write leaves no partial write", async (t) => {
+    test("a process that is killed during a write does not leave a partial write", async (t) => {
       const url = server.url(database());
       const store = await opened(t, url);
       for (let round = 1; round <= soak(3, 1); round += 1) {

@@ -82,7 +82,7 @@ const formats: [name: string, make: (path: string) => unknown, message: RegExp][
   ["another program's empty database", (path) => edit(path, "PRAGMA application_id = 7"), /another program/],
 ];
 
-test("refuses a file that is not a store, and does not change it", async (t) => {
+test("rejects a file that is not a store, and does not change it", async (t) => {
   for (const [name, make, expected] of formats) {
     const path = await temporaryPath(t);
     make(path);
@@ -111,7 +111,7 @@ test("special SQLite names are ordinary file names", async (t) => {
   assert.deepEqual(readdirSync(folder).toSorted(), names.toSorted());
 });
 
-test("refuses a damaged file without showing its content", async (t) => {
+test("rejects a damaged file without showing the file's content", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "secret".repeat(20_000));
   const bytes = await readFile(path);

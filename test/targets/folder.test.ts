@@ -184,7 +184,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
 });
 
 describe("jwksd publish FOLDER, with key files", () => {
-  test("publishes the keys and refuses invalid files", async (t) => {
+  test("publishes the keys and rejects invalid files", async (t) => {
     const { folder, server, data } = await start(t);
     const keys = join(data, "keys.json");
     const publish = () => runCli(t, ["publish", folder, "--keys", keys, "--issuer", server.url]);
@@ -203,7 +203,7 @@ describe("jwksd publish FOLDER, with key files", () => {
     ["a URL that is not a target", ["--issuer", "https://a.example"], /neither a folder nor s3:/],
     ["an invalid URL to verify", ["--issuer", "https://a.example", "--verify-url", "x?y"], /--verify-url must be/],
   ] as const) {
-    test(`refuses ${what} and creates no files`, async (t) => {
+    test(`rejects ${what} and does not create files`, async (t) => {
       const data = await temporaryFolder(t);
       const target = what.includes("target") ? "ftp://a/b" : join(data, "www");
       const stderr = await cliRefused(t, ["publish", target, "--data", join(data, "data"), ...args]);

@@ -212,7 +212,7 @@ describe("an issuer over HTTP", () => {
     );
   });
 
-  test("malformed, aborted and odd requests stop neither the process nor the issuer", async (t) => {
+  test("malformed, aborted and odd requests do not stop the process or the issuer", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);

@@ -322,7 +322,7 @@ describe("the active signer is bounded", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("returns no token if a signer's key is not the one that it publishes", async () => {
+  test("does not return a token if a signer's key is not the one that it publishes", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
