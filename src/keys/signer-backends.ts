@@ -78,7 +78,10 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
   const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
   if (load === undefined) {
     const known = signerTypes.map((name) => `${name}:`).join(", ");
-    throw new ConfigError("ERR_SIGNER_URI", `a key URI must begin with one of ${known}; docs/signers.md shows each`);
+    throw new ConfigError(
+      "ERR_SIGNER_URI",
+      `a key URI must begin with one of ${known}; docs/signers.md describes each`,
+    );
   }
   // A misspelled kind is an error, even if another kind is in use.
   typesOf(options);

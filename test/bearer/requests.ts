@@ -123,8 +123,8 @@ const badDpop = (error: string, description: string): Expected => ({
 });
 const badProof = (description: string): Expected => badDpop("invalid_dpop_proof", description);
 
-const oneToken = badRequest("the Authorization header must be a scheme, a space and one token");
-const queryToken = badRequest("a token in the query is refused; send one token, in the header");
+const oneToken = badRequest("the Authorization header must consist of a scheme, a space and one token");
+const queryToken = badRequest("tokens in the query are rejected; send one token, in the header");
 const malformed = invalid("the token is not a well-formed signed JWT");
 const otherType = invalid("the token's typ is not at+jwt; send an access token");
 const untrusted = invalid("the token's issuer is not trusted here");
@@ -521,7 +521,7 @@ const routes: readonly Row[] = [
     cookieRow(
       "a token in a cookie and in the URL",
       "token=TOKEN",
-      badRequest("a token in the URL is refused"),
+      badRequest("tokens in the URL are rejected"),
       "/cookie?t=TOKEN",
     ),
   ),
@@ -608,7 +608,7 @@ const dpopRows: readonly Row[] = [
     {},
     {
       status: 401,
-      challenge: `DPoP ${realm}, error="invalid_token", error_description="a token needs a DPoP proof here; send it with the DPoP scheme", ${algs}, ${metadata}`,
+      challenge: `DPoP ${realm}, error="invalid_token", error_description="this request needs a DPoP proof; send the token with the DPoP scheme", ${algs}, ${metadata}`,
     },
     "/dpop-required",
   ),
@@ -623,7 +623,7 @@ const dpopRows: readonly Row[] = [
     sent("DPoP", "/dpop"),
     {
       status: 400,
-      challenge: `DPoP ${realm}, error="invalid_request", error_description="the Authorization header must be a scheme, a space and one token", ${algs}`,
+      challenge: `DPoP ${realm}, error="invalid_request", error_description="the Authorization header must consist of a scheme, a space and one token", ${algs}`,
     },
     "9449 9",
   ),
@@ -632,7 +632,7 @@ const dpopRows: readonly Row[] = [
     "a bound token without its proof",
     (setup) => bearer("/dpop", boundToken(setup)),
     challenged(
-      `error="invalid_token", error_description="the token is bound to a key; send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
+      `error="invalid_token", error_description="the token is bound to a key; send it with the DPoP scheme and a proof", DPoP ${realm}, ${algs}`,
     ),
   ),
   optional(

@@ -479,7 +479,7 @@ describe("--token", () => {
       (token) => token.replace(".", ".\u2013"),
       "it contains characters that no token",
     ],
-    ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "part of it is left out"],
+    ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "part of it is missing"],
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];

@@ -122,7 +122,10 @@ describe("help OPTION", () => {
 
   test("shows every meaning of an option, and the policy's defaults", async (t) => {
     const { stdout } = await runCli(t, ["help", "--max-stale-seconds"]);
-    assert.match(stdout, /^--max-stale-seconds <n>\n\n.*without the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
+    assert.match(
+      stdout,
+      /^--max-stale-seconds <n>\n\n.*cannot reach the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m,
+    );
     const yes = (await runCli(t, ["help", "yes"])).stdout;
     assert.match(
       yes,

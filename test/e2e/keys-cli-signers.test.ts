@@ -234,7 +234,7 @@ test(
       const lost = outcomes.filter(({ code }) => code !== 0);
       assert.equal(lost.length, 1);
       const made =
-        /jwksd: vault-transit:\S+ was generated but is not needed(, so it was destroyed again)?(?:; destroy it)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
+        /jwksd: vault-transit:\S+ was generated but is not needed(, so it was destroyed)?(?:; destroy it)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
       const [, again] = made.exec(lost[0]?.stderr ?? "") ?? assert.fail(lost[0]?.stderr);
       assert.equal(again !== undefined, isDestroying);
       assert.equal(vault.keys.size, keys + (isDestroying ? 1 : 2));

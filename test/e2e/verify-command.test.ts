@@ -197,7 +197,7 @@ test(
     assert.equal(code, 1);
     assert.match(
       stdout,
-      /; the token names http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Configure the provider to use the same issuer everywhere/,
+      /; the token's iss is http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Configure the provider to use the same issuer everywhere/,
     );
   },
 );

@@ -273,7 +273,9 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       ],
     ];
     const otherPath = new RegExp(`in the URI is /other\\.so, but the configured modulePath is ${modulePath};`);
-    const otherToken = new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`);
+    const otherToken = new RegExp(
+      `the token "other" is not present; these tokens are: "${label}" \\(serial "[0-9a-f]+"\\);`,
+    );
     const uris: [uri: string, code: string, message?: RegExp][] = [
       [`${uri}?module-path=/other.so`, "ERR_SIGNER_URI", otherPath],
       [`${uri}?pin-value=1234`, "ERR_SIGNER_URI"],

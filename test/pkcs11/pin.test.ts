@@ -53,7 +53,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 1);
     // No other backend in this process tries it either, whatever the URI says about the token.
     const error = await refusal(() => open().open(`${uri};manufacturer=SoftHSM%20project`), unauthorized);
-    assert.match(error.message, /was refused before, or may have been/);
+    assert.match(error.message, /may already have refused this PIN/);
     assert.equal(logins(), 1);
     // After a refusal, this backend does not try the right PIN either, because it cannot know that the file has changed.
     writeFileSync(token.pinFile, token.pin);

@@ -171,10 +171,10 @@ describe("messages do not quote responses", () => {
     const document = "https://op.example/%C3%BC/.well-known/openid-configuration";
     for (const [body, message] of [
       ["", `${document}: the body is not JSON`],
-      ["{}", `${document}: the document belongs to another issuer, none and not "https://op.example/%C3%BC"`],
+      ["{}", `${document}: the document's issuer is none, not "https://op.example/%C3%BC"`],
       [
         JSON.stringify({ issuer: "https://op.example/?secret\n" }),
-        `${document}: the document belongs to another issuer, "https://op.example/" and not "https://op.example/%C3%BC"`,
+        `${document}: the document's issuer is "https://op.example/", not "https://op.example/%C3%BC"`,
       ],
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${document} is not a URL`],
       [

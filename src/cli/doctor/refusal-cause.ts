@@ -82,7 +82,7 @@ async function findCause(
       return ofClaims(token, expected.issuer, expected.audience);
     case "ERR_DISCOVERY_ISSUER": {
       const { iss } = decodeJwt(token);
-      return iss === expected.issuer ? { cause: "two issuers", details: [`the token names ${valueText(iss)}`] } : {};
+      return iss === expected.issuer ? { cause: "two issuers", details: [`the token's iss is ${valueText(iss)}`] } : {};
     }
     default:
       return {};
@@ -108,7 +108,7 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/[,;]/, "it contains a comma or semicolon"],
   [/=/, "it contains padding (=), which the parts of a token do not have"],
   [/^\.|\.$/, "it begins or ends with a dot"],
-  [/…|\.\.\./, "part of it is left out"],
+  [/…|\.\.\./, "part of it is missing"],
   [/[^\w.~+/-]/, "it contains characters that no token has"],
 ];
 

@@ -124,7 +124,7 @@ Examples:
         if (isLost)
           printNotice(
             io,
-            "if a jwksd serve has other wrapping keys than this command, it cannot read the change; restart it with this command's wrapping keys",
+            "a jwksd serve process that does not have this command's wrapping keys cannot read the change; restart it with them",
           );
         const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
         return changeKeys(open, { flags, breaks: true, newKey, remarks: remarkUnlisted }, decide);

@@ -172,10 +172,7 @@ export async function withCustody<T>(
   function report(event: ManagerEvent): void {
     if (event.type !== "orphaned") return;
     const { uri, isDestroyed } = event;
-    printNotice(
-      io,
-      `${uri} was generated but is not needed${isDestroyed ? ", so it was destroyed again" : "; destroy it"}`,
-    );
+    printNotice(io, `${uri} was generated but is not needed${isDestroyed ? ", so it was destroyed" : "; destroy it"}`);
   }
 }
 

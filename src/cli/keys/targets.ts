@@ -35,7 +35,7 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    const processes = "for a process, this command is not needed, because no step waits for processes";
+    const processes = "processes do not need this command, because no step waits for them";
     throw new StateError(
       "ERR_TRANSITION",
       `there is no target with this name; to list the targets, run jwksd replicas; ${processes}`,

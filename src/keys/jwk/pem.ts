@@ -98,7 +98,7 @@ async function firstOf(ways: readonly Promise<JWK>[], name: string): Promise<JWK
   try {
     return await Promise.any(ways);
   } catch {
-    throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
+    throw keyError("ERR_KEY_FORMAT", name, "this is not a readable EC or RSA key");
   }
 }
 

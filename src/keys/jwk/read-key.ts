@@ -96,7 +96,8 @@ export async function readKeyText(text: string, name: string): Promise<JWK> {
   if (text.includes("-----BEGIN ")) return readPem(text, name);
   const value = parseJson(text, name);
   if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set, but a single key was expected");
-  if (typeof value !== "object" || value === null) throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
+  if (typeof value !== "object" || value === null)
+    throw keyError("ERR_KEY_FORMAT", name, "this is not a JWK, which is a JSON object");
   return value;
 }
 
@@ -115,7 +116,7 @@ export function readKeySet(input: string | object, name: string): KeyMaterial[] 
   return keys.map((key: unknown, index) => {
     const where = `${name}, key ${index + 1} of ${keys.length}`;
     if (typeof key !== "object" || key === null) {
-      throw keyError("ERR_KEY_FORMAT", where, "not a JSON object");
+      throw keyError("ERR_KEY_FORMAT", where, "this is not a JSON object");
     }
     return readJwk(key as Record<string, unknown>, where);
   });
@@ -164,7 +165,7 @@ async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();
   } catch {
-    throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
+    throw keyError("ERR_KEY_FORMAT", name, "this is not a readable EC or RSA key");
   }
 }
 
@@ -173,7 +174,7 @@ function parseJson(text: string, name: string): unknown {
     return JSON.parse(text);
   } catch {
     // The parser's own message quotes the text around the error.
-    throw keyError("ERR_KEY_FORMAT", name, "neither PEM nor JSON");
+    throw keyError("ERR_KEY_FORMAT", name, "this is neither PEM nor JSON");
   }
 }
 

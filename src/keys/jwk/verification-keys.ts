@@ -98,7 +98,7 @@ export function entriesOf(jwkSet: unknown, most = maxKeys): readonly unknown[] {
   if (!Array.isArray(entries))
     throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set must have a "keys" array (RFC 7517 section 5)');
   if (entries.length > most)
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has more than ${most} keys, which is the maximum`);
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has more than the maximum of ${most} keys`);
   return entries as unknown[];
 }
 
@@ -189,10 +189,7 @@ function checkRsa(bits: Readonly<Record<"modulus" | "exponent", number>>): void 
   for (const part of ["modulus", "exponent"] as const) {
     const most = maxRsaBits[part];
     if (bits[part] <= most) continue;
-    throw new KeyMaterialError(
-      "ERR_KEY_UNSUPPORTED",
-      `its RSA ${part} has more than ${most} bits, which is the maximum`,
-    );
+    throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `its RSA ${part} has more than the maximum of ${most} bits`);
   }
 }
 

@@ -87,7 +87,7 @@ export class TokenProcess {
     };
     this.#child.once("exit", (code, signal) => onEnd(signal ?? `exit code ${code}`));
     this.#child.on("error", (error) => {
-      if (this.#child.pid === undefined) onEnd((error as NodeJS.ErrnoException).code ?? "cannot be started");
+      if (this.#child.pid === undefined) onEnd((error as NodeJS.ErrnoException).code ?? "it could not be started");
     });
   }
 

@@ -138,7 +138,10 @@ function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
     Object.entries(selector).every(([name, value]) => token[name as keyof TokenSelector] === value),
   );
   if (token === undefined) {
-    throw new TokenFailure("unavailable", `${nameOfToken(selector)} is not present; present: ${namesOf(present)}`);
+    throw new TokenFailure(
+      "unavailable",
+      `${nameOfToken(selector)} is not present; these tokens are: ${namesOf(present)}`,
+    );
   }
   if (others.length > 0) {
     const several = `several tokens match ${nameOfToken(selector)}; select one using its serial`;

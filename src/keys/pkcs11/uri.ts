@@ -198,4 +198,5 @@ function split(text: string, separator: string): [string, string | undefined] {
   return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-const unusable = (rule: string): ConfigError => new ConfigError("ERR_SIGNER_URI", `not a usable PKCS#11 URI: ${rule}`);
+const unusable = (rule: string): ConfigError =>
+  new ConfigError("ERR_SIGNER_URI", `this is not a usable PKCS#11 URI: ${rule}`);

@@ -86,7 +86,7 @@ async function importPair(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, nam
     return { privateKey: secret, publicKey };
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
-    throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 signing key");
+    throw keyError("ERR_KEY_FORMAT", name, "this is not a valid P-256 signing key");
   }
 }
 

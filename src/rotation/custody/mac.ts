@@ -39,7 +39,7 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
   // The same key also makes MACs of other types. @see RFC 8725 section 3.11
   if (verified?.protectedHeader?.typ === typ) return key.id;
-  throw notAuthentic("its MAC does not match it");
+  throw notAuthentic("it does not match its MAC");
 }
 
 function notAuthentic(cause: string): StoreError {

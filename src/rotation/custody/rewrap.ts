@@ -14,7 +14,7 @@ export async function rewrap(
   records: readonly KeyRecord[],
   custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isMacCurrent">,
   now: number,
-  reason = "an operator moved it to the first wrapping key",
+  reason = "an operator re-encrypted it with the first wrapping key",
 ): Promise<Change> {
   let change: Change = { records, events: [] };
   for (const record of liveRecords(records)) {

@@ -179,7 +179,7 @@ function keyMetrics({ records, policy }: StoreDocument): Metric[] {
     gauge(
       [
         "jwksd_key_timestamp_seconds",
-        "Time at which a live key entered a state, or at which a read first saw it in that state.",
+        "Time at which a live key entered a state, or at which a read of the store first found it in that state.",
       ],
       live.flatMap((record) =>
         Object.entries(times).flatMap(([event, time]) => seconds(record[time], { kid: record.kid, event })),

@@ -363,7 +363,7 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
 function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; correct the clocks, or set force to take the step anyway (--force --yes)`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was changed; correct the clocks, or set force to take the step anyway (--force --yes)`,
   );
 }
 

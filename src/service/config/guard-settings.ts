@@ -37,7 +37,7 @@ export const guardDefinitions = {
     ),
     "127.0.0.1:9910",
     "<address>",
-    "address on which the proxy asks the guard. HOST:PORT, or the path of a Unix socket.",
+    "address on which the guard listens for the proxy's checks. HOST:PORT, or the path of a Unix socket.",
   ),
   allowRemoteProxies: toggle(
     "allow listening on a non-loopback address. Every machine that can reach it can then try out tokens and use up proofs.",
@@ -69,7 +69,7 @@ export const guardDefinitions = {
   certificateHeader: optional(
     stringThat("the name of a header", (value) => /^[a-z][a-z\d-]*$/i.test(value)),
     "<name>",
-    "header with the client certificate. In every check, the proxy must set it to a colon, the certificate, and a colon. It is needed for tokens that are bound to a certificate. Default: such tokens are rejected.",
+    "header with the client certificate. In every check, the proxy must set this header to the certificate, with a colon before and after it. Tokens that are bound to a certificate require it. Default: such tokens are rejected.",
   ),
   logLevel: settingDefinitions.logLevel,
   jsonLogs: settingDefinitions.jsonLogs,

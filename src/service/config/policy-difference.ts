@@ -7,7 +7,7 @@ export function policyDifference(given: RotationPolicyOptions, stored: RotationP
   const pairs = names.map((name) => `${flagName(name)} is ${given[name]} here and ${stored[name]} in the store`);
   return {
     /** Both values of each setting, as a sentence without a period. */
-    text: `The settings differ from the store's policy, which applies: ${pairs.join("; ")}`,
+    text: `The settings differ from the store's policy, which takes precedence: ${pairs.join("; ")}`,
     /** The settings that differ, as flags for `jwksd policy`; empty if none do. */
     flags: names.map((name) => `${flagName(name)} ${given[name]}`).join(" "),
   };

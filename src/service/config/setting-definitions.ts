@@ -83,7 +83,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    `${about} serve writes this value into an empty store. To change it there later, for all processes, use jwksd policy.`,
+    `${about} serve writes this value to an empty store. To change it later for all processes, use jwksd policy.`,
     { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
@@ -133,7 +133,7 @@ export const settingDefinitions = {
   signConfig: optional(
     path,
     "<file>",
-    "JSON file with additional sign sockets. For each socket, it says who may connect and what may be signed; see docs/sign-socket.md.",
+    "JSON file with additional sign sockets. For each socket, it specifies who may connect and what may be signed; see docs/sign-socket.md.",
     { managed: true },
   ),
 
@@ -196,7 +196,7 @@ export const settingDefinitions = {
     { heading: "Documents:", publish: true },
   ),
   noDiscovery: toggle(
-    "serve no discovery document. Set this if the provider serves its own document, with the JWK Set's URL.",
+    "serve no discovery document. Set this if the provider serves its own document that contains the JWK Set's URL.",
     {
       heading: "Documents:",
       publish: true,
@@ -259,7 +259,7 @@ export const settingDefinitions = {
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",
-    "maximum staleness. A process without the store stays ready and signs for this long after its last check-in. Each waiting period includes this time.",
+    "maximum staleness. A process that cannot reach the store stays ready and keeps signing for this long after its last check-in. Each waiting period includes this time.",
   ),
 
   logLevel: withDefault(

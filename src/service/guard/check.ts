@@ -162,7 +162,7 @@ function certificateOf(name: string | undefined, rawHeaders: readonly string[]):
     throw new RefusedCheck(
       400,
       "proxy",
-      `the proxy must set the ${name} header to a colon, the certificate and a colon`,
+      `the proxy must set the ${name} header to the certificate, with a colon before and after it`,
     );
   return value === "::" ? undefined : value;
 }

@@ -88,7 +88,7 @@ export function warningsOf({ settings, nonceSecret }: GuardConfig, hosts: Hosts)
       : []),
     ...(nonceSecret === undefined
       ? [
-          "DPoP proofs need no nonce, so they can be signed in advance; set --nonce-secret-file, to the same secret for all guards",
+          "DPoP proofs need no nonce, so they can be signed in advance; set --nonce-secret-file to a file with the same secret for all guards",
         ]
       : []),
   ];

@@ -99,7 +99,7 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
       return ["error", { kid: event.kid, uri: event.uri, code }, `a removed key could not be destroyed: ${why}`];
     case "orphaned": {
       const { uri, isDestroyed } = event;
-      if (isDestroyed) return ["info", { uri }, "a generated key was not needed and was destroyed again"];
+      if (isDestroyed) return ["info", { uri }, "a generated key was not needed, so it was destroyed"];
       return ["warn", { uri }, "a generated key could not be recorded or was not needed; nothing uses it"];
     }
     default:

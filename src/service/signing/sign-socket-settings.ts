@@ -68,7 +68,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
   const members = await readJsonObject(signConfig, "the file in --sign-config");
   for (const [address, given] of Object.entries(members)) {
     const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
-    if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
+    if (!socketPath.holds(address)) throw invalidOption(`the name of ${name} must be ${socketPath.must}`);
     if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
     const checked = checkOptions(given as SocketMembers, rules, `member of ${name}`);
     sockets.push(socketOf("--sign-config", address, name, checked));

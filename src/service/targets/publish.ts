@@ -94,7 +94,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     if (paths.length > 0) isPurged = purgeCommand === undefined;
     written = [...new Set([...written, ...paths])];
     if (!isPurged && purgeCommand !== undefined) {
-      log.info(`running the purge command; it is stopped after ${purgeSeconds} s`);
+      log.info(`running the purge command for at most ${purgeSeconds} s`);
       await runPurge(purgeCommand, { urls: urlsOf(site), environment, signal });
       isPurged = true;
     }

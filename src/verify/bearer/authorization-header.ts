@@ -47,11 +47,12 @@ export function credentialsOf(
   if (scheme === undefined || !accepted.includes(scheme)) {
     // If proofs are required, a token without a proof is an error, so that the client does not send it again.
     if (scheme === "Bearer" && token !== undefined)
-      throw invalidToken("a token needs a DPoP proof here; send it with the DPoP scheme");
+      throw invalidToken("this request needs a DPoP proof; send the token with the DPoP scheme");
     throw new RefusedRequest({ status: 401, hint: missingCredentials(authorization, accepted) });
   }
-  if (token === undefined) throw invalidRequest("the Authorization header must be a scheme, a space and one token");
-  if (hasQueryToken(target)) throw invalidRequest("a token in the query is refused; send one token, in the header");
+  if (token === undefined)
+    throw invalidRequest("the Authorization header must consist of a scheme, a space and one token");
+  if (hasQueryToken(target)) throw invalidRequest("tokens in the query are rejected; send one token, in the header");
   return { scheme, token };
 }
 
@@ -69,15 +70,15 @@ const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 export function credentialsElsewhere(token: unknown, target: string): Credentials {
   if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
   const url = target.replaceAll(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  if (jwsForm.test(token) && url.includes(token)) throw invalidRequest("a token in the URL is refused");
-  if (hasQueryToken(target)) throw invalidRequest("a token in the query is refused; send one token");
+  if (jwsForm.test(token) && url.includes(token)) throw invalidRequest("tokens in the URL are rejected");
+  if (hasQueryToken(target)) throw invalidRequest("tokens in the query are rejected; send one token");
   return { scheme: "Bearer", token };
 }
 
 function missingCredentials(authorization = "", [scheme]: readonly Scheme[]): string {
   if (authorization === "") return "there is no Authorization header";
   if (/\s/.test(authorization.trim())) return "the Authorization header has a scheme that is not accepted here";
-  return `the Authorization header is not ${scheme}, a space and a token`;
+  return `the Authorization header must have the form "${scheme} TOKEN"`;
 }
 
 /**

@@ -29,7 +29,8 @@ export function createConfirmation(settings: BearerSettings): Confirm {
     if (cnf === undefined) return;
     if (typeof (jkt ?? x5t) !== "string") throw invalidToken("the token has an unknown binding (cnf)");
     if (jkt !== undefined && scheme !== "DPoP") {
-      const remedy = dpop === undefined ? ", which is not supported here" : "; send it as DPoP, with a proof";
+      const remedy =
+        dpop === undefined ? ", which is not supported here" : "; send it with the DPoP scheme and a proof";
       throw invalidToken(`the token is bound to a key${remedy}`);
     }
     if (x5t !== undefined && x5t !== (await thumbprintOf(await certificate?.(source))))

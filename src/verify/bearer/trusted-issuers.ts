@@ -165,7 +165,7 @@ const maxNamed = 5;
 function trustedText(names: readonly string[]): string {
   const trusted = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
   if (names.length > maxNamed) trusted.push(`${names.length - maxNamed} more`);
-  return `trusted is ${trusted.join(" or ")}; iss must equal it, character by character`;
+  return `iss must be exactly ${trusted.join(" or ")}`;
 }
 
 const issuerOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);

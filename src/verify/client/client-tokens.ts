@@ -314,7 +314,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       const isSigned = method === "private_key_jwt";
       const broken =
         client.method !== method
-          ? `the client's method is no longer ${method}; it must start a new authorization`
+          ? `the client's method is no longer ${method}; the client must start a new authorization`
           : sent.has("client_secret")
             ? "a client with a metadata document has no secret"
             : (sent.get("client_id") ?? (isSigned ? clientId : undefined)) !== clientId

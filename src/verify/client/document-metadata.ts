@@ -67,7 +67,7 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
   const metadata = document as ClientMetadata;
   if (metadata.client_id !== clientId) throw refuse('has a "client_id" that differs from its URL');
   for (const name of ["client_secret", "client_secret_expires_at"])
-    if (Object.hasOwn(metadata, name)) throw refuse(`has a "${name}"; a public document must not`);
+    if (Object.hasOwn(metadata, name)) throw refuse(`has a "${name}", which a public document must not have`);
   if (!string.holds(metadata.client_name) || metadata.client_name.trim() === "") throw refuse('has no "client_name"');
   for (const [type, holds, names] of types)
     for (const name of names)

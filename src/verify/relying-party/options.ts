@@ -117,6 +117,6 @@ function placeOf(issuer: string | undefined, jwksUri: string | undefined, allowI
     checkIssuer(issuer);
     return { issuer };
   }
-  if (issuer !== undefined || jwksUri === undefined) throw invalidOption("give either issuer or jwksUri");
+  if (issuer !== undefined || jwksUri === undefined) throw invalidOption("pass either issuer or jwksUri");
   return { jwksUri: checkSecureUrl(jwksUri, "jwksUri", allowInsecure) };
 }

@@ -102,8 +102,8 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
     if (metadata === undefined) throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
     const issuer = memberOf(metadata, "issuer");
     if (issuer !== wanted) {
-      const issuers = `${shownIssuer(issuer)} and not ${shownIssuer(wanted)}`;
-      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: the document belongs to another issuer, ${issuers}`);
+      const issuers = `${shownIssuer(issuer)}, not ${shownIssuer(wanted)}`;
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: the document's issuer is ${issuers}`);
     }
     const jwksUri = checkSecureUrl(memberOf(metadata, "jwks_uri"), `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {

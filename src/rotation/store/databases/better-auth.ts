@@ -89,7 +89,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseSto
       await pauseAfter(count, maxPauseMs, systemClock, signal);
     }
     throw new Error(
-      "a read does not return what was written, because other processes write constantly or it is not the primary",
+      "a read does not return what was just written: either other processes write constantly, or this database is not the primary",
     );
   }
 
@@ -126,7 +126,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseSto
                 });
           // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is read back.
           const error = await written.then(
-            () => new Error("a read does not return what was written; connect to the primary"),
+            () => new Error("a read does not return what was just written; connect to the primary"),
             (error: unknown) => error,
           );
           const found = await find(["version"]);

@@ -56,7 +56,7 @@ export const noResponse = (): Error => new NoResponse("no response in time");
 
 /** Advice for Node.js error codes that occur before a connection is established. */
 const unconnected = new Map([
-  ["ECONNREFUSED", "no server is listening on this host and port; start it, or correct them"],
+  ["ECONNREFUSED", "no server is listening on this host and port; start the server, or correct the address"],
   ["ENOENT", "the socket does not exist; start the server, or check the path"],
   ["ENOTFOUND", "the host does not exist; check its name"],
   ["EAI_AGAIN", "the host name cannot be resolved now; try again"],
