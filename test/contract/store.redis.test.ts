@@ -131,7 +131,7 @@ if (skipWithout("redis-server") === false) {
   }
   const [, permissions = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
 
-  test("with a user that lacks +hset and +hdel, a process cannot write but is ready and signs", async (t) => {
+  test("with a user that lacks +hset and +hdel, a process cannot write, but is ready and can sign", async (t) => {
     const issuer = "https://reader.example";
     const [writer, reader] = [
       redisStore(url(server.port).replace("/2", ""), { issuer }),

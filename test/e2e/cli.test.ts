@@ -169,7 +169,7 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
   });
 });
 
-describe("standard output that cannot be written", { timeout, concurrency: 4 }, () => {
+describe("standard output that cannot be written to", { timeout, concurrency: 4 }, () => {
   const full = "/dev/full";
   // Processes of the tests share compiled code.
   const { NODE_COMPILE_CACHE = "" } = process.env;

@@ -134,7 +134,7 @@ describe("flags take precedence over the environment, the environment over the f
     });
   }
 
-  test("1 and 0 are true and false", async () => {
+  test("1 means true, and 0 means false", async () => {
     const environment = { JWKSD_NO_CORS: "1", JWKSD_JSON_LOGS: "0" };
     const { noCors, jsonLogs } = await resolveSettings({ flags: {}, environment });
     assert.deepEqual({ noCors, jsonLogs }, { noCors: true, jsonLogs: false });

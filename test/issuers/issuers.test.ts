@@ -223,7 +223,7 @@ describe("the issuers in memory", () => {
     assert.deepEqual(kept, [["3"], ["2", "3"], ["1", "2", "3"]]);
   });
 
-  test("an evicted issuer still signs, for signatures in progress and for callers that hold a reference", async () => {
+  test("an evicted issuer still signs for calls in progress and for callers that hold a reference", async () => {
     const database = await new Database().with(1, 2);
     const issuers = await database.issuers({ maxIssuers: 1 });
     const kid = await kidOf(issuers, 1);

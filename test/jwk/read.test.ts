@@ -177,7 +177,7 @@ test("a key's identity does not depend on its optional members, and differs from
 
 describe("an Ed25519 key has 32 bytes (RFC 8037 section 2)", () => {
   const key = { kty: "OKP", crv: "Ed25519", x: Buffer.alloc(32, 1).toString("base64url") };
-  test("is read without its private parameter", () =>
+  test("and is read without its private parameter", () =>
     assert.deepEqual(ed25519Members({ ...key, d: "AAAA" }, "key"), key));
   for (const [code, message, more] of [
     ["ERR_KEY_UNSUPPORTED", /curve "X25519"/, { crv: "X25519" }],

@@ -238,7 +238,7 @@ test("a process that was frozen between two requests reads the store before it u
   assert.notEqual(await activeIn(world), kid);
 });
 
-test("a cron job that takes due steps only at the times that the store reports takes each one on time", async () => {
+test("a cron job that runs only at the times that the store reports takes each due step on time", async () => {
   const world = new World();
   let due: number | undefined;
   const connection = world.store.connection();

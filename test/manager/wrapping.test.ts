@@ -387,7 +387,7 @@ describe("a call to an HSM or key service times out after a minute", () => {
   }
 });
 
-test("keeps a key that was generated in an HSM only if the store may refer to it", async () => {
+test("destroys a key that was generated in an HSM unless the store may refer to it", async () => {
   const store = memoryStore();
   const failing = {
     ...store,

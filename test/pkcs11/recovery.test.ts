@@ -189,7 +189,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
     });
   }
 
-  test("a token whose folder is moved away and back recovers", async (t) => {
+  test("recovers even if its folder is moved away and back", async (t) => {
     const { token, shim, provider } = await setUp(t);
     const load = startLoad(provider);
     await load.more(few);

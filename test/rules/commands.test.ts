@@ -569,7 +569,7 @@ describe("while clocks differ", () => {
   const at = { policy, now: start + year, areClocksOff: true };
   const long = { ...announced, publishedAt: start - year };
 
-  test("refuses a step even if its waiting period seems to have ended, unless it is forced", async () => {
+  test("refuses a step even if its waiting period seems to have ended, unless the step is forced", async () => {
     const given = [active, long, { ...retiring, replacedAt: start - year }];
     for (const command of ["activate b", "retire a", "remove r", "rollBack f withdraw"]) {
       const records = [...given, forced];

@@ -164,7 +164,7 @@ async function inBucket(t: TestContext) {
   return { stub, follow, text, issuer, data };
 }
 
-describe("a bucket that a different process changes", { timeout: 60_000 }, () => {
+describe("a bucket that another process changes", { timeout: 60_000 }, () => {
   test("is restored if an object is missing, has other content, or has other headers", async (t) => {
     const { stub, follow, text } = await inBucket(t);
     const publisher = await follow();
