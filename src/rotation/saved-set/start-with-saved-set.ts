@@ -30,8 +30,8 @@ export interface SavedSetOptions {
    */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**
-   * Maximum age of a saved set, in seconds. With 0, no set is saved or used. Default: the time during which no key that
-   * is missing from the set can sign, unless an operator forces it to.
+   * Maximum age of a saved set, in seconds. With 0, no set is saved or used. Default: the time for which a set contains
+   * every key that can sign, unless an operator forces a step.
    */
   readonly maxSavedSetSeconds?: Optional<number>;
   /** Receives outages and failures to save the set. Default: none. */
