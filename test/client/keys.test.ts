@@ -369,7 +369,7 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("are refused with the time for a retry", async () => {
+    test("are refused with the time after which to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

@@ -27,7 +27,7 @@ test("runs four operations immediately, and four more in each later turn of the 
   );
 });
 
-test("gives an operation that takes a whole turn its own turn", async () => {
+test("an operation that takes a whole turn gets its own turn", async () => {
   await nextTurn();
   const done: string[] = [];
   const kinds = ["part", "whole", "part", "whole", "whole", "part", "part"];

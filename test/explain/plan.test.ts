@@ -115,7 +115,7 @@ describe("the planned steps", () => {
   });
 });
 
-test("every step has a reason and the sum that its time results from", () => {
+test("every step has a reason and the arithmetic behind its time", () => {
   const bounds = plan([active], policy, start).steps.map(
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );

@@ -82,7 +82,7 @@ describe("keys in an HSM or key service", () => {
     });
   }
 
-  test("reports a key as orphaned if an operator announced another one in the meantime, and nothing fails", async () => {
+  test("reports a key as orphaned if an operator announced another one in the meantime, without failing", async () => {
     const world = new World();
     const module = new Module();
     const choice = module.choice();

@@ -66,7 +66,7 @@ test("with an old Node, the provider's quick start and the commands report which
   assert.equal(command, "jwksd: Node 22.18 or later is required, not 20.20.2; for npx, run: npm install node@24\n");
 });
 
-test("with an old runtime, every create function reports it instead of failing later", async () => {
+test("every create function reports an old runtime instead of failing later", async () => {
   const program = `
     import { createClientVerifier, createProvider } from "jwksd";
     import { createBearer } from "jwksd/bearer";

@@ -580,7 +580,7 @@ describe("while clocks differ", () => {
     }
   });
 
-  test("allows a revocation, and restarts no waiting period", () => {
+  test("allows a revocation without restarting a waiting period", () => {
     const ahead = { ...announced, publishedAt: start + 3 * year };
     const { records, events } = applyCommand([active, ahead], commandOf("revoke a"), at);
     assert.deepEqual(

@@ -370,7 +370,7 @@ describe("a saved set", () => {
     });
   }
 
-  test("is used up to its maximum age and the clock skew", async () => {
+  test("can be used up to its maximum age plus the clock skew", async () => {
     const text = await saved();
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
