@@ -806,9 +806,9 @@ describe("a verifier with documents", () => {
     const thiefDocument = await documented(script(["a"])).resolve(thief);
     assert.equal(await check(victims, thiefDocument), "ERR_TOKEN_CLAIM", "the victim's token is not the thief's");
     assert.equal(await authenticate("a"), "accepted");
-    // The thief has no key, but its made-up kids cause requests to the victim's URL.
-    for (let index = 0; index < 5; index += 1)
-      assert.notEqual(await check(assertionAt(clock.now(), `made-up ${index}`, {}, thief)), "accepted");
+    // The thief has no key, but its made-up kids cause requests to the victim's URL. One is the victim's next kid.
+    for (const kid of ["b", "c", "d"])
+      assert.notEqual(await check(assertionAt(clock.now(), kid, {}, thief)), "accepted");
     const before = origin.requests.length;
     origin.script = script(["b"]);
     assert.equal(await authenticate("b"), "accepted", "a rotation is found in the same second");

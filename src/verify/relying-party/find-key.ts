@@ -78,7 +78,8 @@ async function findAfterRefetch(
   const { keeper, fetches } = cached;
   for (;;) {
     const now = clock.now();
-    if (await unknownKids.has(kid, now)) throw unknownKid(context);
+    // Another client, with another budget, may have named the kid just before it was published.
+    if (!budget.isWhole(now) && (await unknownKids.has(kid, now))) throw unknownKid(context);
     let fetch = fetches.current();
     if (fetch === undefined) {
       const pauseMs = Math.max(budget.waitMs(now), fetches.waitMs(now));
