@@ -200,7 +200,8 @@ describe("the authorization server with Hono", () => {
     const { form } = await authorized(document, redirectUri);
     const sent = { ...form, ...hosts.credentials(document), refresh_token: tokens["refresh_token"] ?? "" };
     const responses = await Promise.all([token(sent), token(sent)]);
-    assert.deepEqual(responses.map(({ status }) => status).sort(), [200, 400]);
+    const statuses = responses.map(({ status }) => status);
+    assert.deepEqual(new Set(statuses), new Set([200, 400]));
     const refresh = { grant_type: "refresh_token", refresh_token: tokens["refresh_token"] ?? "" };
     assert.equal((await token({ ...refresh, ...hosts.credentials(document) })).status, 200);
   });
