@@ -166,6 +166,32 @@ describe("a check", () => {
     }
   });
 
+  test("is refused if Destination names a path of another route", async (t) => {
+    const { guard } = await startOne(t, {
+      routes: [
+        { path: "/public/*", public: true },
+        { path: "/admin/*", scope: "admin" },
+      ],
+    });
+    const status = async (...values: readonly string[]): Promise<string> => {
+      const headers = values.map((value): HeaderLine => ["Destination", value]);
+      return (await result(guard, { method: "COPY", target: "/public/a?b=/c", headers })).slice(0, 3);
+    };
+    for (const value of ["/public/b", "https://api.example.com/public/b", "b", "b?rev=1", "$&"])
+      assert.equal(await status(value), "200", value);
+    for (const value of ["/admin/b", "https://api.example.com/admin/b", "HTTP://x/ADMIN/b", "//x/admin", "../admin/b"])
+      assert.equal(await status(value), "400", value);
+    for (const value of [
+      "/other",
+      "/public/%2e%2e/admin",
+      "/public/..;/admin",
+      "https://api.example.com",
+      "x:/admin/b",
+    ])
+      assert.equal(await status(value), "400", value);
+    assert.equal(await status("/public/b", "/admin/b"), "400");
+  });
+
   test("must be described once, by the proxy's own headers, and exactly", async (t) => {
     const { setup, guard } = await startOne(t, {}, { certificateHeader: "Client-Cert" });
     const token = bearer(accessToken(setup));

@@ -82,6 +82,9 @@ async function decideAbout(
   if (preflighted?.passesPreflights === true) return allowed(host, context, "preflight");
   const route = routeOf(host, described.method, described.target);
   if (route === undefined) throw new RefusedCheck(403, "route", "no route is configured for this path and method");
+  const destination = destinationOf(described.target, rawHeaders);
+  if (destination !== undefined && routeOf(host, described.method, destination) !== route)
+    throw new RefusedCheck(400, "path", "the Destination header names a path of another route");
   const { requirements } = route;
   if (requirements === undefined) return allowed(host, context, "public");
 
@@ -124,6 +127,15 @@ function routeOf({ routes }: Host, method: string, target: string): Route | unde
   const selected = selectRoute(routes, method, path);
   if ("problem" in selected) throw new RefusedCheck(400, "path", selected.problem);
   return selected.route;
+}
+
+/** Returns the path in a Destination header, to which COPY and MOVE write. @see RFC 4918 section 10.3 */
+function destinationOf(target: string, rawHeaders: readonly string[]): string | undefined {
+  const path = joined("destination", rawHeaders)?.replace(/^[a-z][a-z\d+.-]*:(?:\/\/[^/?#]*)?\/?/i, "/");
+  if (path === undefined || path.startsWith("/")) return path;
+  // CouchDB's destinations are relative.
+  const [own = ""] = target.split("?", 1);
+  return own.slice(0, own.lastIndexOf("/") + 1) + path;
 }
 
 /** Returns the method that a CORS preflight asks about. @see Fetch Standard, CORS-preflight fetch */
