@@ -48,7 +48,7 @@ export const isHtml = (text: string): boolean => /<(!doctype html|html|head|body
 const isLogin = (html: string): boolean =>
   /type\s*=\s*["']?password\b/i.test(html) || /<title>[^<]{0,100}\b(log|sign)[ -]?(in|on)\b/i.test(html);
 
-/** Formats a URL without the parts that may be secret, which are the query, the user and long parts of the path. */
+/** Formats a URL without the parts that may be secret: the query, the user and long parts of the path. */
 export function urlText(url: string): string {
   if (!URL.canParse(url)) return quotedName(url);
   const { protocol } = new URL(url);

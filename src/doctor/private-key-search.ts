@@ -6,7 +6,7 @@ export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "pri
 
 /** Members that only a private key has, regardless of its `kty`. */
 const privateOnly = ["d", "dp", "dq", "qi", "priv"];
-/** Matches a private key's value. The shortest one has 32 bytes, which are 43 characters. */
+/** Matches a private key's value. The shortest one has 32 bytes, or 43 characters. */
 const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
@@ -45,7 +45,7 @@ const isBase64 = (text: string): boolean => /^[\w+/\s-]+={0,2}\s*$/.test(text);
 const base64UrlText = (text: string): string => new TextDecoder().decode(decode(text).bytes);
 
 /**
- * Reports whether DER is a private key, which is a sequence that begins with a version of 0 or 1. A certificate begins
+ * Reports whether DER is a private key, that is, a sequence that begins with a version of 0 or 1. A certificate begins
  * with two sequences.
  */
 function isPrivateDer(base64: string): boolean {

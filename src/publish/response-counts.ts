@@ -1,7 +1,7 @@
 import { type Metric, counter } from "../base/metrics.ts";
 import type { Reply } from "./respond.ts";
 
-/** Possible targets of a request, which are the documents and any path without a document. */
+/** Possible targets of a request: the documents, and any path without a document. */
 export const documents = ["jwks", "discovery", "none"] as const;
 const statuses = [200, 304, 404, 405, 503] as const;
 

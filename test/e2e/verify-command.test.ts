@@ -166,7 +166,7 @@ describe("jwksd verify explains each step, whatever the token or the set contain
     const token = compact(good, ownClaims(issuer), es256);
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
-    assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [`), stdout);
+    assert.ok(stdout.includes(`the document's issuer is "${issuer}", not "${asked}" [`), stdout);
     assert.match(
       stdout,
       / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: If this is the right provider, pass --issuer exactly/,

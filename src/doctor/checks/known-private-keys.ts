@@ -50,8 +50,8 @@ export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Prom
 }
 
 /**
- * Returns an RSA key's entry in `openssl-blacklist`, which is the last 20 digits of the SHA-1 of the output of `openssl
- * rsa -modulus`.
+ * Returns an RSA key's entry in `openssl-blacklist`: the last 20 digits of the SHA-1 of what
+ * `openssl rsa -modulus` prints.
  */
 async function debianDigest({ jwk, values }: Key): Promise<string | undefined> {
   const bytes = values["n"]?.bytes;

@@ -7,7 +7,7 @@ import { affordable, mostBits } from "./rsa.ts";
 const leastSharedPrime = 2n ** 64n;
 const maxPartners = 10;
 const fromList = "a number on the blocklist";
-/** Matches a number on the blocklist, which is a modulus or a product of primes, in hex. */
+/** Matches a number on the blocklist: a modulus or a product of primes, in hex. */
 const listed = /^[\da-f]{64,}$/;
 
 /**

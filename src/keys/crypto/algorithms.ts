@@ -7,7 +7,7 @@ interface Algorithm {
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
   /** Length of an ECDSA signature (r, then s), in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** Length of the salt, which is the length of the hash, in bytes. @see RFC 7518 section 3.5 */
+  /** Length of the salt, in bytes. It equals the length of the hash. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 
@@ -30,9 +30,7 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 /** All `alg` values for signatures that are verified with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/**
- * Reports whether signatures with an `alg` are verified with a public key, which is not the case for `none` and HMAC.
- */
+/** Reports whether signatures with an `alg` are verified with a public key. Those with `none` and HMAC are not. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
 /** Returns the algorithm for an `alg`. @throws TypeError if it is not a public-key algorithm */

@@ -38,7 +38,7 @@ export function failure(name: string, code: FailureCode, detail: string): Signer
 /** One call to a service, including all its requests and retries. */
 export interface ServiceCall<Client> {
   readonly client: Client;
-  /** The key's name in messages, which is its URI as soon as it has one. */
+  /** The key's name in messages: its URI, as soon as it has one. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;

@@ -123,7 +123,7 @@ const nameTemplate = (label: string, id: Uint8Array): { type: number; value: str
   { type: CKA.ID, value: Buffer.from(id) },
 ];
 
-/** Finds at most two objects, which are enough to detect an ambiguous selector. */
+/** Finds at most two objects, because two are enough to detect an ambiguous selector. */
 function findObjects({ module, handle }: OpenSession, objectClass: number, { id, label }: KeySelector): Handle[] {
   module.C_FindObjectsInit(handle, [
     { type: CKA.CLASS, value: objectClass },

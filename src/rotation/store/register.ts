@@ -17,8 +17,8 @@ export interface ReadOptions extends StoreCall {
 
 export interface WriteOptions extends StoreCall {
   /**
-   * Time at which the next step is due, in epoch milliseconds. It is for registers that can list due issuers. Default:
-   * never.
+   * Time at which the next step is due, in epoch milliseconds. Only registers that can list due issuers use it.
+   * Default: never.
    */
   readonly due?: number | undefined;
 }

@@ -45,7 +45,7 @@ export interface KeyStatus {
   readonly next?: PlanStep | undefined;
 }
 
-/** A process, as seen by this process. */
+/** What this process knows about a process. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
   /**

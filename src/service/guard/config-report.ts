@@ -12,7 +12,7 @@ import { identityLimits } from "./identity.ts";
  * Size, in bytes, of a response head without the guard's own headers: the status line and the standard HTTP headers.
  */
 const plainBytes = 256;
-/** Size of a refusal's fixed strings, which are in the challenge and in the body, and of a nonce, in bytes. */
+/** Size, in bytes, of a nonce and of a refusal's fixed strings, which are in the challenge and in the body. */
 const refusalTexts = 512;
 
 /**

@@ -101,7 +101,7 @@ export interface Host {
   readonly usesProofs: boolean;
 }
 
-/** All hosts, by name. `*` is for every other host. */
+/** All hosts, keyed by name. `*` applies to every other host. */
 export type Hosts = ReadonlyMap<string, Host>;
 
 /** Options that all guards share. */

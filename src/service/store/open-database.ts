@@ -34,7 +34,7 @@ export function openDatabase(url: string, issuer: string | undefined): ClosableR
   return scheme === undefined ? postgresStore(url, { issuer }) : openers[scheme](url, { issuer });
 }
 
-/** A database that can list the issuers in it. */
+/** A database that can list its issuers. */
 export type IssuersDatabase = ClosableRegister & Required<Pick<ClosableRegister, "list" | "forIssuer">>;
 
 const listsIssuers = (register: ClosableRegister | undefined): register is IssuersDatabase =>

@@ -6,7 +6,7 @@ import type { ChangedFile, TargetFile } from "./changed-files.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 
-/** A bucket and a prefix in it. */
+/** A bucket, and a prefix in the bucket. */
 export interface BucketUrl {
   readonly bucket: string;
   /** Path without leading and trailing slashes; may be empty. */

@@ -40,8 +40,8 @@ import { createConfirmation } from "./token-binding.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
 
 /**
- * The decision about a request, which is its sender, or a refusal with its response. If a token is optional and
- * missing, the sender is `undefined`.
+ * The decision about a request: either its sender, or a refusal with its response. If a token is optional and missing,
+ * the sender is `undefined`.
  */
 export type AccessDecision = { readonly auth: Auth | undefined } | { readonly refusal: Refusal; readonly reply: Reply };
 

@@ -108,7 +108,7 @@ export interface BearerOptions {
   /** Maximum number of key sets to keep if `issuer` is a function. Default: 100. */
   readonly maxIssuers?: Optional<number>;
   /**
-   * This API's identifier, which is an https URL. If it is set, each challenge contains the metadata's URL, and
+   * This API's identifier: an https URL. If it is set, each challenge contains the metadata's URL, and
    * `bearer.metadata` serves the metadata. Default: none. @see RFC 9728
    */
   readonly resource?: Optional<string>;
@@ -117,8 +117,8 @@ export interface BearerOptions {
   /** Whether tokens may or must be bound to the client's key. Default: bound tokens are rejected. @see RFC 9449 */
   readonly dpop?: Optional<"optional" | "required">;
   /**
-   * The part of the public URL before the request's path, which is the origin and any prefix that a proxy strips.
-   * Default: the origin of `resource`.
+   * The part of the public URL before the request's path: the origin and any prefix that a proxy strips. Default: the
+   * origin of `resource`.
    */
   readonly baseUrl?: Optional<string>;
   /** Maximum age of a DPoP proof, in seconds. Default: 60. */

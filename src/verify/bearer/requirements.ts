@@ -125,7 +125,7 @@ export const requirementRules: Rules<Requirements> = {
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
-/** Returns a token's scopes, from the first of these claims that is in it. @see RFC 8693 section 4.2 */
+/** Returns a token's scopes, from the first of these claims that it has. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
   const given = names
     .map((name) => (Object.hasOwn(claims, name) ? claims[name] : undefined))

@@ -110,10 +110,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   };
 }
 
-/**
- * Methods that fetch the keys, which are `refresh` in our `createRemoteKeySet` and `reload` in jose's
- * `createRemoteJWKSet`.
- */
+/** Methods that fetch the keys: `refresh` in our `createRemoteKeySet` and `reload` in jose's `createRemoteJWKSet`. */
 interface Refreshable {
   readonly refresh?: () => Promise<void>;
   readonly reload?: () => Promise<void>;

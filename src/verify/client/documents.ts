@@ -45,7 +45,7 @@ export type AllowUrl = (url: string) => boolean | Promise<boolean>;
  * state.
  */
 export interface ClientDocumentState extends Omit<KeySetState, "issuer" | "jwksUri"> {
-  /** The client's identifier, which is the document's URL. */
+  /** The client's identifier: the document's URL. */
   readonly clientId: string;
 }
 

@@ -1,4 +1,4 @@
-// The limits for everything that a client hosts, which is its metadata document and its keys. See
+// The limits for everything that a client hosts: its metadata document and its keys. See
 // docs/decisions/0041-what-clients-host.md.
 
 import { type Budget, createBudget } from "../http-cache/budget.ts";

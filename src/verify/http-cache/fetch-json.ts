@@ -114,7 +114,7 @@ function checkMediaType(url: string, contentType = "", allowed: readonly string[
   );
 }
 
-/** Reads a body chunk by chunk and stops at the limit, which is in decompressed bytes. */
+/** Reads a body chunk by chunk and stops at the limit, counted in decompressed bytes. */
 async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Array> | undefined, maxBytes: number) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
@@ -133,7 +133,7 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
 }
 
 /**
- * Returns the error's code, which is in `cause` for Node's `fetch`, and in the error itself for `node:https`. Ignores
+ * Returns the error's code. With Node's `fetch`, it is in `cause`; with `node:https`, in the error itself. Ignores
  * anything that is not a single word.
  */
 function failureText(error: unknown): string {

@@ -2,7 +2,7 @@ import { FetchError } from "../../base/errors.ts";
 import { type Metric, counter, createTally, gauge, seconds } from "../../base/metrics.ts";
 import type { KeySetEvent } from "./options.ts";
 
-/** Counts the events of a key set. @param set the value of the `set` label, which is the set's issuer or URL */
+/** Counts the events of a key set. @param set the value of the `set` label: the set's issuer or URL */
 export function createKeySetMetrics(set: string) {
   const labels = { set };
   const fetches = createTally();

@@ -105,7 +105,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   return { place, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
 }
 
-/** Location of a JWK Set, which is its URL or the issuer whose discovery document contains the URL. */
+/** Location of a JWK Set: its URL, or the issuer whose discovery document contains the URL. */
 export type KeySetPlace =
   | { readonly issuer: string; readonly jwksUri?: undefined }
   | { readonly issuer?: undefined; readonly jwksUri: string };

@@ -24,7 +24,7 @@ import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
  * `ERR_URL_INSECURE` and `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet {
-  /** Returns the key for a token's header. It has the header's `kid` and is for the header's `alg`. */
+  /** Returns the key that has the `kid` in a token's header and is suitable for the header's `alg`. */
   (header: KeyHeader): Promise<CryptoKey>;
   /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;

@@ -17,7 +17,7 @@ export interface RemoteSetsOptions {
   readonly maxKeySets: number;
   /** Maximum average length of the sets, in characters. */
   readonly meanBytes: number;
-  /** Returns the location and the other options of the set with this name, which is its URL or issuer. */
+  /** Returns the location and the other options of the set with this name. The name is the set's URL or issuer. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
   readonly internalOf: (name: string) => InternalOptions;
   /** Creates a set's budget. */

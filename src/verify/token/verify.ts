@@ -114,7 +114,7 @@ export interface ReadToken {
   readonly claims: () => JWTPayload;
 }
 
-/** Checked options, and the claim that names the audience, which is `aud` by default. */
+/** Checked options, and the claim that names the audience (by default, `aud`). */
 type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
 
 /** Verifies a token whose header has been read, with checked options. See `verify`. */

@@ -17,7 +17,7 @@ export type { DatabaseStoreOptions } from "./database-calls.ts";
 
 /** The part of an `@libsql/client` client that is used here. */
 interface LibsqlClient {
-  /** Protocol; `file` if the database is a local file, which is rejected. */
+  /** Protocol; `file` if the database is a local file. Local files are rejected. */
   readonly protocol: string;
   batch(
     statements: { sql: string; args: (string | number | null)[] }[],

@@ -47,8 +47,8 @@ export interface Statements {
   next(row: Row, ifVersion: string): Statement;
   put(key: string, id: string, record: string): Statement;
   /**
-   * Selects the presence records. Columns: `id`, `record`, and `count`, which is the total number of records in every
-   * row. @see Presence
+   * Selects the presence records. Columns: `id`, `record`, and `count`, the total number of records in every row. @see
+   * Presence
    */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;

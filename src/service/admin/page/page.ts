@@ -54,7 +54,7 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
 ];
 
 /**
- * Renders a service's page, which is readable without its script.
+ * Renders a service's page. The page is readable without its script.
  *
  * @param nonce random value, new for each response and the same as in its {@link pagePolicy}
  */

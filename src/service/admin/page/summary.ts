@@ -86,7 +86,7 @@ function storeText({ source, store, now }: Status): Html {
     : reached;
 }
 
-/** Renders a past time as a date, which is precise enough here. */
+/** Renders a past time as a date, because the exact time does not matter here. */
 function sinceText(at: number): Html {
   const date = new Date(at).toISOString();
   return html`<time datetime="${date}">${date.slice(0, 10)}</time>`;
