@@ -66,7 +66,7 @@ export type ManagerEvent =
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
    * A key was generated in an HSM or key service, but nothing uses it: another process was faster, or the key could not
-   * be recorded. If `destroySigner` is given and it is certain that no record names the key, it was destroyed again.
+   * be recorded. If `destroySigner` is given and it is certain that no record names the key, it was destroyed.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service. */

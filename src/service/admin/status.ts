@@ -45,7 +45,7 @@ export interface KeyStatus {
   readonly next?: PlanStep | undefined;
 }
 
-/** What this process knows about a process. */
+/** A process that this process knows about. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
   /**
