@@ -761,7 +761,7 @@ describe("a verifier with documents", () => {
     ["of a client without a document", reply(404), {}, "a", "ERR_FETCH_STATUS"],
   ];
   for (const [name, script, claims, kid, expect] of refused) {
-    test(`refuses an assertion ${name}: ${expect}`, async () => {
+    test(`rejects an assertion ${name}: ${expect}`, async () => {
       const { clients, clock } = documented(script);
       assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), kid, claims))), expect);
     });

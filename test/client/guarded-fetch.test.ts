@@ -558,7 +558,7 @@ describe("every address of a host must be public", () => {
     });
   }
 
-  test("uses the system's resolver by default", async () => {
+  test("even if the system's resolver, the default, returns it", async () => {
     assert.equal(await verdict(guardedFetch("https://localhost/", {})), "ERR_ADDRESS_FORBIDDEN");
   });
 });

@@ -109,7 +109,7 @@ test(
   },
 );
 
-test("the list of keys shows where each key is, and no private key", { timeout }, async (t) => {
+test("the list of keys shows where each key is, but no private key", { timeout }, async (t) => {
   const { folder, vault, run, records } = await setUp(t);
   const uri = vault.add("login");
   await run("keys", "import", "--signer", uri, "--kid", "there");

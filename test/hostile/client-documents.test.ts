@@ -191,7 +191,7 @@ describe("no request reaches an address that is not public (draft 02 section 8.6
 });
 
 describe("a document that", () => {
-  test("never ends costs 5 KiB and its socket", async (t) => {
+  test("never ends costs only 5 KiB and its socket", async (t) => {
     const { resolve, url, connections, sent } = await attacked(t, (response) => {
       const more = (): void => {
         while (!response.destroyed && response.write("a".repeat(65_536)));

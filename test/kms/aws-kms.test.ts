@@ -85,7 +85,7 @@ describe("opening an AWS KMS key", () => {
   ];
   checkWrongUris(awsKmsBackend, wrongUris, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
 
-  test("rejects a key that cannot sign when it is opened", async (t) => {
+  test("rejects a key that cannot sign", async (t) => {
     const stub = await start(t);
     const backend = awsKmsBackend(optionsFor(stub));
     const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [

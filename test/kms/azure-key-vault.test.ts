@@ -89,7 +89,7 @@ describe("opening an Azure Key Vault key", () => {
   const form = /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/;
   checkWrongUris(() => azureKeyVaultBackend(access), wrongUris, form, ["user:pass"]);
 
-  test("rejects a key that cannot sign when it is opened", async (t) => {
+  test("rejects a key that cannot sign", async (t) => {
     const stub = await start(t);
     const backend = azureKeyVaultBackend(access);
     const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], message: RegExp][] = [

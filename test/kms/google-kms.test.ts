@@ -145,7 +145,7 @@ describe("opening a Google Cloud KMS key", () => {
   ];
   checkWrongUris(googleKmsBackend, wrongUris, /cryptoKeyVersions\/N/);
 
-  test("rejects a key that cannot sign when it is opened", async () => {
+  test("rejects a key that cannot sign", async () => {
     const stub = start();
     const backend = googleKmsBackend(optionsFor(stub));
     const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], message: RegExp][] = [

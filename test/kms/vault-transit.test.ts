@@ -103,7 +103,7 @@ describe("opening a Vault Transit key", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("rejects a key that cannot sign when it is opened", async (t) => {
+  test("rejects a key that cannot sign", async (t) => {
     const stub = await start(t);
     const backend = vaultTransitBackend(access);
     const rsa = stub.add("rsa", { type: "rsa-2048" });

@@ -74,7 +74,7 @@ describe("a server at its connection limit", { timeout: 20_000 }, () => {
     await later.request();
   });
 
-  test("refuses a new connection if every other has a request in flight", async (t) => {
+  test("refuses a new connection if every other connection has a request in flight", async (t) => {
     const held: ServerResponse[] = [];
     let onRequest: (() => void) | undefined;
     const hold: Handler = (_request, response) => {

@@ -68,7 +68,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     ["back", -hour],
     ["ahead", hour],
   ] as const) {
-    test(`a read detects that the clock is set ${name} while it is in flight`, async () => {
+    test(`a read detects that the clock is set ${name} while the read is in flight`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });

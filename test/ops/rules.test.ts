@@ -48,7 +48,7 @@ describe("ops/alerts.yml", { skip: skipWithout("promtool") }, () => {
   });
 });
 
-test("each alert has a case that includes the time before and after it", async () => {
+test("each alert has a case that includes the time before and after the alert", async () => {
   const cases = (await read("ops/alerts.test.yml")).split(/^ {2}- name:/m).slice(1);
   const firing = cases.flatMap((text) => Array.from(text.matchAll(/alertname="(\w+)"/g), ([, name = ""]) => name));
   assert.deepEqual([...new Set(firing)].toSorted(), alertsIn(await read("ops/alerts.yml")).toSorted());
@@ -72,7 +72,7 @@ test("each alert links to its section in docs/alerts.md, which has a remedy", as
   }
 });
 
-test("a scrape has exactly the metrics of docs/metrics.md, including those that alerts and dashboard use", async (t) => {
+test("a scrape has exactly the metrics of docs/metrics.md, including those that the alerts and the dashboard use", async (t) => {
   // Signatures are counted only by a service that signs.
   const folder = await temporaryFolder(t);
   const signs = ["--sign-socket", join(folder, "sign.sock")];

@@ -225,7 +225,7 @@ describe("a token that becomes unavailable and comes back under load", { skip: s
 
 describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {
-    test(`if ${call} hangs, serves /jwks, replaces the process after the deadline, and resumes signing`, async (t) => {
+    test(`in ${call}: /jwks is served, the process is replaced after the deadline, and signing resumes`, async (t) => {
       const { clock, shim, signer, provider, logged } = await setUpWithClock(t);
       const client = await Client.open(await listening(t, createServer(provider.node)));
       t.after(() => client.close());
@@ -266,7 +266,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("waits only for calls whose callers have not aborted", async (t) => {
+  test("is waited for only while a caller has not aborted", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();
@@ -282,7 +282,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     for (const signature of await Promise.all(others)) assert.equal(signature.length, 64);
   });
 
-  test("waits for signatures in flight when it closes and ends a process that hangs", async (t) => {
+  test("is ended by close(), which waits for signatures in flight", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     // It keeps the token's process.
     const other = await backend.open(signer.uri);
@@ -309,7 +309,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("if a module hangs while it starts, the call fails at its deadline and can be retried", async (t) => {
+  test("while it starts: the call fails at its deadline and can be retried", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");

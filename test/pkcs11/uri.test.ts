@@ -90,7 +90,7 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     });
   }
 
-  test("the URI of a token names no key", () => {
+  test("the URI of a token does not name a key", () => {
     assert.deepEqual(parsePkcs11Uri("pkcs11:token=t").key, {});
   });
 

@@ -10,7 +10,7 @@ const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
 describe("an unknown kid (contract 1.4)", () => {
-  test("causes one request that bypasses all caches, without the ETag, because nginx may compute the same one for a new file", async () => {
+  test("causes one request that bypasses all caches, without the ETag, because nginx may compute the same ETag for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
     assert.equal(origin.requests.length, 1);

@@ -207,7 +207,7 @@ describe("starting without the store", () => {
     assert.equal(closed.length, 2);
   });
 
-  test("closes the manager even if it is closed while the manager is starting", async () => {
+  test("closes the manager even if close() is called while the manager is starting", async () => {
     const starting = Promise.withResolvers<KeyManager>();
     const { world, start, comeBack, closed } = await outage();
     comeBack();

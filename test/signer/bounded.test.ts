@@ -385,7 +385,7 @@ describe("limits are checked", () => {
     [{ timeoutMs: 0 }, false],
   ];
   for (const [limits, ok] of rows) {
-    test(`${inspect(limits, { breakLength: Infinity })} ${ok ? "is accepted" : "is refused"}`, () => {
+    test(`${inspect(limits, { breakLength: Infinity })} ${ok ? "is accepted" : "is rejected"}`, () => {
       if (ok) around(() => good, limits);
       else assert.throws(() => around(() => good, limits), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
     });

@@ -95,7 +95,7 @@ describe("a gRPC server", () => {
     await stop();
   });
 
-  test("rejects requests that are not gRPC immediately", async (t) => {
+  test("immediately rejects requests that are not gRPC", async (t) => {
     const { session } = await start(t);
     const stream = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/json" });
     const [headers, flags] = (await once(stream, "response")) as [Record<string, unknown>, number];
@@ -133,7 +133,7 @@ describe("a gRPC server", () => {
     assert.ok(silent[0]?.destroyed && !silent.at(-1)?.destroyed, "the oldest connection is closed first");
   });
 
-  test("refuses a new connection if every other has a call in flight", async (t) => {
+  test("refuses a new connection if every other connection has a call in flight", async (t) => {
     const { path, session } = await start(t);
     const busy = [session, ...Array.from({ length: 63 }, () => openSession(t, path))];
     const never = busy.map((session) => {
