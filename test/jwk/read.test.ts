@@ -275,7 +275,12 @@ const rows: readonly Row[] = [
   ],
   ["RFC 8017 section 3.1", "exponent 3", rsaEntry(2048, "Aw"), everyRsaAlg],
   ["design", "an exponent with 32 bits", rsaEntry(2048, Uint8Array.of(255, 255, 255, 255)), everyRsaAlg],
-  ["design", "an exponent with 33 bits", rsaEntry(2048, Uint8Array.of(1, 0, 0, 0, 1)), /more than the maximum of 32 bits/],
+  [
+    "design",
+    "an exponent with 33 bits",
+    rsaEntry(2048, Uint8Array.of(1, 0, 0, 0, 1)),
+    /more than the maximum of 32 bits/,
+  ],
   ["RFC 8017 section 3.1", "exponent 1", rsaEntry(2048, "AQ"), /"e"/],
   ["RFC 8017 section 3.1", "an even exponent", rsaEntry(2048, "BA"), /"e"/],
   ["RFC 7518 section 2", "an exponent with a leading zero", rsaEntry(2048, Uint8Array.of(0, 1, 0, 1)), /leading zero/],
