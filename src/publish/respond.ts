@@ -105,6 +105,6 @@ export function rawHttp(reply: Reply, reason: string = "", method: string = "GET
 }
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
-  // The list itself is not frozen, because Node writes headers from a frozen list 10 % more slowly.
+  // The list itself is not frozen, because Node writes headers from a frozen list 10% more slowly.
   return Object.freeze({ status, headers, body });
 }

@@ -46,7 +46,7 @@ const cuts: Readonly<Record<string, (connection: CountedStore, isCut: boolean) =
   },
 };
 
-describe("a process signs for maxStaleSeconds minus 1 % after the start of its last check-in, if its store", () => {
+describe("a process signs for maxStaleSeconds minus 1% after the start of its last check-in, if its store", () => {
   for (const [name, cut] of Object.entries(cuts)) {
     test(name, async () => {
       const world = new World();

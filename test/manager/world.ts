@@ -25,7 +25,7 @@ export const issuer = "https://op.example";
 
 /** Time for which managers under test use what they have read. Check-ins are steps of simulated time, so there are few of them. */
 export const staleMs = 12 * hour;
-/** Time for which they keep signing, which is 1 % less. */
+/** Time for which they keep signing, which is 1% less. */
 export const usableMs = staleMs * 0.99;
 /** Time until a replaced signing key is removed, with the other defaults. */
 export const retireMs = staleMs + (3600 + 2 * 300) * second;

@@ -11,8 +11,8 @@ const common = `
 `;
 
 /**
- * Returns the environment for a child process, which has only the common variables and the named ones. The parent's
- * other variables, which may be secrets, do not reach the child.
+ * Returns the environment for a child process: only the common variables and the named ones. The parent's other
+ * variables, which may be secrets, do not reach the child.
  *
  * @param names variable names; a name that ends in `*` matches all names with this prefix
  */

@@ -73,7 +73,7 @@ function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<s
   });
 }
 
-/** Returns a source's name for messages, which omits a command's arguments. */
+/** Returns a source's name for messages, without a command's arguments. */
 export function describePin(source: PinSource): string {
   if ("file" in source) return `file ${source.file}`;
   return "environment" in source

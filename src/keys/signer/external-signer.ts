@@ -7,7 +7,7 @@ import type { ExternalSigner } from "./signer.ts";
 interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
-  /** Signs a digest, which has 32 bytes and which the caller can no longer change. */
+  /** Signs a digest of 32 bytes, which the caller can no longer change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
   /** Releases the key. Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;

@@ -27,7 +27,7 @@ export interface StoreDocument {
   readonly targets: readonly TargetRecord[];
   /** Latest events, oldest first: up to 16 KiB, or as much as fits into the register next to the keys. */
   readonly events: readonly StoredEvent[];
-  /** Ids of the latest 32 commits, most recent last. They tell apart two histories with the same revisions. */
+  /** Ids of the latest 32 commits, most recent last. They distinguish histories that have the same revisions. */
   readonly commits: readonly string[];
 }
 

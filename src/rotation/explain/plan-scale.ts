@@ -2,7 +2,8 @@ import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
 
 /**
  * Time axis of a picture. The axis is not to scale, because a one-hour rotation must be as visible as 90 days without a
- * change. The distance between two moments grows with the logarithm of the time between them, which the picture states.
+ * change. The distance between two moments grows with the logarithm of the time between them. The picture says that it
+ * is not to scale.
  */
 export interface PlanScale {
   /** The times of all changes, both edges, and now, in epoch milliseconds, in ascending order. */

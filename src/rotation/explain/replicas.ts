@@ -141,8 +141,8 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
 }
 
 /**
- * Lists the waiting periods that have not begun. In every rotation, each of them is listed for a moment, which is
- * normal.
+ * Lists the waiting periods that have not begun. It is normal for each of them to be listed for a moment in every
+ * rotation.
  */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;

@@ -55,8 +55,8 @@ const maxUnusable = 10_000;
  */
 const maxLookups = 100;
 /**
- * Maximum number of concurrent lookups for requests. A connection pool may have only five connections; the others are
- * left to the application.
+ * Maximum number of concurrent lookups for requests. A connection pool may have only five connections; the remaining
+ * ones are left to the application.
  */
 const requestsInParallel = 3;
 const lookupMs = 10_000;
@@ -408,8 +408,8 @@ const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.recor
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
 /**
- * Reports whether a proxy may have used another host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section
- * 8.3.1
+ * Reports whether a proxy may have used a different host than `node:http` did. @see RFC 9112 section 3.2; RFC 9113
+ * section 8.3.1
  */
 function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders?: readonly string[]): boolean {
   const hosts = headerLines("host", rawHeaders);

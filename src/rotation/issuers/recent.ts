@@ -5,7 +5,7 @@ export interface Recent<Value> {
   /** Returns an entry without marking it as used. */
   peek(name: string): Value | undefined;
   set(name: string, value: Value, bytes: number): void;
-  /** Returns all entries without counting as a use. */
+  /** Returns all entries without marking them as used. */
   values(): Value[];
   /** Removes and returns all entries. */
   clear(): Value[];

@@ -25,7 +25,7 @@ export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStal
 /**
  * Checks in with the store and decides whether this process may sign. A process is ready and signs only if its last
  * read followed a check-in that was sent less than `maxStaleSeconds` ago. The time is measured by its monotonic or its
- * wall clock, whichever has advanced further. Every waiting period in a rotation includes it.
+ * wall clock, whichever has advanced further. Every waiting period in a rotation includes `maxStaleSeconds`.
  */
 export interface CheckIn {
   /** Time at which the last check-in was sent. */
@@ -45,7 +45,7 @@ export interface CheckIn {
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;
-  /** Reports that this process has become stale or fresh, if it has. */
+  /** If this process has become stale or fresh, reports that. */
   reportChange(): void;
   /**
    * Returns a function that throws if this process must not sign with a key, according to what it has read so far. Call

@@ -56,7 +56,10 @@ export interface Destroyed {
   readonly error?: unknown;
 }
 
-/** A store's keys. Used wherever keys are changed or sign: in a manager, in a command, or for a single token. */
+/**
+ * A store's keys. Used wherever keys are changed or used for signing: in a manager, in a command, or for a single
+ * token.
+ */
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;

@@ -78,8 +78,8 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service. First checks that the URI still names this key, because it might now name
- * another key that is in use.
+ * Destroys a key in its HSM or key service. First checks that the URI still identifies this key, because it might now
+ * identify another key that is in use.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */

@@ -64,7 +64,7 @@ export interface StoreObserver {
   onCall(operation: StoreOperation, error?: JwksdError): void;
   /** Receives each revision that was read or committed. */
   onRevision(revision: number): void;
-  /** Receives the size of a stored document that takes 70 % or more of what its register can hold. */
+  /** Receives the size of a stored document that takes 70% or more of what its register can hold. */
   onFilling(filling: Filling): void;
 }
 

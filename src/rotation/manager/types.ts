@@ -50,7 +50,7 @@ export type ManagerEvent =
    * policy`.
    */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
-  /** The stored document takes 70 % or more of the bytes that its register can hold. Reported once. */
+  /** The stored document takes 70% or more of the bytes that its register can hold. Reported once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
    * The store has no keys although other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
@@ -66,7 +66,7 @@ export type ManagerEvent =
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
    * A key was generated in an HSM or key service, but nothing uses it: another process was faster, or the key could not
-   * be recorded. If `destroySigner` is given and it is certain that no record names the key, it was destroyed.
+   * be recorded. If `destroySigner` is given and it is certain that no record contains the key, the key was destroyed.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service. */
@@ -292,7 +292,7 @@ export interface StoreHealth {
   /** Latest revision that was read, and the time at which this process first read it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
-  /** Size of the stored document, if that is 70 % or more of what its register can hold. */
+  /** Size of the stored document, if that is 70% or more of what its register can hold. */
   readonly filling?: Filling | undefined;
 }
 

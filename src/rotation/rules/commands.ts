@@ -259,8 +259,8 @@ function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
 }
 
 /**
- * Rejects a retiring key that caches might not have, because it was not announced, or not for long enough, and that was
- * recently. No cache has a set from before the first key.
+ * Rejects a retiring key that caches might not have, because it recently became active without being announced, or
+ * without being announced for long enough. No cache has a set from before the first key.
  */
 function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At): void {
   const { unannounced = false, publishedAt, activatedAt } = key;

@@ -91,7 +91,7 @@ export interface Register {
   read(known?: string, options?: ReadOptions): Promise<ReadResult>;
   /**
    * Replaces the document if its version is still `ifVersion` (`undefined` if nothing was written yet). The new version
-   * must be random, so that it was never used before; a counter would repeat after a backup is restored.
+   * must be random, so that it has never been used before; a counter would repeat after a backup is restored.
    *
    * @returns `true` if the document was written and survives a crash of the process and the machine; `false` if the
    * version is a different one. A driver that repeats a statement may return `false` for a write that succeeded

@@ -61,8 +61,8 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
 }
 
 /**
- * Returns metrics about a store outage that has lasted since startup. During it, there is no manager that could report
- * them.
+ * Returns metrics about a store outage that has lasted since startup. During that outage, there is no manager that
+ * could report them.
  */
 function savedSetMetrics({ source, store }: Status): Metric[] {
   if (source !== "saved-set" || store?.lastError === undefined) return [];

@@ -283,7 +283,7 @@ export interface Definition {
   readonly value: string | undefined;
   /** Description. Its first sentence is the line in `--help`; `jwksd help OPTION` shows all of it. */
   readonly about: string;
-  /** Default that the code that uses the setting applies. */
+  /** Default that is applied by the code that uses the setting. */
   readonly preset?: number;
   readonly heading?: string;
 }

@@ -15,7 +15,7 @@ import type { SameRequests } from "./same-requests.ts";
 export interface Decision {
   /** Status for the client: 200 lets the request through. */
   readonly status: number;
-  /** Kind of request or refusal. There are only a few. */
+  /** Kind of request or refusal. There are only a few kinds. */
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
@@ -36,7 +36,7 @@ export interface CheckContext {
   readonly sameRequests: SameRequests;
 }
 
-/** Decides about a request. Every error results in a refusal. */
+/** Decides whether to let a request through. Every error results in a refusal. */
 export async function decide(rawHeaders: readonly string[], hosts: Hosts, context: CheckContext): Promise<Decision> {
   let described: Described | undefined;
   try {

@@ -29,7 +29,7 @@ export const maxHeaderBytes = 131_072;
 
 /** A running `jwksd guard`. */
 export interface RunningGuard {
-  /** Port on which the proxy asks; 0 for a Unix socket. */
+  /** Port on which the guard listens for the proxy's checks; 0 for a Unix socket. */
   readonly port: number;
   /** URL of the admin address, or `undefined` if it is off. */
   readonly adminUrl: string | undefined;

@@ -178,7 +178,7 @@ function oncePerName(use: UseKeySet): UseKeySet {
   };
 }
 
-/** Runs a function. Adds the subject to the message if it throws. */
+/** Runs a function. If the function throws, adds the subject to the message. */
 function within<T>(subject: string, build: () => T): T {
   try {
     return build();

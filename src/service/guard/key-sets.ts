@@ -14,8 +14,8 @@ import type { Logger } from "../config/log.ts";
 /** All issuers' keys, which hosts share and reloads keep. */
 export interface KeySets {
   /**
-   * From now on, uses the sets that `build` asks for. Closes the others. Fetches the new sets until that succeeds. If
-   * `build` throws, nothing changes.
+   * From now on, uses the sets that `build` asks for. Closes the others. Fetches the new sets, and retries until that
+   * succeeds. If `build` throws, nothing changes.
    */
   replace<T>(this: void, build: (use: UseKeySet) => T): T;
   /** Returns the names of the sets that have never been fetched. */

@@ -13,7 +13,7 @@ import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from ".
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-/** The part of a better-auth database adapter that is used here. */
+/** The part of a better-auth database adapter that jwksd uses. */
 export interface BetterAuthAdapter {
   create(query: { model: string; data: Record<string, string> }): Promise<unknown>;
   findMany(query: {

@@ -12,7 +12,7 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-/** The part of a D1 binding that is used here. */
+/** The part of a D1 binding that jwksd uses. */
 export interface D1Binding {
   withSession(constraint: "first-primary"): D1Session;
 }

@@ -14,13 +14,13 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-/** The part of a Durable Object namespace that is used here. */
+/** The part of a Durable Object namespace that jwksd uses. */
 export interface DurableObjectNamespace {
   idFromName(name: string): object;
   get(id: never): { fetch(url: string, init: RequestInit): Promise<Response> };
 }
 
-/** The part of a Durable Object's state that is used here. */
+/** The part of a Durable Object's state that jwksd uses. */
 export interface DurableObjectState {
   readonly storage: {
     readonly sql: {

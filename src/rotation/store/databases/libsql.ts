@@ -15,7 +15,7 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-/** The part of an `@libsql/client` client that is used here. */
+/** The part of an `@libsql/client` client that jwksd uses. */
 interface LibsqlClient {
   /** Protocol; `file` if the database is a local file. Local files are rejected. */
   readonly protocol: string;

@@ -15,7 +15,7 @@ import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister 
 
 export type { DatabaseStoreOptions } from "./database-calls.ts";
 
-/** The part of a `mysql2/promise` pool that is used here. */
+/** The part of a `mysql2/promise` pool that jwksd uses. */
 interface MysqlPool {
   getConnection(): Promise<MysqlConnection>;
 }

@@ -2,12 +2,12 @@ import { importFailure } from "../../../base/optional-package.ts";
 import { databaseUrl } from "../url.ts";
 import { type Fault, NoResponse, NotSent, networkFault } from "./database-calls.ts";
 
-/** The part of a `redis` client that is used here. */
+/** The part of a `redis` client that jwksd uses. */
 export interface RedisClient {
   sendCommand(command: string[]): Promise<unknown>;
 }
 
-/** The part of an `ioredis` client that is used here. */
+/** The part of an `ioredis` client that jwksd uses. */
 export interface IoredisClient {
   call(command: string, ...values: string[]): Promise<unknown>;
 }

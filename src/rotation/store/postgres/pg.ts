@@ -4,7 +4,7 @@ import { NotSent, noResponse } from "../databases/database-calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
 import { isRefusal } from "./faults.ts";
 
-/** The part of a `pg` pool that is used here. */
+/** The part of a `pg` pool that jwksd uses. */
 export interface PostgresPool {
   connect(): Promise<PostgresClient>;
 }

@@ -3,7 +3,7 @@ import { systemClock } from "../../../base/clock.ts";
 import { NotSent, noResponse } from "../databases/database-calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
 
-/** The part of a `postgres` instance that is used here. */
+/** The part of a `postgres` instance that jwksd uses. */
 export interface PostgresSql {
   unsafe(text: string, values?: (string | null)[]): PromiseLike<readonly unknown[]>;
   listen(channel: string, onNotification: (payload: string) => void): Promise<{ unlisten(): Promise<unknown> }>;
