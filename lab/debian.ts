@@ -55,7 +55,7 @@ const inApache = (certificate: string): Verifier => ({
   env: {},
 });
 
-/** Writes the file that sets the time of processes that read the clock through libc. */
+/** Writes the file that sets the time in processes that read the clock through libc. */
 export const onClock = (file: string): NodeJS.ProcessEnv => ({
   LD_PRELOAD: libfaketime,
   FAKETIME_TIMESTAMP_FILE: file,

@@ -1,10 +1,10 @@
 import type { Answer } from "./issuer.ts";
 
-/** Actions of a provider, and the tokens that arrive meanwhile. Times are seconds since the first token. */
+/** A provider's actions, and the tokens that arrive in the meantime. Times are seconds since the first token. */
 export interface History {
   readonly name: string;
   readonly about: string;
-  /** Responses for the set, each from a time on. */
+  /** Responses to requests for the set, each with the time from which it is sent. */
   readonly answers: readonly (readonly [at: number, answer: Answer])[];
   readonly tokens: readonly (readonly [at: number, kid: string])[];
 }
@@ -13,7 +13,10 @@ const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-/** Returns a time just after another: what is kept for a round time has expired then, and nothing depends on milliseconds. */
+/**
+ * Returns a time just after another one. By then, anything kept for a round time has expired, so nothing depends on
+ * milliseconds.
+ */
 const after = (seconds: number): number => seconds + 1;
 
 /** Returns a time for each `step` seconds of a period. */
@@ -35,7 +38,7 @@ const thinning = (from: number, to: number): number[] =>
   ).flatMap(([step, start, end]) => each(step, from + start, Math.min(from + end, to)));
 
 const sent = (kid: string, moments: readonly number[]) => moments.map((at) => [at, kid] as const);
-/** Returns a token of each kid for each time. */
+/** Returns a token for each kid at each time. */
 const inTurn = (kids: readonly string[], moments: readonly number[]) =>
   moments.flatMap((at) => kids.map((kid) => [at, kid] as const));
 
@@ -78,7 +81,7 @@ const ended = (name: string, about: string, answer: Answer): History => ({
   tokens: [first, ...sent("a", thinning(0, 366 * day))],
 });
 
-/** Returns a history with a fault that begins just before a refetch and lasts for a time. */
+/** Returns a history with a fault that begins just before a refetch and lasts for some time. */
 const trouble = (name: string, about: string, start: number, duration: number, wrong: Answer): History => ({
   name,
   about,

@@ -29,7 +29,7 @@ export interface Received {
   readonly conditional: boolean;
 }
 
-/** The public key of a kid; the private one is `ecKey(kid)`. */
+/** The public key for a kid; the private key is `ecKey(kid)`. */
 const published = (kid: string): object => ({ ...withoutPrivate(ecKey(kid)), kid, alg: "ES256", use: "sig" });
 
 /** Returns the response to a request. @param count number of earlier requests for the set */
@@ -49,7 +49,7 @@ export function reply(answer: Answer, ifNoneMatch: string | undefined, count: nu
   return { status: 200, headers, body: JSON.stringify({ keys: keys.map(published) }) };
 }
 
-/** Issuer on loopback that responds as `answer` says, at the time `now`. */
+/** An issuer on loopback that responds as `answer` specifies, at the time `now`. */
 export class Issuer {
   answer: Answer = { keys: [] };
   /** Time, in epoch milliseconds. */

@@ -12,11 +12,11 @@ export interface Outcome {
   refused: number;
   /** Requests for the set that they caused. */
   requests: number;
-  /** Times at which tokens began to be accepted or refused, the first twelve. */
+  /** The first twelve times at which tokens began to be accepted or refused. */
   readonly changes: [at: number, accepted: boolean][];
 }
 
-/** Behavior of a verifier in a history. */
+/** A verifier's behavior in a history. */
 export interface Observation {
   /** Number of requests for the set. */
   readonly requests: number;

@@ -6,7 +6,7 @@ import { histories } from "./histories.ts";
 import { type Observation, type Outcome, patienceSeconds } from "./observe.ts";
 import type { Measured } from "./run.ts";
 
-/** Returns the pages for the data: files and their content. */
+/** Returns the pages for the data: each file and its content. */
 export function pagesOf({ date, verifiers }: Data): Readonly<Record<string, string>> {
   const behaviors = Object.entries(verifiers).map(([name, measured]) => behaviorOf(name, measured));
   const pages = behaviors.map((behavior) => {

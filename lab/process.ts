@@ -10,7 +10,7 @@ export interface Verdict {
   readonly ms?: number;
 }
 
-/** Verifier in its own process: it reads a question per line and writes an answer for each. */
+/** A verifier in its own process. It reads one question per line and writes an answer to each. */
 export interface Child {
   ask(this: void, question: object): Promise<Verdict>;
   stop(this: void): Promise<void>;

@@ -18,7 +18,10 @@ export interface Measured {
 export interface Place {
   readonly certificate: string;
   readonly folder: string;
-  /** Runs a verifier through all histories, or through some if it is known how often it refetches on its own. */
+  /**
+   * Runs a verifier through all histories, or, if it is known how often the verifier refetches on its own, only through
+   * some.
+   */
   readonly measure: (verifier: Verifier, only?: readonly string[], poll?: number | null) => Promise<Measured>;
   readonly close: () => Promise<void>;
 }
@@ -63,7 +66,10 @@ export async function openPlace(): Promise<Place> {
   return { certificate, folder, measure, close: () => rm(folder, { recursive: true }) };
 }
 
-/** Returns the seconds after which a verifier refetches on its own, if it ever does. 0: with each token. */
+/**
+ * Returns the number of seconds after which a verifier refetches on its own, if it ever does. 0 means that it refetches
+ * for each token.
+ */
 export function pollOf({ times }: Observation): number | null {
   const again = times.find((at) => at > 0);
   // Tokens arrive one second after the round time.

@@ -22,7 +22,7 @@ const hrtime = (since: readonly [number, number] = [0, 0]): [number, number] => 
 };
 process.hrtime = Object.assign(hrtime, { bigint });
 
-/** Returns the milliseconds that have really passed. */
+/** Returns the real time that has passed, in milliseconds. */
 export const realMs = realPerformance;
 
 interface Waiting {
@@ -53,7 +53,7 @@ globalThis.setInterval = () => {
   throw new Error("an interval is not on the clock of the lab");
 };
 
-/** Sets the clock. It never goes back: after a wait of a second, it is a second later. */
+/** Sets the clock. It never goes back: after a one-second wait, it has advanced by one second. */
 export function setClock(ms: number): void {
   const due = [...waiting].filter(([, timer]) => timer.due <= ms).sort(([, one], [, other]) => one.due - other.due);
   for (const [timer, { fire }] of due) {

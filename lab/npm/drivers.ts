@@ -7,11 +7,11 @@ export interface Configured {
   readonly jwksUri: string;
   /** Accepted `iss`. */
   readonly iss: string;
-  /** URL by which it knows the issuer. Default: `issuer`, which is on loopback. */
+  /** URL of the issuer, as the verifier knows it. Default: `issuer`, which is on loopback. */
   readonly known?: string;
 }
 
-/** Rejects a token that it does not accept. */
+/** Rejects if the verifier does not accept the token. */
 export type Verify = (token: string) => Promise<unknown>;
 
 /** An npm verifier, set up as its documentation shows. */
@@ -19,9 +19,9 @@ export interface Driver {
   readonly name: string;
   /** Measured packages, beginning with the one that fetches the keys. */
   readonly packages: readonly string[];
-  /** Whether it finds the keys through discovery. */
+  /** Whether the verifier finds the keys through discovery. */
   readonly discovers?: true;
-  /** Header `typ` of the tokens that it accepts. Default: `JWT`. */
+  /** `typ` header of the tokens that the verifier accepts. Default: `JWT`. */
   readonly typ?: string;
   /** Creates a verifier with an empty cache. */
   readonly make: (configured: Configured) => Promise<Verify>;

@@ -45,7 +45,10 @@ export const note = (code: Code, seen: string): Note => ({ code, seen });
 export const severities: readonly Severity[] = ["broken", "risk", "advice"];
 const maxSeen = 10;
 
-/** Groups notes into findings, one for each code. The worst are first; equal ones are in the order of the table. */
+/**
+ * Groups notes into findings, one for each code. The worst come first; findings of the same severity are in the order
+ * of the table.
+ */
 export function findings(notes: readonly Note[]): Finding[] {
   const byCode = Map.groupBy(notes, ({ code }) => code);
   return severities.flatMap((severity) =>

@@ -110,7 +110,10 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
-/** Describes which verifiers fail, in the words of docs/doctor.md: one line for all tokens, one for the key's tokens. */
+/**
+ * Describes which verifiers fail, in the words of docs/doctor.md: one line for verifiers that reject all tokens, and
+ * one for those that reject the key's tokens.
+ */
 function failureTexts({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0) return tried === 0 ? [] : [`Tokens fail in none of the ${tried} verifiers that were run.`];
   return byFailingTokens(breaks).map(({ label, verifiers }) => `${label}: ${verifiers.map(verifierText).join(", ")}.`);

@@ -21,7 +21,7 @@ export interface Diagnosis {
 
 type Found = Partial<Diagnosis>;
 
-/** Expected claims and header of a token. See `verify`. */
+/** A token's expected claims and header. See `verify`. */
 export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
   /** Accepted audiences. Default: any audience, or none. */

@@ -53,7 +53,7 @@ export const byCommand =
 
 /**
  * Settings of commands that generate a key. They include `destroyExternal`, because a key that turns out not to be
- * needed is destroyed again.
+ * needed is destroyed.
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
@@ -68,7 +68,7 @@ export function addChangeFlags(
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
-/** Adds the flags for a change that does not need confirmation to a command. */
+/** Adds to a command the flags for a change that does not need confirmation. */
 export function addWaitFlags(command: Command): Command {
   return command
     .option("--wait <seconds>", "how long to wait until every replica has the change; 0 means no wait", waitSeconds, 10)

@@ -51,7 +51,7 @@ export function destroyEffects({ destroySigner }: Signers, { records, events }: 
   return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
 }
 
-/** Returns the message that an external key is destroyed or was destroyed. */
+/** Returns the message about an external key that is or was destroyed. */
 export function destroyEffect({ kid, uri }: Pick<ExternalKey, "kid" | "uri">, tense: "is" | "was" = "is"): string {
   return `The private key of "${kidText(kid)}" in ${uri} ${tense} destroyed permanently. ${cannotBeUndone}`;
 }

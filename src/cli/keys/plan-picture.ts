@@ -100,7 +100,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   ];
 }
 
-/** Draws the axis: a tick for each moment and, if there is room, the time between each two moments. */
+/** Draws the axis: a tick for each moment and, if there is room, the time between each pair of moments. */
 function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {

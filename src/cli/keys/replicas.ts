@@ -63,7 +63,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   printParagraphs(io, waitTexts(found));
 }
 
-/** Shortens an id to the part that tells replicas with the same name apart. */
+/** Shortens an id to the part that distinguishes replicas with the same name. */
 const shortId = (id: string): string => printable(id.slice(0, 8));
 
 /** Shortens text from a presence record, so that one long value does not widen the whole column. */

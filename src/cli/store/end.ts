@@ -17,11 +17,11 @@ interface EndFlags extends ChangeFlags {
   readonly from?: string;
 }
 
-/** A line with which an end can be repeated. */
+/** A line from which an end can be repeated. */
 interface EndLine {
   readonly issuer: string;
   readonly now: boolean;
-  /** Time of the end. It tells the ended issuer from a later one with the same name. */
+  /** Time of the end. It distinguishes the ended issuer from a later one with the same name. */
   readonly at: string;
 }
 

@@ -86,7 +86,7 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 }
 
 /**
- * Copies an authentic document into an empty store. Compares the two.
+ * Copies an authentic document into an empty store, and then compares the two.
  *
  * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination already
  * has keys

@@ -13,7 +13,7 @@ const mostBitsInAll = 4_096_000;
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of consecutive equal bytes that does not occur by chance. */
+/** Number of consecutive equal bytes that is too high to occur by chance. */
 const repetitions = 16;
 /**
  * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger
