@@ -88,7 +88,7 @@ export const errorTable = {
       remedy: "pass the private key or a signer",
     },
     ERR_KEY_MISMATCH: {
-      when: "the private key does not match the public key, or a URI now names a different key",
+      when: "the private key does not match the public key, or a URI now identifies a different key",
       remedy:
         "for a key file, export the key again; for a key URI, restore the old key; for a store, restore its most recent good backup",
     },

@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The codes whose rows in the table are retryable. With any other set of codes, this does not compile. */
+/** The codes whose rows in the table are retryable. With any other set of codes, the code does not compile. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,

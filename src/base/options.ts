@@ -106,7 +106,7 @@ export const clock = withMethods("now", "setTimer");
 /** The value of an optional option. `null` and `undefined` mean that it is not given. */
 export type Optional<Value> = Value | null | undefined;
 
-/** Options after `null` values, which mean "not given", have been removed. */
+/** Options without `null` values, which mean "not given". */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
 /** Makes a rule's option mandatory. */

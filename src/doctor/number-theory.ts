@@ -41,7 +41,10 @@ function isSquare(value: bigint): boolean {
   return root * root === value;
 }
 
-/** Reports whether Fermat's method finds two factors within a number of rounds, which means that they are close. */
+/**
+ * Reports whether Fermat's method finds two factors within a given number of rounds. If it does, the factors are close
+ * to each other.
+ */
 export function hasCloseFactors(n: bigint, rounds: number): boolean {
   let a = squareRoot(n);
   if (a * a < n) a += 1n;

@@ -93,7 +93,7 @@ export interface SetFetch {
   readonly set: Exchange;
 }
 
-/** The members that are kept of a token from the provider. */
+/** The members of a provider's token that are kept. */
 export interface SeenToken {
   /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;

@@ -19,7 +19,7 @@ export function changes(before: State | undefined, after: State): string[] {
   for (const kid of after.keys.keys()) if (!before.keys.has(kid)) lines.push(`key added: kid ${quoted(kid)}`);
   for (const [kid, thumbprint] of before.keys) {
     if (!after.keys.has(kid)) lines.push(`key withdrawn: kid ${quoted(kid)}`);
-    else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${quoted(kid)} now names a different key`);
+    else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${quoted(kid)} now identifies a different key`);
   }
   if (lines.length === 0 && before.content !== after.content)
     lines.push("the document has changed, but its keys have not");

@@ -88,7 +88,7 @@ describe("a watch", () => {
       "20 the document has changed, but its keys have not",
       "30 no set: status 502",
       "40 the set is back, with 2 keys",
-      '50 kid "b" now names a different key',
+      '50 kid "b" now identifies a different key',
       '50 key withdrawn: kid "a"',
     ]);
     assert.deepEqual(codes, ["WATCH_KID_REUSED", "WATCH_LIFETIME_TOO_LONG", "WATCH_UNREACHABLE"]);

@@ -15,11 +15,11 @@ export interface Behavior {
   readonly refetchesUnknownKid: boolean;
   /** How long it rejects tokens signed with a key that is used as soon as it is published. */
   readonly refusesNewKey: {
-    /** Time if it has just fetched the set. */
+    /** The time if the verifier has just fetched the set. */
     readonly afterFetch: number | null;
-    /** Time if it has not sent any request for at least ten minutes, apart from refetches on its own. */
+    /** The time if the verifier has sent no request for at least ten minutes, apart from refetches on its own. */
     readonly inCalm: number | null;
-    /** Time if a forged kid has just caused a useless refetch. */
+    /** The time if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;
   };
   /** How long it trusts a removed key if no token names an unknown kid, for each `max-age` of the set. */

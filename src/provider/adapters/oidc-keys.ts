@@ -4,7 +4,7 @@ import type { PublicJwk } from "../../keys/jwk/public-members.ts";
 import type { SigningKey } from "../../sign/token/token-signer.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 
-/** The part of a key manager that is needed for oidc-provider's keys. Removed and revoked keys have no public key. */
+/** The part of a key manager that oidc-provider's keys need. Removed and revoked keys have no public key. */
 export interface OidcKeys extends ManagedKeys {
   readonly records: readonly {
     readonly kid: string;

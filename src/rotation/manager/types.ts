@@ -106,7 +106,7 @@ export interface KeyManagerOptions {
     | undefined;
   /**
    * Destroys a key in an HSM or key service after this manager has removed or revoked it, or if this manager generated
-   * the key but it turned out not to be needed. If the URI now names a different key, that key is not destroyed.
+   * the key but it turned out not to be needed. If the URI now identifies a different key, that key is not destroyed.
    * Default: none; keys stay where they are.
    */
   readonly destroySigner?:

@@ -62,7 +62,7 @@ const rules: Rules<ClientAssertionOptions> = {
 const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now === "function";
 
 /**
- * Creates an assertion with which a client authenticates (`private_key_jwt`). Create a new assertion for each request,
+ * Creates an assertion that authenticates a client (`private_key_jwt`). Create a new assertion for each request,
  * because an authorization server accepts each one only once. A client must have its own keys, not a provider's.
  *
  * @example

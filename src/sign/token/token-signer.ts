@@ -134,9 +134,9 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 }
 
 /**
- * Signs with a key that was captured before any await, so the kid, the signer and the token's times belong together. A
- * new keyset does not affect a signature in progress. But a manager's key must still be allowed to sign afterward,
- * because the signer may have taken too long.
+ * Signs with a key that was captured before any await, so the kid, the signer and the token's times match. A new keyset
+ * does not affect a signature in progress. But a manager's key must still be allowed to sign afterward, because the
+ * signer may have taken too long.
  */
 async function signWith<T>({ key }: Active, check: (() => void) | undefined, sign: (key: ActiveKey) => Promise<T>) {
   check?.();
