@@ -12,7 +12,7 @@ import { isPublicAddress } from "./public-addresses.ts";
 /** Maximum number of lookups in flight. The limit is needed because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
-/** Options of `createGuardedFetch`. `guardedFetch` uses the defaults. */
+/** Options for `createGuardedFetch`. `guardedFetch` uses the defaults. */
 export interface GuardedFetchOptions {
   /**
    * Returns all addresses of a host name. It must settle when the signal aborts. `(host) => dns.promises.lookup(host, {

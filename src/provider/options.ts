@@ -39,7 +39,7 @@ export type ProviderEvent =
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
 /**
- * Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean
+ * Options for `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean
  * that it is not given.
  */
 export interface ProviderOptions {

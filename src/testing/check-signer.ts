@@ -26,7 +26,7 @@ export interface SignerUnderTest {
   readonly close?: () => Promise<void>;
 }
 
-/** Options of `checkSigner`. */
+/** Options for `checkSigner`. */
 export interface CheckSignerOptions {
   /**
    * Number of signatures to create with 64 in flight. Before that, a fifth as many are created one at a time. If the

@@ -16,7 +16,7 @@ import { type TestAlgorithm, type TestKey, generateTestKey, testAlgorithms } fro
 import { type Listening, listen } from "./test-server.ts";
 import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFaults, tokenOf } from "./token-faults.ts";
 
-/** Options of `createTestIssuer`. */
+/** Options for `createTestIssuer`. */
 export interface TestIssuerOptions {
   /**
    * Issuer identifier: the `iss` in its tokens and the URL that `fetch` serves. Default: `https://issuer.example` or,

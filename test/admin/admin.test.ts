@@ -156,7 +156,7 @@ describe("GET /metrics", () => {
     }
   });
 
-  test("is served only on the admin address, and only to GET and HEAD", async (t) => {
+  test("is served only on the admin address, and only for GET and HEAD", async (t) => {
     const service = await startService(t, await withKeys(t));
     assert.equal((await fetch(`http://127.0.0.1:${service.port}/metrics`)).status, 404);
     const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;

@@ -85,7 +85,7 @@ describe("keys at a jwks_uri", () => {
     ["404", reply(404), { type: "failed", code: "ERR_FETCH_STATUS" }],
   ];
   for (const [name, script, expected] of broken) {
-    test(`reports a broken set: ${name}`, async () => {
+    test(`a broken set is reported: ${name}`, async () => {
       const { events, clientAssertion } = listeningTo(script);
       await assert.rejects(clientAssertion(madeUp("a"), remote));
       const [event, ...others] = events;

@@ -110,14 +110,14 @@ describe("keys by value", () => {
     ["a value that JSON cannot represent", { keys: [{ kid: "ES256", x: 1n }] }],
   ];
   for (const [name, jwks] of malformed) {
-    test(`are a format error if the set is malformed: ${name}`, async () => {
+    test(`cause a format error if the set is malformed: ${name}`, async () => {
       const { clientAssertion } = verifier();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       for (let use = 0; use < 2; use += 1)
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
-    test(`are not read, even if the set is malformed, if the token is rejected first: ${name}`, async () => {
+    test(`are not read if the token was rejected before, so a malformed set goes unnoticed: ${name}`, async () => {
       const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");

@@ -252,7 +252,7 @@ describe("a shared store", () => {
   });
 });
 
-describe("the store in memory", () => {
+describe("the in-memory store", () => {
   const later = 60 * second;
   /** Uses new tokens of a client, with the same lifetime, until one is refused. */
   function use(store: SetIfAbsent, clientId: string, count: number, expiresAt: number): number {
@@ -360,7 +360,7 @@ describe("the store in memory", () => {
     assert.equal(await verdict(clientAssertion(token(), client)), "accepted");
   });
 
-  test("rejects a bound of 0", () => {
+  test("rejects a limit of 0", () => {
     assert.throws(() => memoryReplayStore({ maxEntries: 0 }), { code: "ERR_OPTION_INVALID" });
   });
 

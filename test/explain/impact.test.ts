@@ -40,9 +40,9 @@ const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00")
 
 /** Returns the sentences about a key that signs from now on and has been published only since a time today. */
 const refused = (since: string, end: string): string =>
-  `Signing key "b" signs from 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC: verifiers that have an ` +
-  `older set and do not refetch it for an unknown kid reject its tokens until 2026-11-20 ${end} UTC (a process that cannot read the store ` +
-  "publishes that set for maxStaleSeconds 3600, and caches keep it for 7200 s plus cacheSlackSeconds 7200). " +
+  `Signing key "b" signs from 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC. Until 2026-11-20 ` +
+  `${end} UTC, verifiers that have an older set and do not refetch it for an unknown kid reject its tokens. A process that cannot read the ` +
+  "store may publish the older set for another 3600 s (maxStaleSeconds), and caches may keep it for 7200 s more, plus 7200 s (cacheSlackSeconds). " +
   newKeyText();
 
 type Row = readonly [
@@ -282,11 +282,14 @@ describe("the impact of a change on verifiers", () => {
     const [retires, signs] = sentencesFor(a);
     // 1,000 + 600 + 2 * 10 s, and 1,000 + 7,200 + 60 s.
     assert.match(retires ?? "", /maxStaleSeconds 1000; .* until 2026-11-20 12:27:00 UTC/);
-    assert.match(signs ?? "", /reject its tokens until 2026-11-20 14:17:40 UTC .*cacheSlackSeconds 60\)/);
+    assert.match(
+      signs ?? "",
+      /Until 2026-11-20 14:17:40 UTC, .* reject its tokens\. .* plus 60 s \(cacheSlackSeconds\)/,
+    );
     // A process may still follow an earlier policy.
     assert.match(
       sentencesFor({ ...a, maxStaleSeconds: 2_000 })[1] ?? "",
-      / until 2026-11-20 14:34:20 UTC .*Seconds 2000,/,
+      / Until 2026-11-20 14:34:20 UTC, .* 2000 s \(maxStaleSeconds\)/,
     );
   });
 
@@ -306,7 +309,7 @@ describe("the aftermath of past changes", () => {
   const first = after([], { type: "import", key: newKey("a"), state: "active" });
   const whole = after(first, { type: "import", key: newKey("o"), state: "retiring" });
   const byEarlier = recordBounds(forced, { ...policy, maxStaleSeconds: 7_200 });
-  const bUnknown = /^Signing key "b" .* until 2026-11-20 17:00:00 UTC/;
+  const bUnknown = /^Signing key "b" .* Until 2026-11-20 17:00:00 UTC/;
   const aTrusted =
     /^Signing key "a" is revoked. Verifiers may trust it until .* 15:00:00 UTC. Caches that ignore .* 17:00:00 UTC/;
   const eKnown = /^Encryption key "e" is revoked. Relying parties may encrypt to it until 2026-11-20 15:00:00 UTC\. /;

@@ -83,8 +83,8 @@ describe("a process signs for maxStaleSeconds minus 1% after the start of its la
   });
 
   for (const [name, setMs] of [
-    ["ahead: it is stale that much earlier", 10 * minute],
-    ["back: it is not stale later", -hour],
+    ["10 minutes ahead, which makes it stale 10 minutes earlier", 10 * minute],
+    ["an hour back, which does not make it stale later", -hour],
   ] as const) {
     test(`is unavailable, and the wall clock is set ${name}`, async () => {
       const world = new World(() => memoryStore());

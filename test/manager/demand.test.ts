@@ -64,7 +64,7 @@ test("contract, section 7, Errors: a method other than GET and HEAD gets 405 bef
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("reads again in the background after refreshSeconds, but before it responds after twice that time", async () => {
+test("after refreshSeconds, responds first and reads in the background; after twice that time, reads before it responds", async () => {
   const { world, instance } = await worldWithKeys();
   const { connection, provider } = instance;
   await use(world, instance);

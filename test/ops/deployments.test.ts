@@ -250,7 +250,7 @@ describe("the blocks of docs/install.md work verbatim", { skip }, () => {
     assert.match(stdout, /\n600\nERR_STORE_EMPTY\n$/);
   });
 
-  test("the image: the service responds, and its successor requires the store", async (t) => {
+  test("the image: the service responds, and the replacement container requires its store", async (t) => {
     const { stdout } = await run(
       t,
       "The image",

@@ -210,7 +210,7 @@ describe("encryption keys in addition to managed keys", () => {
     await keys.close();
   });
 
-  test("take effect together with a simultaneous change by the manager, whichever ends first", async () => {
+  test("take effect together with a simultaneous change by the manager, whichever finishes first", async () => {
     const [a, b] = [await entry("a"), await entry("b")];
     for (const isOnDemand of [false, true]) {
       let subscriber: KeySubscriber | undefined;

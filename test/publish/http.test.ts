@@ -178,28 +178,32 @@ function replaceWriteHead(response: ServerResponse): void {
   };
 }
 
-describe("Node responses other than node:http's own receive the same replies", { timeout: 20_000 }, () => {
-  test("even if writeHead does not accept a flat list of headers", async (t) => {
-    const replies = await repliesTo(t, (request, response) => {
-      replaceWriteHead(response);
-      provider.node(request, response);
+describe(
+  "provider.node sends the same replies through response objects that do not come from node:http",
+  { timeout: 20_000 },
+  () => {
+    test("even if writeHead does not accept a flat list of headers", async (t) => {
+      const replies = await repliesTo(t, (request, response) => {
+        replaceWriteHead(response);
+        provider.node(request, response);
+      });
+      assert.deepEqual(replies, await repliesTo(t, (request, response) => provider.node(request, response)));
     });
-    assert.deepEqual(replies, await repliesTo(t, (request, response) => provider.node(request, response)));
-  });
 
-  test("over HTTP/2", async (t) => {
-    const server = createHttp2Server((request, response) => provider.node(request, response));
-    const session = connect(`http://127.0.0.1:${await listening(t, server)}`);
-    t.after(() => session.destroy());
-    const replies: WireReply[] = [];
-    for (const { method = "GET", target, headers = [] } of requests) {
-      const stream = session.request({ ":method": method, ":path": target, ...Object.fromEntries(headers) });
-      const head = new Promise<Record<string, unknown>>((resolve) => void stream.once("response", resolve));
-      const body = Buffer.concat(await stream.toArray()).toString("latin1");
-      const { ":status": status, ...fields } = await head;
-      const texts = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, String(value)]));
-      replies.push(comparable({ status: Number(status), headers: texts, body }));
-    }
-    assert.deepEqual(replies, await repliesTo(t, (request, response) => provider.node(request, response)));
-  });
-});
+    test("over HTTP/2", async (t) => {
+      const server = createHttp2Server((request, response) => provider.node(request, response));
+      const session = connect(`http://127.0.0.1:${await listening(t, server)}`);
+      t.after(() => session.destroy());
+      const replies: WireReply[] = [];
+      for (const { method = "GET", target, headers = [] } of requests) {
+        const stream = session.request({ ":method": method, ":path": target, ...Object.fromEntries(headers) });
+        const head = new Promise<Record<string, unknown>>((resolve) => void stream.once("response", resolve));
+        const body = Buffer.concat(await stream.toArray()).toString("latin1");
+        const { ":status": status, ...fields } = await head;
+        const texts = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, String(value)]));
+        replies.push(comparable({ status: Number(status), headers: texts, body }));
+      }
+      assert.deepEqual(replies, await repliesTo(t, (request, response) => provider.node(request, response)));
+    });
+  },
+);

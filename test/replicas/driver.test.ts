@@ -241,7 +241,7 @@ const skip = isSoak && skipWithout("initdb", "psql", "pg_basebackup");
 
 // npm test covers these faults in simulated time, and in test/store with real servers and processes.
 if (isSoak)
-  describe("replicas as processes on PostgreSQL", { skip }, () => {
+  describe("replicas in separate processes that share a PostgreSQL store", { skip }, () => {
     let cluster: Cluster;
     before(async () => {
       cluster = await startCluster();

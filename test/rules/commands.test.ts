@@ -11,7 +11,7 @@ import {
 } from "../../src/rotation/rules/policy.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse, LiveRecord, LiveState } from "../../src/rotation/rules/records.ts";
 import { activeKey } from "../../src/rotation/rules/records.ts";
-import { checkNotRolledBack } from "../../src/rotation/rules/rollback.ts";
+import { checkNotRolledBack } from "../../src/rotation/rules/restored-backup.ts";
 import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, second, start, tombstone, waiting, year } from "./key-records.ts";

@@ -38,7 +38,7 @@ async function* linesOf(lines: Interface): AsyncGenerator<PublishedLine, never> 
 }
 
 test(
-  "a publisher with --follow picks up a rotation; after SIGTERM, it ends but its target remains",
+  "a publisher with --follow picks up a rotation; after SIGTERM, it exits, but its target stays registered",
   options,
   async (t) => {
     const { folder, data, common, follow } = await start(t);

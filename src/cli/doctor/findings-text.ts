@@ -115,7 +115,8 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
  * one for those that reject the key's tokens.
  */
 function failureTexts({ breaks, tried }: Finding): string[] {
-  if (breaks.length === 0) return tried === 0 ? [] : [`Tokens fail in none of the ${tried} verifiers that were run.`];
+  if (breaks.length === 0)
+    return tried === 0 ? [] : [`None of the ${tried} verifiers that were run rejects any tokens.`];
   return byFailingTokens(breaks).map(({ label, verifiers }) => `${label}: ${verifiers.map(verifierText).join(", ")}.`);
 }
 

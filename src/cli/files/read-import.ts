@@ -18,7 +18,7 @@ export interface ImportedKey {
   readonly privateJwk: JWK;
 }
 
-/** Options of an import. */
+/** Options for an import. */
 export interface ImportOptions {
   /** Use of the key. Default: the JWK's `use`. Without a `use`, it is `sig`, which requires an EC key on P-256. */
   readonly use?: KeyUse | undefined;

@@ -33,7 +33,7 @@ export function importCommand(io: Io): Command {
     .addOption(
       new Option(
         "--state <state>",
-        "state of a single key (default: active if it is the first key with its use, otherwise announced)",
+        "state of the key, if there is only one (default: active if it is the first key for its use, otherwise announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())

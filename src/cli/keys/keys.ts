@@ -136,7 +136,7 @@ Examples:
 function remarkUnlisted({ seen: { now, document } }: Changed): string[] {
   const until = timeText(now + document.policy.maxStaleSeconds * 1000);
   return [
-    `A process that has not read this change may use the key until ${until}. jwksd replicas lists neither on-demand processes nor processes that can only read the store.`,
+    `A process that has not read this change may still use the key until ${until}. On-demand processes and processes with read-only access to the store do not appear in the output of "jwksd replicas".`,
   ];
 }
 

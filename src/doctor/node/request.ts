@@ -16,7 +16,7 @@ import type { Exchange, Failure } from "../observations.ts";
 // Importing node:http would also load undici, which takes longer than everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
-/** Options of `observeIssuer`. */
+/** Options for `observeIssuer`. */
 export interface ObserveOptions {
   /** Time limit for one response, from the DNS lookup to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs?: Optional<number>;

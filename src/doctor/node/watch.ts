@@ -19,7 +19,7 @@ import { type ParsedSets, type State, stateOf } from "../set-states.ts";
 import { type TimelineEvent, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
 
-/** Options of {@link watchJwkSet}. */
+/** Options for {@link watchJwkSet}. */
 export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;

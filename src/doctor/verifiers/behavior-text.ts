@@ -29,8 +29,8 @@ function verifiersThat(what: string, time: Time): string {
   });
   const never = described.find(({ isNever }) => isNever);
   const those = described.filter(({ isNever }) => !isNever).map(({ names, until }) => `${names} ${until}`);
-  const others = never === undefined ? "" : ` Others do not: ${never.names}.`;
-  return `As measured on ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
+  const others = never === undefined ? "" : ` The others do not: ${never.names}.`;
+  return `As of ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
 }
 
 /** Describes how long verifiers reject tokens signed with a key that is used as soon as it is published. */

@@ -131,7 +131,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
 
     async create({ client: { sdk, kms }, signal }, issuer) {
       await kms.config.region().catch(() => {
-        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the AWS_REGION variable");
+        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or set the AWS_REGION variable");
       });
       const command = new sdk.CreateKeyCommand({
         KeySpec: "ECC_NIST_P256",

@@ -69,7 +69,7 @@ const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryD
 
 /**
  * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation
- * generates a new key instead of a new version of one key, because the service cannot delete single versions.
+ * generates a new key instead of a new version of one key, because the service cannot delete individual versions.
  *
  * @example
  * ```ts

@@ -60,7 +60,7 @@ interface KeyInfo {
 
 /**
  * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, using its HTTP API. Each rotation
- * generates a new key instead of a new version of one key, because Transit cannot destroy single versions.
+ * generates a new key instead of a new version of one key, because Transit cannot destroy individual versions.
  *
  * Connections use https, except that http is accepted for loopback hosts. Redirects are not followed.
  *

@@ -87,7 +87,7 @@ const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 
-/** Attempts to log in to one token with its PIN. */
+/** Login attempts on one token with its PIN. */
 export interface PinAttempts {
   /** The reason no further PIN is tried. */
   readonly refusal: TokenFailure | undefined;

@@ -33,5 +33,5 @@ export const checkBackendOptions = <Options>(options: Options, rules: Rules<Opti
  */
 export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
   const name = `the ${option} option (${member}.${option} in the signers file)`;
-  return invalidOption(`to generate a key in ${where}, set ${name}, such as ${example}`);
+  return invalidOption(`to generate a key in ${where}, set ${name}, for example to ${example}`);
 }

@@ -10,7 +10,7 @@ interface JwtPlugin {
   readonly jwt?: { readonly expirationTime?: unknown };
 }
 
-/** Options of `oauthProvider()` and of `mcp()`, which builds on it. */
+/** Options for `oauthProvider()` and of `mcp()`, which builds on it. */
 interface OAuthProviderPlugin {
   readonly disableJwtPlugin?: boolean;
   readonly idTokenExpiresIn?: number;

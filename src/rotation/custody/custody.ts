@@ -68,7 +68,10 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   let owner = issuerCheck(undefined);
   let movesToFirst = false;
 
-  /** Returns the wrapping key for the next commit: the first one if no MAC was verified. */
+  /**
+   * Returns the wrapping key for the next commit: the one that verified the MAC, or the first one if none did or the
+   * store is being moved to it.
+   */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
   const wrapping = (owner: Owner): Wrapping => createWrapping([wrappingKey(), ...keys], bindingOf(owner));

@@ -110,9 +110,10 @@ function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
     `${keyName(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
-    `${timeText(publishedSince(record))}: verifiers that have an older set and do not refetch it for an unknown kid reject its tokens ` +
-    `until ${timeText(unknownUntil(record, policy))} (a process that cannot read the store publishes that set for maxStaleSeconds ` +
-    `${maxStaleSeconds}, and caches keep it for ${cachedForSeconds.long} s plus cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
+    `${timeText(publishedSince(record))}. Until ${timeText(unknownUntil(record, policy))}, verifiers that have an older set and do not ` +
+    `refetch it for an unknown kid reject its tokens. A process that cannot read the store may publish the older set for another ` +
+    `${maxStaleSeconds} s (maxStaleSeconds), and caches may keep it for ${cachedForSeconds.long} s more, plus ${cacheSlackSeconds} s ` +
+    `(cacheSlackSeconds). ${newKeyText()}`
   );
 }
 

@@ -11,7 +11,7 @@ import type { EndOptions, KeyManager, ManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
-/** Options of `createIssuers`. */
+/** Options for `createIssuers`. */
 export interface IssuersOptions {
   /**
    * Issuer identifier with one `*`. In the path, as in `https://login.example.com/*`, it stands for 1 to 128 letters,
@@ -76,7 +76,7 @@ export interface DueStepsReport {
   readonly failed: ReadonlyMap<string, unknown>;
 }
 
-/** Options of {@link Issuers.list}. */
+/** Options for {@link Issuers.list}. */
 export interface ListOptions {
   /** Last issuer of the previous page. Default: none, for the first page. */
   readonly after?: Optional<ListedIssuer>;

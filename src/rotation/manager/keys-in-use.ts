@@ -83,7 +83,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
    * its first update.
    */
   const accepted = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
-  /** Errors of the subscribers that are behind. */
+  /** Errors from the subscribers that are behind. */
   let failures: readonly unknown[] = [];
 
   const records = (): readonly KeyRecord[] => document?.records ?? [];

@@ -87,7 +87,7 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** Options of a manager. The issuer is not one of them, because the custody has it. */
+/** Options for a manager. The issuer is not one of them, because the custody has it. */
 export interface ManageOptions extends ContextOptions, KeyringOptions {
   /** If set, rounds run only when keys are needed. */
   readonly demand?: DemandOptions | undefined;

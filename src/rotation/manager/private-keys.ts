@@ -44,7 +44,12 @@ export interface OpenKeys {
   readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
-/** Signs once and verifies the signature. Local keys are probed when they are loaded. @throws SignerError see `boundSigner` */
+/**
+ * Checks that an external signer works: signs once and verifies the signature. Local keys are checked when they are
+ * loaded.
+ *
+ * @throws SignerError for the same reasons as `boundSigner`
+ */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,

@@ -16,7 +16,7 @@ import { listPresence } from "../custody/presence.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
-import { checkNotRolledBack } from "../rules/rollback.ts";
+import { checkNotRolledBack } from "../rules/restored-backup.ts";
 import type { PresenceList, ReadResult } from "../store/register.ts";
 import { type Seen, storeNow } from "./clocks.ts";
 import type { Filling } from "./types.ts";

@@ -74,7 +74,7 @@ export type ManagerEvent =
   /** A removed or revoked key could not be destroyed in its HSM or key service. */
   | { readonly type: "destroy-failed"; readonly kid: string; readonly uri: string; readonly error: JwksdError };
 
-/** Options of `createKeyManager`. */
+/** Options for `createKeyManager`. */
 export interface KeyManagerOptions {
   /** Issuer identifier of the provider. The store and its wrapped keys are bound to it. */
   readonly issuer: string;
@@ -151,7 +151,7 @@ export interface KeyManagerOptions {
   readonly clock?: Optional<Clock>;
 }
 
-/** Options of `rotate`. */
+/** Options for `rotate`. */
 export interface RotateOptions {
   /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: Optional<KeyUse>;
@@ -173,7 +173,7 @@ export interface ForceOptions {
   readonly force?: Optional<boolean>;
 }
 
-/** Options of `rollBack`. */
+/** Options for `rollBack`. */
 export interface RollBackOptions {
   /** Kid of the retiring signing key to roll back to. Default: the key that signed most recently. */
   readonly kid?: Optional<string>;
@@ -189,7 +189,7 @@ export interface RollBackOptions {
   readonly now?: Optional<boolean>;
 }
 
-/** Options of `end`. */
+/** Options for `end`. */
 export interface EndOptions {
   /**
    * Whether all keys are revoked, so that their tokens fail. If not, each key stays published until its last token has

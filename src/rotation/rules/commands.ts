@@ -148,7 +148,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
         "must not sign before its propagation period ends: caches do not have it yet, and verifiers that do not refetch would reject its tokens",
     });
   }
-  return unannounced(change, key, now, "an operator forced it before its propagation period ended");
+  return unannounced(change, key, now, "an operator forced its activation before its propagation period ended");
 }
 
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {

@@ -16,7 +16,7 @@ import { wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager } from "../manager/types.ts";
 import { type KeysWithSavedSet, type SavedSetEvent, type TextStorage, startKeys } from "./keys-with-saved-set.ts";
 
-/** Options of `startWithSavedSet`. */
+/** Options for `startWithSavedSet`. */
 export interface SavedSetOptions {
   /** Issuer identifier of the keys. */
   readonly issuer: string;

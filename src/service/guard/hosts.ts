@@ -156,7 +156,7 @@ export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions)
       const quoted = JSON.stringify(name);
       const canonical = name === "*" ? name : canonicalHost(name);
       if (canonical === undefined)
-        throw invalidOption(`host ${quoted} must be a host name in lower case, without port and slashes, or *`);
+        throw invalidOption(`host ${quoted} must be either * or a lowercase host name without a port or slashes`);
       if (canonical !== name) throw invalidOption(`host ${quoted} is not in canonical form; write "${canonical}"`);
       return [name, within(`host ${quoted}`, () => hostOf(name, given as HostMembers, useOnce, shared))];
     }),

@@ -110,7 +110,7 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
   `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes; every removed key leaves a tombstone in it`;
 
-/** Warns that new keys were generated, because starting with a lost or mistyped store looks like a first start. */
+/** Warns that new keys were generated, because jwksd sees no difference between a first start and a lost store or a mistyped store URL. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },

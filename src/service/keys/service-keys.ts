@@ -159,7 +159,7 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
       );
     }
     case "failed":
-      return log.error({ code }, `keys cannot be managed; the saved set stays published: ${why}`);
+      return log.error({ code }, `keys cannot be managed: ${why}; the saved set stays published`);
     default: {
       const problem =
         "cannot save the set that serve publishes if the store is unavailable at startup (--data, --max-saved-set-seconds)";

@@ -18,7 +18,7 @@ import { printable } from "../../base/printable.ts";
 import type { Claims, SignOptions } from "../token/sign-options.ts";
 import { checkedOptions } from "../token/sign-options.ts";
 
-/** Options of `createSignClient`. */
+/** Options for `createSignClient`. */
 export interface SignClientOptions {
   /** Path of a `jwksd serve --sign-socket` socket. Required unless `address` is given. */
   readonly socket?: Optional<string>;

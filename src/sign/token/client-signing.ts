@@ -28,7 +28,7 @@ export interface ClientSigner {
   }>;
 }
 
-/** Options of `createClientAssertion`. */
+/** Options for `createClientAssertion`. */
 export interface ClientAssertionOptions {
   /**
    * Client ID. It becomes `iss`, and also `sub` in an assertion or `client_id` in a request object. For a client with a
@@ -45,7 +45,7 @@ export interface ClientAssertionOptions {
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
-/** Options of `createRequestObject`. */
+/** Options for `createRequestObject`. */
 export interface RequestObjectOptions extends ClientAssertionOptions {
   /** Parameters of the authorization request, such as `redirect_uri` and `scope`. */
   readonly parameters: Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import { ConfigError, invalidClaims } from "../../base/errors.ts";
 import { type Optional, type Rules, anything, checkOptions } from "../../base/options.ts";
 
-/** Options of `sign`. */
+/** Options for `sign`. */
 export interface SignOptions {
   /** Time from now to `exp`, in whole seconds. Required unless the claims include `exp`. */
   readonly lifetimeSeconds?: Optional<number>;

@@ -7,7 +7,7 @@ import { checkHeaderNames, checkMembersOnce } from "./reserved-names.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./token-times.ts";
 
-/** Options of `SigningKey.sign`. */
+/** Options for `SigningKey.sign`. */
 export interface SignInputOptions {
   /** Lifetime of the token, in whole seconds. If the token has an `exp`, that must not be later. */
   readonly lifetimeSeconds: number;

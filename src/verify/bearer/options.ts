@@ -59,7 +59,7 @@ export type BearerEvent =
   /** An event from an issuer's key set. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
 
-/** Options of `createBearer`. `issuer` and `audience` are required. */
+/** Options for `createBearer`. `issuer` and `audience` are required. */
 export interface BearerOptions {
   /**
    * The issuer, several issuers, or a function that reports whether an issuer's tokens are accepted. In a function,
@@ -142,7 +142,7 @@ export interface BearerOptions {
     | undefined;
   /** Stores the keys for the next process. Default: none. */
   readonly state?: Optional<StateStore>;
-  /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: the defaults of `createRemoteKeySet`. */
+  /** Options for the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: the defaults of `createRemoteKeySet`. */
   readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
   /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;

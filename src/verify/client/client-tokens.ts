@@ -38,7 +38,7 @@ import { type ClientEvent, type TokenKind, printableEvents } from "./events.ts";
 import { hostLimits } from "./hosted.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
 
-/** Options of `createClientVerifier`. */
+/** Options for `createClientVerifier`. */
 export interface ClientVerifierOptions {
   /** The provider's issuer identifier. The `aud` of every token must be the issuer or one of `audiences`. */
   readonly issuer: string;

@@ -49,7 +49,7 @@ export interface ClientDocumentState extends Omit<KeySetState, "issuer" | "jwksU
   readonly clientId: string;
 }
 
-/** Options of `createClientDocuments`. */
+/** Options for `createClientDocuments`. */
 export interface ClientDocumentsOptions {
   /**
    * The provider's issuer identifier. If it is on a loopback host, clients may be on loopback hosts too, for

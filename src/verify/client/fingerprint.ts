@@ -10,8 +10,8 @@ const partNames: readonly ClientPart[] = ["method", "keys", "redirectUris", "dis
 /** Members that a consent page shows, in any language. @see RFC 7591 section 2.2 */
 const displayed = /^(?:client_name|client_uri|logo_uri|tos_uri|policy_uri)(?:#|$)/;
 /**
- * Length of a hash, in characters. They are 96 bits, so a client that wants two documents with the same fingerprint
- * needs 2^48 attempts, and could only hide changes to its own document.
+ * Length of a hash, in characters. Sixteen base64url characters hold 96 bits, so a client that wants two documents with
+ * the same fingerprint needs 2^48 attempts, and could only hide changes to its own document.
  */
 const hashLength = 16;
 

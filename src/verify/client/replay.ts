@@ -31,7 +31,7 @@ const keptShare = 3 / 4;
  */
 const searchEveryMs = 1_000;
 
-/** Options of `memoryReplayStore`. */
+/** Options for `memoryReplayStore`. */
 export interface ReplayStoreOptions {
   /** Maximum number of tokens to remember. Default: 100,000. */
   readonly maxEntries?: Optional<number>;

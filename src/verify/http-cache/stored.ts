@@ -49,7 +49,7 @@ export function isResponseState(state: Omit<StoredResponse, "url"> | null): bool
   );
 }
 
-/** Options of `fetchStored`: the options of its requests, and a function that reads the body. */
+/** Options for `fetchStored`: the options of its requests, and a function that reads the body. */
 export interface FetchStoredOptions<Value> extends Omit<FetchOptions, keyof RequestCaching> {
   readonly read: Read<Value>;
 }

@@ -37,7 +37,7 @@ export type KeySetEvent =
   /** A token was rejected because the keys cannot be refetched yet (`ERR_KEYS_RETRY_LATER`). */
   | { readonly type: "exhausted" };
 
-/** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
+/** Options for `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
   /**
    * An OpenID provider's issuer. Its discovery document contains the URL of the JWK Set. Required unless `jwksUri` is

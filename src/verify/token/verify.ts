@@ -28,7 +28,7 @@ import { checkTyp } from "./typ-header.ts";
  */
 export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
-/** Options of `verify`. */
+/** Options for `verify`. */
 export interface VerifyOptions {
   /** Finds the token's key. */
   readonly keys: KeySource;

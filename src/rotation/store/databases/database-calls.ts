@@ -59,7 +59,7 @@ const unconnected = new Map([
   ["ECONNREFUSED", "no server is listening on this host and port; start the server, or correct the address"],
   ["ENOENT", "the socket does not exist; start the server, or check the path"],
   ["ENOTFOUND", "the host does not exist; check its name"],
-  ["EAI_AGAIN", "the host name cannot be resolved now; try again"],
+  ["EAI_AGAIN", "the host name cannot be resolved at the moment; try again later"],
 ]);
 
 /** Returns details about an error that did not come from a server. */

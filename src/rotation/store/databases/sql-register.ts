@@ -47,8 +47,8 @@ export interface Statements {
   next(row: Row, ifVersion: string): Statement;
   put(key: string, id: string, record: string): Statement;
   /**
-   * Selects the presence records. Columns: `id`, `record`, and `count`, the total number of records in every row. @see
-   * Presence
+   * Selects the presence records. Columns: `id`, `record` and `count`. Every row has the same `count`: the total number
+   * of records. @see Presence
    */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
@@ -76,7 +76,7 @@ export interface SqlDatabase {
 
 const maxAttempts = 20;
 
-/** A register with all optional methods. */
+/** A register that implements every optional method. */
 export interface SqlRegister extends ClosableRegister {
   readonly presence: Presence;
   readonly due: NonNullable<ClosableRegister["due"]>;
