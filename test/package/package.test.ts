@@ -29,7 +29,9 @@ let installed: string;
 
 /** Runs a program in the project and returns its output, whatever its exit code. */
 async function run(program: string, args: readonly string[], cwd: string = project): Promise<string> {
-  const env = { ...process.env, PATH: [join(modules, ".bin"), process.env["PATH"]].join(delimiter) };
+  // jwksd rejects a JWKSD_ variable that it does not know.
+  const { JWKSD_SOAK: _, ...rest } = process.env;
+  const env = { ...rest, PATH: [join(modules, ".bin"), process.env["PATH"]].join(delimiter) };
   const { stdout } = await promisify(execFile)(program, args, { cwd, env }).catch(
     ({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout: stdout + stderr }),
   );
