@@ -89,7 +89,7 @@ describe("the adapter for a key URI", () => {
     for (const [index, type] of signerTypes.entries()) {
       const backend = await signerBackend(type);
       const error = await failing(() => backend.create({ issuer: "https://login.example.com" }), "ERR_OPTION_INVALID");
-      assert.ok(error.message.includes(`(${needed[index]} in the signers file), such as `), error.message);
+      assert.ok(error.message.includes(`(${needed[index]} in the signers file), for example to `), error.message);
     }
   });
 
