@@ -113,9 +113,8 @@ export const requirementRules: Rules<Requirements> = {
   optional: boolean,
 };
 
-/** Checks a route's requirements. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */ export function checkRequirements(
-  requirements: Requirements,
-): CheckedRequirements {
+/** Checks a route's requirements. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export function checkRequirements(requirements: Requirements): CheckedRequirements {
   const { check, ...others } = checkOptions(requirements, requirementRules, "requirement");
   // Only the application knows the type of its framework's requests.
   return { ...others, check: check as CheckedRequirements["check"] };

@@ -178,9 +178,8 @@ export interface ClientDocuments {
 /** The `fetch` used by each result of `createClientDocuments`, so that a verifier shares its limits. */
 const fetches = new WeakMap<ClientDocuments, LimitedFetch>();
 
-/** Returns the `fetch` that these documents use. @throws ConfigError `ERR_OPTION_INVALID` */ export function fetchOf(
-  documents: ClientDocuments,
-): LimitedFetch {
+/** Returns the `fetch` that these documents use. @throws ConfigError `ERR_OPTION_INVALID` */
+export function fetchOf(documents: ClientDocuments): LimitedFetch {
   const fetch = fetches.get(documents);
   if (fetch === undefined) throw invalidOption('"documents" must be a result of createClientDocuments()');
   return fetch;
