@@ -13,8 +13,8 @@ export interface Deadline {
 }
 
 /**
- * Runs `work` with a signal that aborts at the deadline or when the caller aborts. At that moment it rejects, even if
- * `work` ignores its signal.
+ * Runs `work` with a signal that aborts at the deadline or when the caller aborts. In either case, it rejects
+ * immediately, even if `work` ignores its signal.
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -59,8 +59,8 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
 }
 
 /**
- * Returns the time to wait before the next attempt after this many consecutive failures, in milliseconds. The wait is
- * 1, 2, 4 s and so on, up to 30 s.
+ * Returns how long to wait before the next attempt, in milliseconds, given the number of consecutive failures. The wait
+ * is 1, 2, 4 s and so on, up to 30 s.
  */
 export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
 
@@ -100,8 +100,8 @@ export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
 }
 
 /**
- * Calls a listener. Ignores its errors and rejections, so that a listener can neither make an operation fail nor crash
- * the process.
+ * Calls a listener. Ignores its errors and rejections, so a listener cannot make an operation fail or crash the
+ * process.
  */
 export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
   (async () => listener?.(value))().catch(() => {});

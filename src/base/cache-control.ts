@@ -1,5 +1,5 @@
 /**
- * The JWK Set's Cache-Control value in each cache mode. Rotation periods derive from these values. @see RFC 9111
+ * The JWK Set's Cache-Control value in each cache mode. Rotation periods are derived from these values. @see RFC 9111
  * section 5.2.2; RFC 5861 section 3
  */
 export const cacheControl = {
@@ -27,8 +27,8 @@ export function parseCacheControl(value: string): ReadonlyMap<string, number | u
 }
 
 /**
- * Returns the longest times that a Cache-Control value allows to any cache, in seconds. `maxAge` is the longer of
- * `max-age` and `s-maxage`.
+ * Returns the longest times for which a Cache-Control value allows any cache to use a response, in seconds. `maxAge` is
+ * the longer of `max-age` and `s-maxage`.
  *
  * @see RFC 9111 section 5.2.2; RFC 5861 section 3
  */
@@ -58,7 +58,7 @@ export function deltaSeconds(text: string | undefined): number | undefined {
 }
 
 /**
- * Parses an HTTP date and returns it in milliseconds since the epoch, or `undefined` for other formats and time zones.
+ * Parses an HTTP date. Returns milliseconds since the epoch, or `undefined` for any other format or time zone.
  *
  * @see RFC 9110 section 5.6.7; RFC 9111 section 4.2
  */

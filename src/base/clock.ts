@@ -11,18 +11,18 @@ export interface Clock {
 declare const kind: unique symbol;
 
 /**
- * A moment on one of this machine's clocks. It is not a number, so comparing moments from two clocks does not compile.
- * Times in a store's records are plain numbers and come from the store's clock.
+ * A reading of one of this machine's clocks. It is not a number, so code that compares readings of two different clocks
+ * does not compile. Times in a store's records are plain numbers and come from the store's clock.
  */
 export interface Moment<Kind extends "wall" | "monotonic"> {
   readonly [kind]: Kind;
 }
 
-/** A moment, as measured by both of this machine's clocks. */
+/** A point in time: simultaneous readings of both of this machine's clocks. */
 export interface Instant {
-  /** Moment on the clock that administrators and NTP can set. */
+  /** Reading of the clock that administrators and NTP can set. */
   readonly wall: Moment<"wall">;
-  /** Moment on the clock that is never set but stops while the machine is suspended. */
+  /** Reading of the clock that is never set but stops while the machine is suspended. */
   readonly monotonic: Moment<"monotonic">;
 }
 
@@ -34,15 +34,12 @@ export const instantNow = (clock: Clock): Instant => ({
   monotonic: monotonicNow(clock),
 });
 
-/** Returns the time from one moment to another on the same clock, in milliseconds. */
+/** Returns the time between two readings of the same clock, in milliseconds. */
 export function msBetween<M extends Moment<"wall" | "monotonic">>(from: M, to: NoInfer<M>): number {
   return (to as unknown as number) - (from as unknown as number);
 }
 
-/**
- * Converts a wall-clock moment to milliseconds since the Unix epoch, so that it can be compared with another machine's
- * clock.
- */
+/** Converts a wall-clock reading to milliseconds since the Unix epoch, for comparison with another machine's clock. */
 export const epochMs = (moment: Moment<"wall">): number => moment as unknown as number;
 
 /**

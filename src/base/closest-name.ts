@@ -1,4 +1,4 @@
-/** Returns the known name that was probably meant, if the given name looks like a typo or a prefix of it. */
+/** Returns the known name that was probably meant, if the given name looks like a misspelling or a prefix of one. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
@@ -10,10 +10,13 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best?.other;
 }
 
-/** Reports whether only the end of the name, such as its unit, is missing: clockTolerance for clockToleranceSeconds. */
+/**
+ * Reports whether only the end of the name, such as its unit, is missing, as in clockTolerance for
+ * clockToleranceSeconds.
+ */
 const isBeginning = (name: string, other: string): boolean => name.length > 3 && other.startsWith(name);
 
-/** Returns the Levenshtein distance: how many characters to insert, remove or replace. */
+/** Returns the Levenshtein distance: the number of characters to insert, remove or replace. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (const [line, letter] of from.split("").entries()) {

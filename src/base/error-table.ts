@@ -1,13 +1,13 @@
 interface Row {
   readonly when: string;
   readonly remedy: string;
-  /** Whether the same call may succeed later without a change. */
+  /** Whether the same call may succeed later without any change. */
   readonly retryable?: true;
 }
 
 /**
- * All stable error codes by class, with their meaning and what to do. The types are derived and `docs/errors.md` is
- * generated from this table. To keep it out of bundles, jwksd does not read it at run time.
+ * All stable error codes by class, with meanings and remedies. The types and `docs/errors.md` are generated from this
+ * table. jwksd does not read it at run time, which keeps it out of bundles.
  */
 export const errorTable = {
   ConfigError: {

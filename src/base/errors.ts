@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The codes whose rows in the table are retryable. With any other set of codes, the code does not compile. */
+/** The codes that are marked as retryable in the table. If the two differ, this object does not compile. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -56,8 +56,8 @@ export class JwksdError extends Error {
   }
 
   /**
-   * Returns the error's members for logs. Includes the message, which `JSON.stringify` otherwise omits, but not the
-   * cause and the stack.
+   * Returns the error's members for logs. Includes the message, which `JSON.stringify` would otherwise omit, but not
+   * the cause or the stack.
    */
   toJSON(): object {
     return Object.assign({ message: this.message }, this);
@@ -94,7 +94,7 @@ export class InternalError extends CodedError<"InternalError"> {}
 /** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): JwksdErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** Returns the error itself if it is one of jwksd's. Otherwise, wraps it in an `InternalError` as the cause. */
+/** Returns an error from jwksd unchanged. Returns any other error as the cause of an `InternalError`. */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
   return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });
@@ -124,8 +124,8 @@ export class StoreError extends CodedError<"StoreError"> {}
 /** Thrown if a token is rejected, or cannot be created from its input. */
 export class TokenError extends CodedError<"TokenError"> {
   /**
-   * HTTP status that Express, Fastify and Koa send: 401, or 503 if `retryable`, or 500 if the error is from signing
-   * claims.
+   * HTTP status that Express, Fastify and Koa send: 503 if `retryable`, 500 if claims could not be signed, and 401
+   * otherwise.
    */
   readonly status: number;
   /** Hint for the operator, not for the client, such as the expected audience. Never quotes a token. */
@@ -153,7 +153,8 @@ export class FetchError extends CodedError<"FetchError"> {
   /** Time to wait before retrying, in seconds. 0 if there is no need to wait. */
   readonly retryAfterSeconds: number;
   /**
-   * Header fields that Express, Fastify and Koa send: `Retry-After`, unless the time is 0. @see RFC 9110 section 10.2.3
+   * Header fields that Express, Fastify and Koa send: `Retry-After`, unless `retryAfterSeconds` is 0. @see RFC 9110
+   * section 10.2.3
    */
   readonly headers: Readonly<Record<string, string>>;
   /** Status that the server returned. Only set with `ERR_FETCH_STATUS`. */
@@ -176,8 +177,8 @@ export class FetchError extends CodedError<"FetchError"> {
 }
 
 /**
- * Thrown if a client is refused because of its identifier, its metadata document, or the way it authenticates. An OAuth
- * server responds with `invalid_client`.
+ * Thrown if a client is rejected because of its identifier, its metadata document, or the way it authenticates. OAuth
+ * servers report this as `invalid_client`.
  */
 export class ClientError extends CodedError<"ClientError"> {
   /** HTTP status that Express, Fastify and Koa send. */

@@ -1,6 +1,6 @@
 /**
- * Folds the case of a name the way the most lenient parser would. Some parsers fold `İ` to `i`, whereas JavaScript
- * keeps the dot. The name is converted to upper case first, because letters such as `ſ` and `ı` have ASCII capitals.
+ * Folds the case of a name the way the most lenient parser would. Some parsers fold `İ` to `i`, but JavaScript keeps
+ * the dot. The name is converted to upper case first, because letters such as `ſ` and `ı` have ASCII capitals.
  *
  * @see Unicode 3.13, Default Case Algorithms
  */

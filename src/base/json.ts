@@ -8,7 +8,7 @@ export function jsonOf(text: string): unknown {
 }
 
 /**
- * Reports whether a JSON number is an integer beyond 2^53 - 1, which parsers round, or exceeds the range of numbers.
+ * Reports whether a JSON number is an integer above 2^53 - 1, which parsers round, or is out of range.
  * @param source the number's source text, as passed to a reviver
  */
 export function isTooLarge(value: unknown, source = ""): boolean {

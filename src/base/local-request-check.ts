@@ -1,6 +1,6 @@
 import { isLoopback } from "./urls.ts";
 
-/** The parts of a request that determine whether an address reserved for this machine serves it. */
+/** The parts of a request that determine whether to serve it on an address that is reserved for this machine. */
 export interface LocalRequest {
   readonly path: string;
   /** Header fields by lower-case name. */
@@ -13,9 +13,9 @@ export interface LocalRequest {
 const probes: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
 
 /**
- * Returns the status with which an address reserved for this machine refuses a request: 421 if `Host` names another
- * machine, as after DNS rebinding; 403 if another website made the request. Links to the page at `/` work from
- * anywhere, because the linking site learns nothing.
+ * Returns the status for a request that must not be served on an address reserved for this machine: 421 if `Host` names
+ * another machine, as in a DNS rebinding attack, or 403 if another website made the request. Links to the page at `/`
+ * work from anywhere, because the linking site learns nothing.
  *
  * @param listenHost host name or IP address that the server listens on
  * @see RFC 9110 section 7.4 (misdirected requests); Fetch Metadata Request Headers; RFC 6454 (Origin)

@@ -1,6 +1,6 @@
 /**
  * A metric with its Prometheus name and current values, as returned by `metrics()` on providers, key managers and key
- * sets. prom-client accepts it as a metric object. docs/metrics.md lists all metrics.
+ * sets. prom-client accepts this object as a metric. All metrics are listed in docs/metrics.md.
  */
 export interface Metric {
   /**
@@ -40,7 +40,7 @@ export const plain = (value: number | boolean): readonly MetricValue[] => [{ lab
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-/** One counter for each value of a label, which has only a few values. */
+/** One counter for each value of a label that has only a few values. */
 export interface Tally {
   add(value: string): void;
   /** @param more additional labels */

@@ -9,7 +9,8 @@ import { ConfigError } from "./errors.ts";
  */
 export function importFailure(packageName: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
-  // Webpack and Turbopack use the second code. The package itself may be installed but missing one of its dependencies.
+  // The second code is from Webpack and Turbopack. The package itself may be installed while one of its dependencies is
+  // missing.
   const isMissing =
     (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
     [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));

@@ -71,7 +71,7 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
 });
 
 /**
- * Rule for a clock tolerance, in seconds. It is limited, because tokens are still accepted for that long after they
+ * Rule for a clock tolerance, in seconds. The maximum is low because tokens are still accepted for that long after they
  * expire.
  * @see RFC 7519 section 4.1.4: "no more than a few minutes"
  */
@@ -109,7 +109,7 @@ export type Optional<Value> = Value | null | undefined;
 /** Options without `null` values, which mean "not given". */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
-/** Makes a rule's option mandatory. */
+/** Makes the option that a rule describes mandatory. */
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
 /** Rule for a value that is only checked when it is used. */
@@ -119,12 +119,12 @@ export const anything: Rule = { must: "anything", types: [], holds: (_value): _v
  * Rejects unknown options, invalid values, and missing mandatory options. `null` and `undefined` mean that an option is
  * not given.
  *
- * @param what the word for an option in messages
+ * @param what what messages call an option
  * @returns the given options
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` if the runtime is too old
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
-  // Every function in the library that creates something gets here, because it checks its options.
+  // Every function in the library that creates something calls this one, because it checks its options.
   checkRuntime();
   if (options !== undefined && (!object.holds(options) || isPromise(options))) {
     throw invalidOption(`an object is expected${actual(options, [])}`);
@@ -158,7 +158,7 @@ export function checkArgument(what: string, value: unknown, rule: Rule): void {
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
 /**
- * Describes an invalid value by its type, or, for a number, by the number itself. Never shows a string, because it may
+ * Describes an invalid value for a message: a number as is, and any other value only as its type, because a string may
  * be a misplaced secret.
  */
 function actual(value: unknown, types: Rule["types"]): string {

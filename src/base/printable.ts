@@ -24,7 +24,7 @@ export function printableLines(text: string): string {
   return text.split("\n").map(printableLine).join("\n");
 }
 
-/** Rewrites JSON as one printable line with the same meaning. */
+/** Converts JSON to equivalent JSON on one printable line. */
 export function printableJsonLine(json: string): string {
   return json.replace(unprintable, (character) => character.split("").map(escapedUnit).join(""));
 }

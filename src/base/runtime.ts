@@ -3,9 +3,9 @@ import { ConfigError } from "./errors.ts";
 const newerNode = "Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it";
 
 /**
- * Rejects runtimes that are too old, because otherwise calls would fail later: Node 20, for example, would start and
- * then return 503. Checks only for `Promise.withResolvers`, because no runtime had it before the other functions that
- * the library needs.
+ * Rejects runtimes that are too old. Without this check, calls would fail later: on Node 20, for example, the service
+ * would start and then return 503. Checks only for `Promise.withResolvers`, because every runtime that has it also has
+ * the other functions that the library needs.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -21,8 +21,8 @@ export function checkRuntime(): void {
 }
 
 /**
- * Whether a request can wait for another request's promise. It cannot in workerd, which cancels everything that a
- * request started when that request ends.
+ * Whether a request can wait for another request's promise. In workerd, it cannot: when a request ends, workerd cancels
+ * everything that the request started.
  */
 export const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
 

@@ -25,7 +25,8 @@ const client = 2;
 const failed = 2;
 
 /**
- * Runs an action in an OpenTelemetry span. If the application has not set up OpenTelemetry, only runs the action.
+ * Runs an action in an OpenTelemetry span. If the application has not set up OpenTelemetry, runs the action without a
+ * span.
  *
  * @param attributes must not contain secrets
  */

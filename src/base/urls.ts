@@ -6,13 +6,13 @@ export const isLoopback = (hostname: string): boolean => loopback.test(hostname)
 /** Reports whether a string is the URL of a server on this machine. */
 export const isLoopbackUrl = (url: string): boolean => URL.canParse(url) && isLoopback(new URL(url).hostname);
 
-/** Formats a URL for a message. Encodes it, and omits the query, which may contain a secret. */
+/** Formats a URL for a message. Escapes it and omits the query, which may contain a secret. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;
 }
 
-/** Returns the path of a request target, without the query, scheme and authority. @see RFC 9112 section 3.2 */
+/** Returns the path of a request target, without the query, scheme or authority. @see RFC 9112 section 3.2 */
 export function targetPath(target: string): string {
   const start = target.startsWith("/") ? 0 : (/^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i.exec(target)?.[0].length ?? 0);
   const end = target.indexOf("?", start);

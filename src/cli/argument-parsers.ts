@@ -14,5 +14,5 @@ export const count = wholeNumber(/^[1-9]\d{0,8}$/, "Must be a whole number of at
 /** Parses the value of `--wait`. */
 export const waitSeconds = wholeNumber(/^\d{1,6}$/, "Must be a whole number of seconds, at most 999999.");
 
-/** Collects the values of an option that can be repeated. */
+/** Collects the values of a repeatable option. */
 export const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];

@@ -4,7 +4,7 @@ import { run } from "./run.ts";
 
 const { stdout, stderr, env: environment, argv } = process;
 const io: Io = {
-  // Opening standard input takes time, and few commands read it.
+  // Opened only when it is read: opening standard input takes time, and few commands need it.
   get stdin() {
     return process.stdin;
   },

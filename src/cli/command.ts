@@ -1,8 +1,8 @@
 import { Command as BareCommand } from "commander";
 
 /**
- * A command whose help can end with notes, such as examples. Its parent and its subcommands are instances of this
- * class, too.
+ * A command whose help can end with notes, such as examples. Its parent and subcommands are instances of this class,
+ * too.
  */
 export class Command extends BareCommand {
   declare readonly parent: Command | null;

@@ -1,7 +1,7 @@
 import type { JwksdErrorCode, JwksdError } from "../base/errors.ts";
 import { withFlags } from "../service/config/setting-names.ts";
 
-/** Remedies that name flags and commands, keyed by error code. The library does not know about flags and commands. */
+/** Remedies that name flags and commands, which the library does not know about, keyed by error code. */
 const advice: { readonly [Code in JwksdErrorCode]?: string } = {
   ERR_STORE_ISSUER: "set --issuer, or another store with --data or --store",
 };
@@ -9,7 +9,7 @@ const advice: { readonly [Code in JwksdErrorCode]?: string } = {
 /** Returns the message of a library error for the command line. */
 export const errorText = (error: JwksdError): string => `${withAdvice(error)} [${error.code}]`;
 
-/** Does the same as `errorText`, but leaves out the code, for logs that have the code in a field. */
+/** Works like `errorText`, but leaves out the code, for logs that have a separate field for the code. */
 export function withAdvice({ message, code }: JwksdError): string {
   const hint = message.includes("--") ? undefined : advice[code];
   return `${withFlags(message)}${hint === undefined ? "" : `; ${hint}`}`;

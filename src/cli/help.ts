@@ -41,7 +41,7 @@ export function pathOf(command: Command): string {
   return command.parent === null ? "" : `${pathOf(command.parent)} ${command.name()}`.trim();
 }
 
-/** Follows the names to the innermost command. Returns that command and the names left over. */
+/** Follows the names to the innermost command. Returns that command and the remaining names. */
 function find(command: Command, names: readonly string[]): [Command, readonly string[]] {
   const sub = command.commands.find((sub) => sub.name() === names[0]);
   return sub === undefined ? [command, names] : find(sub, names.slice(1));
@@ -116,5 +116,5 @@ export function optionLine(option: Option): string {
   return text === "" ? option.description : `${option.description} (${text})`;
 }
 
-/** Column in which the facts begin. */
+/** Column in which an option's facts begin. */
 const indent = 13;

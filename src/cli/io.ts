@@ -9,7 +9,7 @@ export interface Io {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Exit code. It is not 0 if the command reports a failure in addition to its result. */
   exitCode: number;
-  /** Whether the log is JSON, or `undefined` until all settings have been read. */
+  /** Whether the log is JSON. `undefined` until all settings have been read. */
   jsonLogs?: boolean;
 }
 
@@ -29,7 +29,7 @@ export function printNotice({ stderr }: Io, text: string): void {
 }
 
 /**
- * Reads standard input. Stops after reading more than `maxBytes`, so a result longer than that means that the input is
+ * Reads standard input. Stops once it has read more than `maxBytes`. If the result is longer than that, the input is
  * too large.
  */
 export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer> {

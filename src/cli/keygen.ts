@@ -29,7 +29,7 @@ Examples:
     });
 }
 
-/** Prints a key. @throws ServiceError `ERR_FILE_UNWRITABLE` if it could not be written */
+/** Prints a key. @throws ServiceError `ERR_FILE_UNWRITABLE` if standard output cannot be written to */
 function printKey({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stdout.write(text, (error?: NodeJS.ErrnoException | null) => {

@@ -11,6 +11,6 @@ if (process.versions.node.localeCompare(required, "en", { numeric: true }) < 0) 
   );
   process.exit(1);
 }
-// The cache is inside the package, because in a temporary folder, other users could put code into it.
+// The cache is inside the package, because other users could put code into a cache in a temporary folder.
 module.enableCompileCache(join(import.meta.dirname, "../../node_modules/.cache/jwksd-compiled"));
 await import("./command-line.ts");

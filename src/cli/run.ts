@@ -60,7 +60,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** Prints the error that ended a command: as a log line if the log is JSON. */
+/** Prints the error that ended a command, as a log line if the log is JSON. */
 async function reportError(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
   // If a setting is invalid, `jsonLogs` has not been read.
   const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
@@ -80,8 +80,8 @@ function needsAll([first, second]: readonly string[]): boolean {
 }
 
 /**
- * Creates the program. Loads only the commands that the arguments name; for the others, the table has everything that
- * the help shows.
+ * Creates the program. Loads only the commands that the arguments name; for the others, the table contains everything
+ * that the help shows.
  */
 export async function program(io: Io, argv: readonly string[]): Promise<Command> {
   const isAllNeeded = needsAll(argv);
@@ -117,7 +117,7 @@ function versionText(): string {
 }
 
 /**
- * Connects the parser to the command's outputs, keeps the parser from ending the process, and adds `help` to each
+ * Connects the parser to the command's outputs, prevents the parser from ending the process, and adds `help` to each
  * group.
  */
 function connect(command: Command, io: Io): void {

@@ -22,7 +22,7 @@ const configRow: Definition = {
 };
 
 /**
- * The flag for a setting. The parser does not know the setting's default or values, because settings also come from
+ * The flag for a setting. The parser does not know the default or the valid values, because settings also come from
  * other sources and are all checked together.
  */
 export class SettingOption extends Option {
@@ -63,7 +63,7 @@ export function addSettings(
   return command.addOption(new SettingOption("config", configRow));
 }
 
-/** Returns the places where a command's settings come from. @param options parsed flags */
+/** Returns the sources of a command's settings. @param options parsed flags */
 export const sourcesOf = (
   { environment }: Pick<Io, "environment">,
   { config, ...options }: { readonly config?: string } & Record<string, unknown>,
@@ -85,8 +85,8 @@ export async function settingsFrom(
 }
 
 /**
- * Returns a flag's value, or `undefined` if the flag was not given. The parser turns --no-cors into `cors: false` and
- * its absence into `cors: true`.
+ * Returns a flag's value, or `undefined` if the flag was not given. The parser converts --no-cors to `cors: false`, and
+ * its absence to `cors: true`.
  */
 function flagIn(options: Record<string, unknown>, name: string): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];

@@ -71,12 +71,13 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   try {
     const openedAt = performance.now();
     signer = await open(io, uri, flags);
-    // The signer interface has its own type for public JWKs. jose returns bytes only for symmetric keys.
+    // Both casts are safe: the signer interface has its own type for public JWKs, and jose returns bytes only for
+    // symmetric keys.
     const publicKey = signer.publicKey as JWK;
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve: String(publicKey.crv) };
 
-    // A bounded signer verifies each signature with the public key and limits its time.
+    // A bounded signer limits the time for each signature and verifies it with the public key.
     const sign = boundSigner(signer, (await importJWK(publicKey, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {
@@ -131,7 +132,7 @@ function reportText({ uri, openMs, kid, curve, signatures, latencyMs, failure }:
 }
 
 /**
- * Returns a report for the project's issue tracker, in Markdown. Leaves out the URI, the kid and error messages,
+ * Returns a Markdown report for the project's issue tracker. Leaves out the URI, the kid and any error messages,
  * because they may name the account.
  */
 function publicText({ backend, openMs, curve, signatures = 0, latencyMs, failure }: Report): string {

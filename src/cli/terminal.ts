@@ -30,8 +30,8 @@ export function colored(text: string, color: Color | undefined): string {
 }
 
 /**
- * Returns an output's capabilities: its width, whether it has color (a terminal, and NO_COLOR is not set), and whether
- * it is limited to ASCII.
+ * Returns an output's capabilities: its width, whether to use color (only on a terminal, and only if NO_COLOR is not
+ * set), and whether it is limited to ASCII.
  */
 export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environment">): Terminal {
   const isTerminal = stdout.isTTY === true;
@@ -45,7 +45,7 @@ export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environ
   };
 }
 
-/** Prints paragraphs, wrapped, with an empty line before each. */
+/** Prints wrapped paragraphs, with an empty line before each of them. */
 export function printParagraphs(io: Io, paragraphs: readonly string[]): void {
   const { columns } = terminalOf(io);
   for (const text of paragraphs) print(io, ["", ...indented(text, columns, 0)].join("\n"));

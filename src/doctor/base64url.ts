@@ -4,7 +4,7 @@ import type { Code } from "./codes.ts";
 /** A decoded base64url value. */
 export interface Decoded {
   readonly bytes: Uint8Array;
-  /** Finding about the encoding. Absent if it is strict base64url. */
+  /** Finding about the encoding. Absent if the value is strict base64url. */
   readonly problem?: Code;
 }
 

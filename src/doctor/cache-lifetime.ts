@@ -7,7 +7,7 @@ export interface Lifetime {
   readonly noStore: boolean;
   /**
    * The longer of `max-age` and `s-maxage`, or the time until `Expires`, in seconds. Absent if the response has none of
-   * them, or has `no-cache`.
+   * these or has `no-cache`.
    */
   readonly freshSeconds?: number;
   /** `freshSeconds` plus `stale-while-revalidate`, in seconds. */

@@ -5,7 +5,7 @@ import { quoted } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Maximum number of keys to examine. There is a finding about sets that have more. */
+/** Maximum number of keys to examine. A set with more keys is a finding. */
 export const maxKeys = 1000;
 
 /** An entry in a JWK Set that is an object. */

@@ -23,9 +23,9 @@ export interface Finding {
   readonly rule: string;
   /** URL of the rule, if it is public. */
   readonly ruleUrl: string | undefined;
-  /** Verifiers known to fail, from a test run, a public issue or a line of source. Others may fail too. */
+  /** Verifiers known to fail, based on a test run, a public issue or a line of source. Others may fail too. */
   readonly breaks: readonly FailingVerifier[];
-  /** Number of verifiers that were run against this finding. 0 if a run could not show anything. */
+  /** Number of verifiers that were run against this finding. 0 if running them could not show anything. */
   readonly tried: number;
   /** The remedy, in one or two sentences. */
   readonly remedy: string;

@@ -2,8 +2,8 @@ import { isHtml, kindText, urlText } from "./format.ts";
 import type { Exchange, Failure, Observations } from "./observations.ts";
 
 /**
- * Returns the response that contains the set. It is the first one or, if that was refused, the one to a browser's
- * request.
+ * Returns the response that contains the set: the first one or, if that request was refused, the response to a
+ * browser's request.
  */
 export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): Exchange | undefined {
   return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
@@ -18,7 +18,7 @@ export function field({ headers = [] }: Exchange, name: string): string | undefi
 /** Returns all URLs in an exchange, from the first one to the one that responded. */
 export const wayOf = ({ redirects = [], url = "" }: Exchange): string => [...redirects, url].map(urlText).join(" → ");
 
-/** Describes a response's status, and mentions it if the body is a web page. */
+/** Describes a response's status, and notes if the body is a web page. */
 export function statusText({ status, body }: Exchange): string {
   const text = new TextDecoder().decode(body);
   return `status ${status}${isHtml(text) ? `, with ${kindText(text)}` : ""}`;

@@ -42,8 +42,8 @@ function isSquare(value: bigint): boolean {
 }
 
 /**
- * Reports whether Fermat's method finds two factors within a given number of rounds. If it does, the factors are close
- * to each other.
+ * Reports whether Fermat's method finds two factors within a given number of rounds, which means that they are close to
+ * each other.
  */
 export function hasCloseFactors(n: bigint, rounds: number): boolean {
   let a = squareRoot(n);
@@ -109,15 +109,15 @@ const rocaGroups = primesBelow(168).flatMap((prime) => {
 });
 const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
 
-/** Reports whether a modulus has the fingerprint of CVE-2017-15361, which at most one random modulus in 2^27 has. */
+/** Reports whether a modulus has the fingerprint of CVE-2017-15361. At most one random modulus in 2^27 has it. */
 export function hasRocaFingerprint(n: bigint): boolean {
   const rest = n % rocaProduct;
   return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
 }
 
 /**
- * Returns the greatest common divisor of each number and the product of all others, computed with product and remainder
- * trees. The numbers must be distinct.
+ * Returns the greatest common divisor of each number and the product of all the others, computed with product and
+ * remainder trees. The numbers must be distinct.
  *
  * @see Heninger, Durumeric, Wustrow, Halderman: Mining Your Ps and Qs (USENIX Security 2012), section 3.2
  */
@@ -144,7 +144,7 @@ export function sharedFactors(numbers: readonly bigint[]): bigint[] {
 /** Returns `base` to the power of `exponent`, modulo `modulus`. */
 export function powerOf(base: bigint, exponent: bigint, modulus: bigint): bigint {
   let result = 1n;
-  // Starts with the most significant bit, so that one factor stays as small as the base.
+  // Starts with the most significant bit, so that one of the factors is never larger than the base.
   for (const bit of exponent.toString(2)) {
     result = (result * result) % modulus;
     if (bit === "1") result = (result * base) % modulus;

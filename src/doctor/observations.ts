@@ -20,9 +20,9 @@ export interface Exchange {
 
 /**
  * The reason there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent.
- * `unreachable`: there was no connection. `tls`: the certificate was not accepted. `timeout`, `too-large`, `redirects`:
- * the request exceeded a limit. `limit`: all requests together exceeded a limit. `protocol`: the response is not valid
- * HTTP. `incomplete`: the body ends early or cannot be decompressed.
+ * `unreachable`: no connection was established. `tls`: the certificate was not accepted. `timeout`, `too-large`,
+ * `redirects`: the request exceeded a limit. `limit`: all requests together exceeded a limit. `protocol`: the response
+ * is not valid HTTP. `incomplete`: the body ends early or cannot be decompressed.
  */
 export interface Failure {
   /** Kind of the failure. */
@@ -93,7 +93,7 @@ export interface SetFetch {
   readonly set: Exchange;
 }
 
-/** The members of a provider's token that are kept. */
+/** The parts of a provider's token that are kept. */
 export interface SeenToken {
   /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;

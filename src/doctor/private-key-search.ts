@@ -72,7 +72,7 @@ export function withoutSecrets(document: unknown): string {
     );
     return isPrivateText(json) ? "The name of a member is a private key, so this document is not shown." : json;
   } catch {
-    // The only possible cause is the depth.
+    // The only possible cause is the nesting depth.
     return "It is nested too deeply to be shown.";
   }
 }

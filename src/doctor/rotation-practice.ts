@@ -9,8 +9,8 @@ import { type State, statesOf } from "./set-states.ts";
 import { removedKeyText } from "./verifiers/behavior-text.ts";
 
 /**
- * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens show it. The sentences may quote
- * the issuer, so escape them before you print them.
+ * Describes in sentences how the issuer rotates its keys, to the extent that fetches and tokens show it. The sentences
+ * may quote the issuer, so escape them before you print them.
  */
 export async function describeRotation(observations: Observations): Promise<readonly string[]> {
   const states = (await statesOf(observations)).filter(({ keys }) => keys !== undefined);
@@ -24,7 +24,7 @@ export async function describeRotation(observations: Observations): Promise<read
   const together = states.filter(({ at }) => at === first.at);
   const responses = `${counted(together.length, "response")} at the same time had`;
   const different = new Set(together.map(({ identity }) => identity)).size;
-  // If servers disagree, it is unknown which keys there are and when they were added and removed.
+  // If servers disagree, it is unknown which keys exist and when they were added or removed.
   if (different > 1) return [`${responses} ${different} different sets of keys: servers disagree.`, caching];
   return [
     ...signingKeysText(set.body),

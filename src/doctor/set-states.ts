@@ -12,7 +12,7 @@ export interface State {
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
   /** The document. */
   readonly content: string;
-  /** String that is equal for sets with the same keys, whatever their order and format. */
+  /** String that is equal for sets with the same keys, regardless of order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
   /** Time that caches may serve this response, in seconds. */
@@ -25,8 +25,7 @@ export interface State {
 export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
 /**
- * Returns the states in order. They are from the first request, the probes that got a complete set, and the later
- * fetches.
+ * Returns the states in order: from the first request, the probes that received a complete set, and the later fetches.
  */
 export async function statesOf({ at, set, probes = {}, laterFetches = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;

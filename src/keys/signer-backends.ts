@@ -83,7 +83,7 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
       `a key URI must begin with one of ${known}; docs/signers.md describes each`,
     );
   }
-  // A misspelled kind is an error, even if another kind is in use.
+  // A misspelled kind is an error even if a different kind is in use.
   typesOf(options);
   return load(options);
 }

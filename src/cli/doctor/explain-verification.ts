@@ -86,7 +86,7 @@ export async function explainVerification(
   }
 }
 
-/** Does the same as {@link explainVerification}, with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Works like {@link explainVerification}, but with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
 export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
   const given = checkVerifyOptions({ ...expected, audience: expected.audience ?? anyAudience, keys: source.getKey });

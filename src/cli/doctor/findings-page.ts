@@ -128,7 +128,7 @@ function document(name: string, exchange: Exchange | undefined): Html | undefine
     <pre>${lines(body === undefined ? "There is no body." : documentText(body))}</pre> `;
 }
 
-/** Formats a header so that the page can be shared: leaves out cookies, keys and a redirect's query. */
+/** Formats a header for a page that may be shared. Leaves out cookies, keys and a redirect's query. */
 function headerText([name, value]: readonly [name: string, value: string]): string {
   if (name === "location") return `${name}: ${urlText(value)}`;
   return `${name}: ${name === "set-cookie" || isPrivateText(value) ? "(removed)" : value}`;

@@ -28,7 +28,7 @@ export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly audience?: readonly string[];
 }
 
-/** Default cause for each error code, used if nothing more specific is found. */
+/** Cause to report for each error code if nothing more specific is found. */
 const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_TOKEN_MALFORMED: "malformed",
   ERR_TOKEN_TOO_LARGE: "malformed",
@@ -191,7 +191,7 @@ async function signatureEncoding(token: string, jwk: Readonly<Record<string, unk
     const key = (await importJWK(jwk, alg)) as CryptoKey;
     return isDer(token, alg, key) ? "der" : await checkSignature(token, alg, key).then(() => "jws" as const);
   } catch {
-    // The signature was made with another key, or this key has another type or cannot be read.
+    // The signature was made with a different key, or this key has a different type or cannot be read.
     return undefined;
   }
 }

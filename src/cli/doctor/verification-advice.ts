@@ -5,9 +5,9 @@ interface Context {
   readonly issuer: string;
   /** Command that checks the provider. */
   readonly doctor: string;
-  /** Set if the doctor itself is running, so that its findings are printed along with the advice. */
+  /** Set if the doctor itself is running, in which case its findings are printed along with the advice. */
   readonly isDoctor?: true;
-  /** How long caches may keep the set, if its response is known. */
+  /** How long caches may keep the set, if the response is known. */
   readonly keptSeconds?: number | undefined;
 }
 
@@ -57,8 +57,8 @@ const adviceByCause = {
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
 /**
- * Why a token was rejected or, if it is accepted here, why other verifiers might reject it (`no audience`, `next
- * answer`).
+ * The reason a token was rejected or, for a token that is accepted here, the reason other verifiers might reject it
+ * (`no audience`, `next answer`).
  */
 export type Cause = keyof typeof adviceByCause;
 

@@ -60,6 +60,6 @@ export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const input = await readInput(io, maxInputBytes);
   const text = input.toString("utf8");
-  // Longer input is not trimmed, so it is rejected as too large.
+  // Longer input is left untrimmed and is then rejected as too large.
   return input.length > maxInputBytes ? text : text.trim();
 }

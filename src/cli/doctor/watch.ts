@@ -76,7 +76,7 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
       const { stdout } = await run(command, { timeout: commandTimeoutMs, maxBuffer: 4 * maxTokenBytes });
       return [stdout.trim()];
     } catch (error) {
-      // exec rejects with these members.
+      // Errors from exec have these members.
       const { code, killed } = error as ExecException;
       if (!hasFailed)
         printNotice(io, `the token command ${killed === true ? "took too long" : `failed (${String(code)})`}`);

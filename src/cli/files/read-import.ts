@@ -41,7 +41,7 @@ export async function readImport(
   options: ImportOptions = {},
 ): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
   const text = await reading(file, () => readFile(file, "utf8"));
-  // PEM and malformed files are not sets; readKeyText reports malformed ones.
+  // PEM files and malformed files are not sets. Malformed files are reported by readKeyText.
   const value = jsonOf(text);
   const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
   if (set === undefined) {
@@ -107,7 +107,7 @@ async function importedKey(
 const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
 
 /**
- * Rejects a signing key for another algorithm. A key is treated as a signing key unless its use or alg is for
+ * Rejects a signing key for another algorithm. Every key counts as a signing key unless its use or alg is for
  * encryption.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`

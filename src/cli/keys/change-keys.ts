@@ -52,8 +52,8 @@ export const byCommand =
     applyCommand(seen.document.records, command(key), atOf(seen, systemClock));
 
 /**
- * Settings of commands that generate a key. They include `destroyExternal`, because a key that turns out not to be
- * needed is destroyed.
+ * Settings of commands that generate a key. They include `destroyExternal`, because a new key is destroyed if it turns
+ * out not to be needed.
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
@@ -76,12 +76,13 @@ export function addWaitFlags(command: Command): Command {
 }
 
 /**
- * Changes the store by compare-and-set. Prints the change, its effects on verifiers, and the next steps. Then waits for the replicas and
- * prints which ones are behind.
+ * Changes the store with a compare-and-set. Prints the change, its effects on verifiers, and the next steps. Then waits
+ * for the replicas and prints which ones are behind.
  *
- * @throws ConfigError `ERR_CONFIRMATION` if it may make valid tokens fail and `--yes` is not given; the message contains the effects
+ * @throws ConfigError `ERR_CONFIRMATION` if it may make valid tokens fail and `--yes` is not given; the message
+ * contains the effects
  * @throws StoreError `ERR_STORE_EMPTY` if it needs a new key and the store has no keys yet
- * @throws see `Keyring.change`, and what `decide` throws
+ * @throws the errors of `Keyring.change`, and any error that `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: DecideWithKey): Promise<void> {
   const { flags, breaks, newKey, remarks = () => [], unchanged, keep } = options;
@@ -114,7 +115,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
 }
 
 /**
- * Rejects a store without keys, because it may be the wrong store, and a first key would sign immediately. @throws
+ * Rejects a store without keys, because it may be the wrong store, in which a first key would sign immediately. @throws
  * StoreError `ERR_STORE_EMPTY`
  */
 export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKeys, "document" | "settings">): void {
@@ -151,8 +152,8 @@ async function commit(
 }
 
 /**
- * Rethrows an error. If the error is about wrapping keys, adds the remedy: if `serve` has other wrapping keys than this
- * command, it cannot read the store after the change.
+ * Rethrows an error. If the error is about wrapping keys, adds the remedy: if the wrapping keys of `serve` differ from
+ * this command's, `serve` cannot read the store after the change.
  *
  * @throws any other error unchanged
  */

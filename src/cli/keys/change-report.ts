@@ -12,7 +12,7 @@ import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts"
 
 export interface Report {
   readonly isDry: boolean;
-  /** Note on how the real run will differ from the dry run. */
+  /** Note about how the real run will differ from the dry run. */
   readonly note: string | undefined;
   readonly unchanged: string | undefined;
   readonly change: Changed;
@@ -67,7 +67,7 @@ function asText(
   return lines.join("\n");
 }
 
-/** Describes an event: its type and its key. A change of the policy has no key. */
+/** Describes an event: its type and its key. A policy change has no key. */
 export const eventText = ({ type, use, kid }: KeyEvent): string =>
   kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
 
@@ -97,13 +97,13 @@ function asJson(
     replicas: catchUp === undefined ? null : catchUpJson(catchUp),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
-  // A report to keep is printed on one line, so that a file can collect several.
+  // A report to keep is printed on one line, so that several can be collected in one file.
   return JSON.stringify(json, undefined, kept === undefined ? 2 : undefined);
 }
 
 /**
- * Returns the steps until the end of the rotation in progress. If no rotation is in progress, returns the steps until
- * the next key is announced.
+ * Returns the steps up to the end of the rotation in progress. If no rotation is in progress, returns the steps up to
+ * the announcement of the next key.
  */
 function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
   const first = steps.findIndex(({ action }) => action === "announced");

@@ -13,7 +13,7 @@ import { resolveKid } from "./resolve-kid.ts";
 
 /**
  * If `--destroy-external` is given, destroys the external keys that a change has removed or revoked. Otherwise, prints
- * the command that destroys them. The change stands even if a key cannot be destroyed.
+ * the command that destroys them. If a key cannot be destroyed, the change is still in effect.
  *
  * @returns a message for each destroyed key
  */
@@ -64,7 +64,8 @@ Examples:
 }
 
 async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
-  // The store is verified first, because write access to the store must not be enough to choose what is destroyed.
+  // The store is verified first: someone with only write access to it must not be able to choose which keys are
+  // destroyed.
   await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
     const record = recordOf(records, resolveKid(records, given));
     const { kid, thumbprint } = record;

@@ -60,7 +60,7 @@ Examples:
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(io, flags, {}, (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
-        // changeKeys has generated a key, because newKey is given.
+        // There is a key, because changeKeys generates one if newKey is given.
         const decide = byCommand((key) => ({ type: "announce", key: key as NewKey }));
         return changeKeys(open, { flags, breaks: false, newKey }, decide);
       }),
@@ -132,7 +132,7 @@ Examples:
     });
 }
 
-/** Returns a remark about processes that jwksd replicas never lists. */
+/** Returns a remark about processes that `jwksd replicas` never lists. */
 function remarkUnlisted({ seen: { now, document } }: Changed): string[] {
   const until = timeText(now + document.policy.maxStaleSeconds * 1000);
   return [

@@ -37,7 +37,7 @@ key's next step follows from the store's policy (see jwksd policy).`)
     });
 }
 
-/** Prints the keys: each key's state, the time at which the key entered it, and the next step. */
+/** Prints the keys, each with its state, the time at which it entered that state, and the next step. */
 async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;

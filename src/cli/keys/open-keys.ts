@@ -178,7 +178,7 @@ export async function withCustody<T>(
 
 /** Returns the current state of the store and its live processes. */
 export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
-  // In this order, no presence record is more recent than what was read from the store.
+  // Presence is read first, so that no presence record is more recent than the document.
   const list = await access.presence();
   const { document, now } = await access.read();
   return { document, ...livePresence(list, now, document), now };

@@ -100,7 +100,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   ];
 }
 
-/** Draws the axis: a tick for each moment and, if there is room, the time between each pair of moments. */
+/** Draws the axis: a tick for each moment and, if there is room, the time between adjacent ticks. */
 function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
   const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {
@@ -117,8 +117,8 @@ function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
 }
 
 /**
- * Draws the labels: "now" and the step numbers above the bars, dates below them. Omits a label that does not fit,
- * because the list of steps has it.
+ * Draws the labels: "now" and the step numbers above the bars, dates below them. Omits any label that does not fit,
+ * because the list of steps contains it.
  */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;

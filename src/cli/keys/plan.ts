@@ -69,7 +69,7 @@ function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPl
   };
 }
 
-/** Writes an SVG file. Overwrites only SVG files, so a mistyped name cannot destroy anything else. */
+/** Writes an SVG file. Overwrites only SVG files, so a mistyped file name cannot destroy anything else. */
 const write = (file: string, text: string): Promise<void> =>
   writing(file, async () => {
     const found = await unlessMissing(stat(file));

@@ -100,10 +100,10 @@ function targetsTable(targets: readonly TargetStatus[], { now }: StoreView): str
   return ["", ...aligned([["TARGET", "HAS", "READ BACK"], ...rows])];
 }
 
-/** Describes the steps whose waiting period has not begun, and the targets that they wait for. */
+/** Describes the steps whose waiting period has not begun, and the targets that they are waiting for. */
 export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
-/** Returns the content of `waitTexts` for `--json`. */
+/** Returns the same information as `waitTexts`, for `--json`. */
 export const waitsJson = (found: StoreView): object[] =>
   waitsOf(found).map((wait) => Object.assign({}, wait, { since: iso(wait.since) }));
 

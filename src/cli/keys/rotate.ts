@@ -56,7 +56,7 @@ Examples:
         if (flags.withdraw === true) throw invalidOption("--withdraw needs --back");
         const { use, alg, now = false } = flags;
         const isAnnounced = announcedKey(open.document.records, use) !== undefined;
-        // If a key is announced, it is the next key, so no new key is generated.
+        // If a key is already announced, it becomes the next key, so no new key is generated.
         const newKey = now && isAnnounced ? undefined : { use, alg };
         const decide = byCommand((key) => ({ type: "rotate", use, key, now }));
         return changeKeys(open, { flags, breaks: now, newKey }, decide);

@@ -27,7 +27,7 @@ export interface CatchUp {
 
 /**
  * Waits until every process with a presence record publishes a change. If one does not do so in time, sets the exit
- * code; the change stands in any case. A process that refuses the store because an older backup was restored will never
+ * code; the change remains in effect. A process that refuses the store because an older backup was restored will never
  * catch up, so it is reported but not waited for.
  *
  * @returns `undefined` if the store could not be read or there is nothing to report
@@ -81,7 +81,7 @@ export function progressLine({ stderr }: Io): (text: string) => void {
   };
 }
 
-/** Reports how many replicas have caught up, and what to expect from those that are behind. */
+/** Reports how many replicas have caught up, and what to expect from the others. */
 export function catchUpLines({ view, late, targets }: CatchUp): string[] {
   const { length } = view.processes;
   const more = late.length - maxNamed;

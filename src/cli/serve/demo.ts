@@ -52,14 +52,14 @@ async function demo(io: Io): Promise<void> {
   print(io, await welcomeText(service));
 }
 
-/** Starts the same service as `jwksd serve`, but with keys in memory and another clock. */
+/** Starts the same service as `jwksd serve`, but with keys in memory and a different clock. */
 export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
   // A real service's settings must not apply here.
   const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
   const settings = await resolveSettings({ flags: demoSettings, environment });
   const log = createLog(settings, io, clock);
   const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
-  // If the clock were fast during startup, starting on a busy machine would seem to take hours.
+  // If the clock were already fast during startup, starting on a busy machine would seem to take hours.
   clock.hurry();
   return service;
 }
@@ -71,7 +71,7 @@ export interface FastClock extends Clock {
 
 /**
  * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second in real time, or
- * its own duration if that is shorter: short timers are timeouts for calls, which do not get faster.
+ * its own duration if that is shorter, because short timers are timeouts for calls, which do not get faster.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();

@@ -17,11 +17,11 @@ interface EndFlags extends ChangeFlags {
   readonly from?: string;
 }
 
-/** A line from which an end can be repeated. */
+/** A line of output from which the issuer can be ended again. */
 interface EndLine {
   readonly issuer: string;
   readonly now: boolean;
-  /** Time of the end. It distinguishes the ended issuer from a later one with the same name. */
+  /** Time at which the issuer ended. It distinguishes that issuer from a later one with the same name. */
   readonly at: string;
 }
 
@@ -55,7 +55,7 @@ Examples:
 }
 
 /**
- * Ends one issuer. @param endedAt time at which the issuer was first ended, if that is being repeated, in epoch
+ * Ends one issuer. @param endedAt if the issuer is being ended again, the time at which it was first ended, in epoch
  * milliseconds
  */
 function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
@@ -85,8 +85,8 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
 }
 
 /**
- * Refuses to repeat an end if every key was generated later, because then the issuer's name has been reused. A backup
- * made before the end has earlier keys.
+ * Refuses to end an issuer again if all of its keys were generated after it ended, because that means that its name has
+ * been reused. A backup made before it ended contains earlier keys.
  *
  * @throws StateError `ERR_TRANSITION`
  */
@@ -100,7 +100,7 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
   );
 }
 
-/** Returns the effects of ending an issuer that are not about one of its keys. */
+/** Returns the effects of ending an issuer, apart from those on its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
   const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
   const set = `/jwks has one key ${when}. That key signs nothing.`;
@@ -128,7 +128,7 @@ async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
   }
 }
 
-/** Returns the lines to keep from this command's output, which may be text or JSON. */
+/** Returns the lines to keep from output of this command, which may be text or JSON. */
 function endLinesOf(text: string, file: string): readonly EndLine[] {
   const found = text.split("\n").flatMap((line): EndLine[] => {
     if (!line.startsWith("{")) return [];

@@ -85,7 +85,7 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
         `nothing was changed; this revokes all keys of ${all}, so every token will fail, and encrypts new keys with the wrapping key ${wrappingKeys[0].id}; if that key has leaked, first list a new one ahead of it; then confirm with --yes`,
       );
     }
-    // The keys' times are from the database's clock, so this one is, too.
+    // The keys' times come from the database's clock, so this time must, too.
     const { now = systemClock.now() } = await readRegister(database);
     const { before = now } = flags;
     const again = `jwksd issuers revoke-keys --yes --before ${iso(before)}`;

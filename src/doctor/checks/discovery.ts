@@ -56,7 +56,7 @@ function checkPaths(metadata: readonly Exchange[], issuer: unknown): Note[] {
   });
 }
 
-/** Microsoft Entra hosts, whose URLs may stand for any tenant. */
+/** Microsoft Entra hosts, whose URLs may refer to any tenant. */
 const entraHost =
   /^(login\.microsoftonline\.(com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|.+\.(b2clogin|ciamlogin)\.com)$/;
 const isEntra = (issuer: string): boolean => URL.canParse(issuer) && entraHost.test(new URL(issuer).hostname);
@@ -109,7 +109,7 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
   if (protocol !== "https:" && protocol !== "http:")
     return [note("DISCOVERY_JWKS_URI_HTTP", quotedName(`${protocol}…`))];
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
-  // If the issuer's URL is private, the keys' URL may be private too.
+  // If the issuer's URL is private, the JWK Set's URL may be private too.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
     return [note("DISCOVERY_JWKS_URI_PRIVATE", urlText(uri))];
   }
@@ -124,7 +124,7 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
 }
 
 /**
- * Returns a name's last two labels, or three under a suffix such as co.uk, which approximates the public suffix list.
+ * Returns a name's last two labels, or three under a suffix such as co.uk. This approximates the public suffix list.
  */
 function site(hostname: string): string {
   if (hostname.startsWith("[") || /^[\d.]+$/.test(hostname)) return hostname;
@@ -148,10 +148,10 @@ function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: read
     notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(quotedName).join(", ")));
   }
   const signing = keys?.filter(({ jwk }) => isForSignatures(jwk)) ?? [];
-  // There is a separate finding about a set without signing keys.
+  // A set without signing keys is a separate finding.
   if (signing.length === 0) return notes;
   for (const alg of new Set(advertised)) {
-    // There is a separate finding about a key whose alg does not fit.
+    // A key whose alg does not fit is a separate finding.
     const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));
     if (!hasKey && !withoutKey.test(alg)) {
       notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", quotedName(alg)));

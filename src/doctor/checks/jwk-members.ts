@@ -59,7 +59,7 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
 function checkAlg({ jwk, name }: Key): Note[] {
   const { alg, use } = jwk;
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
-  // There is a separate finding about an unknown type.
+  // An unknown type is a separate finding.
   if (signatures.length + encryptions.length === 0) return [];
   if (alg === undefined) return isForSignatures(jwk) ? [note("JWKS_ALG_MISSING", name)] : [];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {

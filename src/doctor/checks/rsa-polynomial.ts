@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import { bitLength } from "../number-theory.ts";
 
-/** Known generators, with the width of a piece in bits and the bits in each piece that are zero. */
+/** Known generators, with the width of a piece in bits and the number of zero bits in each piece. */
 const generators = [
   { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
   { width: 32n, zeros: 0x3ff0_0000n },
@@ -24,11 +24,11 @@ export function checkPolynomial(n: bigint, name: string): Note[] {
 function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {
   const piece = (1n << width) - 1n;
   let empty = 0;
-  // Skips the last piece, which the search for a prime has changed.
+  // Skips the last piece, because the search for a prime has changed it.
   for (let rest = n >> width; rest > 0n; rest >>= width) {
     if ((rest & zeros) !== 0n) return false;
     if ((rest & piece) === 0n) empty += 1;
   }
-  // With more empty pieces, it is not a polynomial of this kind.
+  // A modulus with more empty pieces is not a polynomial of this kind.
   return empty < 2;
 }

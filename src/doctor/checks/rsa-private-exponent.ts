@@ -2,8 +2,8 @@ import { type Note, note } from "../finding.ts";
 import { bitLength, squareRoot } from "../number-theory.ts";
 
 /**
- * Finds a private exponent below a third of the modulus's fourth root, using the convergents of e/n. A key with a short
- * public exponent cannot have one.
+ * Finds a private exponent below a third of the modulus's fourth root, using the convergents of e/n. If the public
+ * exponent is short, the private exponent cannot be.
  *
  * @see Wiener: Cryptanalysis of Short RSA Secret Exponents (IEEE Transactions on Information Theory 36, 1990)
  */

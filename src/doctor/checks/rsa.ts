@@ -13,7 +13,7 @@ const mostBitsInAll = 4_096_000;
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of consecutive equal bytes that is too high to occur by chance. */
+/** Number of consecutive equal bytes that does not occur by chance. */
 const repetitions = 16;
 /**
  * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger
@@ -30,7 +30,7 @@ export function checkRsaKeys(keys: readonly Key[]): Note[] {
   return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-/** Returns the first RSA keys, up to the total size of a thousand 4096-bit keys. More would take too long. */
+/** Returns the first RSA keys, up to the total size of a thousand 4096-bit keys. Checking more would take too long. */
 export function affordable(keys: readonly Key[]): Key[] {
   let bits = 0;
   return keys.filter(({ jwk, values }) => {

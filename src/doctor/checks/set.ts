@@ -3,7 +3,7 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { counted } from "../format.ts";
 
-/** Number of keys above which a set is considered too large. No issuer needs more. */
+/** Number of keys above which a set is considered too large. No issuer needs that many. */
 const manyKeys = 100;
 
 /** Compares a set's entries with each other. */

@@ -5,7 +5,7 @@ import type { State } from "../set-states.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** Number of additions without a removal after which the check assumes that keys are never removed. */
+/** If this many keys are added and none is removed, the check assumes that keys are never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 
@@ -21,7 +21,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     const which =
       changing.length === 0 ? "" : `; only in some responses: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
     const seen = `${counted(returns, "time")} an earlier set came back${which}`;
-    // If nodes disagree, it is unknown when keys were added and removed.
+    // If nodes disagree, the times at which keys were added and removed are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
   return [
@@ -62,7 +62,7 @@ function checkReuse(states: readonly WithKeys[]): Note[] {
   return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${quoted(kid)}`));
 }
 
-/** Counts how often an earlier set came back. */
+/** Counts how often an earlier set reappeared. */
 function countReturns(states: readonly WithKeys[]): number {
   const past = new Set<string>();
   let returns = 0;

@@ -72,7 +72,7 @@ const digests = [
   { member: "x5t#S256", bytes: 32, of: ({ sha256 }: CertificateFacts) => sha256 },
 ] as const;
 
-/** Returns a digest's hex digits if the digest is in hex, or in hex that was then encoded in base64url. */
+/** Returns a digest's hex digits if the digest is encoded in hex, or in hex and then in base64url. */
 function hexOf(text: string, bytes: number): string | undefined {
   const inner = String.fromCharCode(...decode(text.slice(0, 200)).bytes);
   return [text, inner].find((form) => form.length === bytes * 2 && /^[\da-f]+$/i.test(form));

@@ -17,7 +17,7 @@ export interface FindingKind {
   readonly remedy: string;
 }
 
-/** Start of the names of rules in OpenID Connect Discovery. */
+/** Prefix of the names of rules in OpenID Connect Discovery. */
 export const openidDiscovery = "OpenID Connect Discovery 1.0 section";
-/** Start of the names of rules in OpenID Federation. */
+/** Prefix of the names of rules in OpenID Federation. */
 export const openidFederation = "OpenID Federation 1.0 section";

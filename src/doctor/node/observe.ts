@@ -18,7 +18,7 @@ const rules: Rules<ObserveOptions> = {
 };
 
 const defaults: RequestLimits = { timeoutMs: 10_000, totalMs: 60_000, allowInsecure: false };
-/** An ETag that no server would send. */
+/** An ETag that no server sends. */
 const foreignTag = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
@@ -71,7 +71,7 @@ type Found = Pick<Observations, "issuer" | "discovery" | "set">;
 async function find(target: string, request: Requester): Promise<Found> {
   if (metadataPart.test(target)) return { discovery: reached(await request(target)) };
   const isBare = ["", "/"].includes(new URL(target).pathname);
-  // At a bare issuer, there is often a web page.
+  // A web page is often served at the issuer's own URL.
   let direct = isBare ? undefined : reached(await request(target));
   const found = direct && documentAt(direct);
   if (found !== undefined) return found;
@@ -153,7 +153,7 @@ async function probe(set: Exchange, request: Requester, limits: RequestLimits): 
   const { url = "", status, body } = set;
   const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<Exchange> => {
     const response = await request(url, { headers });
-    // Shares equal bodies, because otherwise twelve copies of a large body would stay in memory.
+    // Shares equal bodies; otherwise, twelve copies of a large body would stay in memory.
     return body !== undefined && sameBytes(response.body, body) ? { ...response, body } : response;
   };
   const browser = { "user-agent": browserAgent };

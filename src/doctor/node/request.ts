@@ -13,7 +13,7 @@ import { isOwnNetworkAddress, isPublicAddress } from "../../node/public-addresse
 import { counted } from "../format.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
-// Importing node:http would also load undici, which takes longer than everything that the doctor needs.
+// Importing node:http would also load undici, which takes longer than loading everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
 /** Options for `observeIssuer`. */
@@ -213,7 +213,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promi
       chunks.push(chunk);
     }
   } catch {
-    // This is also reached at the deadline, but then the result is not used.
+    // The deadline also leads here, but then the result is not used.
     return { ...head, ...incomplete(`the body ends early, after ${counted(size, "byte")}`) };
   }
   if (method === "HEAD" || statusCode === 304) return head;

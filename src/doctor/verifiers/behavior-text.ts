@@ -3,7 +3,7 @@
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./measured-behavior.ts";
 
-/** Selects a measured time, in seconds. `null` means that the time has no end. */
+/** Selects a measured time, in seconds. `null` means without end. */
 type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
@@ -41,8 +41,8 @@ export const replacedKeyText = (): string =>
   verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
- * Describes how long verifiers trust a removed key if no token has an unknown kid. @param maxAge the set's `max-age`,
- * in seconds
+ * Describes how long verifiers trust a removed key as long as no token has an unknown kid. @param maxAge the set's
+ * `max-age`, in seconds
  */
 export const removedKeyText = (maxAge: number): string =>
   verifiersThat("trust a key that was removed from the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);

@@ -4,7 +4,7 @@ import type { Code } from "../codes.ts";
 export interface FailingVerifier {
   /** The verifier's name. */
   readonly client: string;
-  /** The version that was run or that the source is about. */
+  /** The version that was run or to which the source applies. */
   readonly version: string;
   /**
    * Tokens that fail. `every token` includes tokens signed with valid keys. `its tokens` means only tokens signed with

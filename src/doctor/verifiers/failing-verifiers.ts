@@ -2,7 +2,7 @@ import type { Code } from "../codes.ts";
 import { type FailingVerifier, cited } from "./cited-failures.ts";
 import { rows, versions } from "./test-outcomes.ts";
 
-/** Returns the verifiers that fail because of a code. The ones that were run are first, followed by the cited ones. */
+/** Returns the verifiers that fail because of a code: first those that were run, then those that are only cited. */
 export function breaksOf(code: Code): readonly FailingVerifier[] {
   const observed = runsOf(code).flatMap(({ client, version, outcomes }): FailingVerifier[] => {
     const failed = outcomes.filter((outcome) => outcome !== ".");

@@ -1,7 +1,7 @@
 /**
  * A verifier's measured behavior over time, while tokens keep arriving. Times are in seconds and may be up to 50 s too
- * long, because tokens arrive that far apart. `null` means that a time has no end: it lasts until the process is
- * restarted, or for as long as the tokens in question arrive.
+ * long, because tokens arrive that far apart. `null` means that the behavior does not end on its own: it lasts until
+ * the process is restarted, or for as long as the tokens in question arrive.
  */
 export interface Behavior {
   readonly name: string;

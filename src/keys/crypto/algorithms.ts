@@ -5,9 +5,9 @@ interface Algorithm {
   readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
   readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
-  /** Length of an ECDSA signature (r, then s), in bytes. @see RFC 7518 section 3.4 */
+  /** Length of an ECDSA signature (r followed by s), in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** Length of the salt, in bytes. It equals the length of the hash. @see RFC 7518 section 3.5 */
+  /** Length of the salt, in bytes, which is the length of the hash. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 
@@ -30,7 +30,7 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 /** All `alg` values for signatures that are verified with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/** Reports whether signatures with an `alg` are verified with a public key. Those with `none` and HMAC are not. */
+/** Reports whether signatures with an `alg` are verified with a public key. `none` and the HMAC algorithms are not. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
 /** Returns the algorithm for an `alg`. @throws TypeError if it is not a public-key algorithm */
@@ -41,7 +41,7 @@ export function algorithmOf(alg: string): Algorithm {
 }
 
 /**
- * Returns the algorithm for an `alg`. Checks that a key can be used with it.
+ * Returns the algorithm for an `alg`, after checking that a key can be used with it.
  *
  * @throws TypeError if the key is not for this algorithm or not for this usage
  */

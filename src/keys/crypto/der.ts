@@ -47,7 +47,7 @@ export function es256FromDer(der: Uint8Array, name: string): Bytes {
     for (let from = Math.max(at + 2, next - 32); from < next; from += 1) signature[end - next + from] = der[from] ?? 0;
     at = next;
   }
-  // Only valid DER results in the same bytes when it is encoded again.
+  // Only valid DER yields the same bytes when it is encoded again.
   const again = derFromRaw(signature);
   let same = 0;
   while (same < der.length && der[same] === again[same]) same += 1;

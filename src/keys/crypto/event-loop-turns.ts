@@ -1,14 +1,13 @@
-/**
- * Capacity of one turn of the event loop. It is four operations that sign or verify, each of which takes 20 to 60 µs.
- */
+/** Capacity of one turn of the event loop: four signing or verifying operations, each of which takes 20 to 60 µs. */
 const capacity = 4;
 
 let left = capacity;
 const waiting: { readonly share: number; readonly start: () => void }[] = [];
 
 /**
- * Runs an operation that blocks the event loop. If this turn has capacity left, runs it immediately; otherwise, in one
- * of the next turns, in order. Other events run between turns, so a caller that signs in a loop does not block them.
+ * Runs an operation that blocks the event loop. If this turn has capacity left, the operation runs immediately;
+ * otherwise, it runs in one of the next turns, in order. Other events run between turns, so a caller that signs in a
+ * loop does not block them.
  *
  * @param share how much of a turn's capacity the operation needs, up to `wholeTurn`
  */

@@ -13,7 +13,9 @@ import * as web from "./web.ts";
 const { RSA_PKCS1_PSS_PADDING: padding } = constants;
 const keyObjects = new WeakMap<CryptoKey, KeyObject>();
 
-/** Returns the key for OpenSSL, or `undefined` if it is not extractable, in which case only Web Crypto can use it. */
+/**
+ * Returns the key for OpenSSL, or `undefined` if the key is not extractable, in which case only Web Crypto can use it.
+ */
 function keyObject(key: CryptoKey): KeyObject | undefined {
   let object = keyObjects.get(key);
   if (object === undefined && key.extractable) keyObjects.set(key, (object = KeyObject.from(key)));

@@ -31,7 +31,7 @@ export interface Primitives {
    * Imports a public key for `verify`. jose's import would add the tables for all its encryption algorithms to a
    * browser bundle.
    *
-   * @param publicJwk has public members only
+   * @param publicJwk must contain only public members
    * @param alg a public-key algorithm from RFC 7518 or RFC 8037
    * @throws DOMException, TypeError if the members are not a key for this alg
    */

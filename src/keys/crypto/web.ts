@@ -11,7 +11,7 @@ export const sign: Primitives["sign"] = async (key, bytes) =>
   new Uint8Array(await subtle.sign(algorithmFor("ES256", key, "sign"), key, bytes));
 
 export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =>
-  // Some runtimes throw if the bytes are not shaped like a signature.
+  // Some runtimes throw if the bytes do not have the form of a signature.
   subtle.verify(algorithmFor(alg, key, "verify"), key, signature, bytes).catch(() => false);
 
 // Web Crypto does not block the event loop.

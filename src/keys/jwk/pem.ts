@@ -12,7 +12,7 @@ export interface PemBlock {
 }
 
 /**
- * Returns the blocks in PEM text. A block may be indented or on a single line, and its lines may end with just a CR.
+ * Returns the blocks in PEM text. A block may be indented or on a single line, and its lines may end with a CR alone.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */

@@ -35,10 +35,10 @@ export interface OkpPublicJwk {
 
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
-/** A published key. It has its public members, followed by `kid`, `alg` and `use`, in this order. */
+/** A published key: its public members, followed by `kid`, `alg` and `use`, in this order. */
 export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
-/** Returns the published form of a key. @param key has the members of {@link publicMembers} */
+/** Returns the published form of a key. @param key has the members that {@link publicMembers} returns */
 export function publishedJwk({
   publicJwk,
   kid,

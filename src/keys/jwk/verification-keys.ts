@@ -15,7 +15,7 @@ import {
 export interface SkippedKey {
   /** Index in the set, from 0. */
   readonly index: number;
-  /** The entry's kid, unless it is longer than 1,024 characters. */
+  /** The entry's kid, unless the kid is longer than 1,024 characters. */
   readonly kid: string | undefined;
   /** The reason the entry is not used, as a sentence without key material. */
   readonly reason: string;
@@ -52,7 +52,7 @@ const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 export const secretMembers: readonly string[] = [...privateMembers, "k"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
-/** Maximum length of a kid. It is limited because kids are stored and compared. No legitimate kid is longer. */
+/** Maximum length of a kid. There is a limit because kids are stored and compared. No legitimate kid is longer. */
 export const maxKidLength = 1_024;
 /** Maximum number of keys in a set from an untrusted host. Unusable entries count too, because they have to be read. */
 export const maxUntrustedKeys = 64;
@@ -176,7 +176,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
   if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
   const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;
-  // An Ed25519 key is used under both of its alg's names (RFC 9864 section 2.2).
+  // An Ed25519 key is used under both names of its alg (RFC 9864 section 2.2).
   const algs =
     alg === undefined || (jwk.kty === "OKP" && edAlgs.includes(alg as string))
       ? fitting

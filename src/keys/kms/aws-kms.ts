@@ -41,7 +41,7 @@ export interface AwsCredentials {
   readonly secretAccessKey: string;
   /** Session token, for temporary credentials. */
   readonly sessionToken?: string;
-  /** Time at which the credentials expire. The SDK requests new ones before that. Default: never. */
+  /** Time at which the credentials expire. The SDK requests new ones before then. Default: never. */
   readonly expiration?: Date;
 }
 
@@ -173,8 +173,8 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => 
 }
 
 /**
- * Converts an issuer to a tag value, in which not all of a URL's characters are allowed. The key's description contains
- * the exact issuer.
+ * Converts an issuer to a tag value, which must not contain some of the characters in URLs. The key's description
+ * contains the exact issuer.
  */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);

@@ -105,8 +105,8 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
-        // The key's properties are omitted, so that the service decides whether the key has expired, and not the SDK
-        // using properties that may be outdated.
+        // The key's properties are omitted, because they may be outdated. This way, the service decides whether the key
+        // has expired, not the SDK.
         signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
       };
     },
@@ -205,7 +205,7 @@ function isVaultUrl(url: string): boolean {
   return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }
 
-// Error codes in 403 responses that are about the key, not the caller. @see
+// Error codes in 403 responses that concern the key, not the caller. @see
 // https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
 const stateCodes = new Set(["KeyDisabled", "KeyExpired", "KeyNotYetValid", "KeyOperationForbidden"]);
 

@@ -48,7 +48,7 @@ class CredentialsError extends Error {
   }
 }
 
-/** Returns call settings that allow at most three retries, because by default the SDK retries for ten minutes. */
+/** Returns call settings that allow at most three retries. By default, the SDK would retry for ten minutes. */
 export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,

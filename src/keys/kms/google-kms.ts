@@ -150,7 +150,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Converts an issuer to a label, in which many of a URL's characters are not allowed. */
+/** Converts an issuer to a label, which must not contain many of the characters in URLs. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")

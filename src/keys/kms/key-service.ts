@@ -13,7 +13,7 @@ import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 
-/** Options that all key services have. */
+/** Options that all key services share. */
 export interface KeyServiceOptions {
   /** Time limit for one signature, including all of the SDK's retries, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
@@ -30,7 +30,7 @@ const advice = {
 
 export type FailureCode = keyof typeof advice;
 
-/** Creates the error for a failure. @param detail a name, code or status, but never free text from the service */
+/** Creates the error for a failure. @param detail a name, code or status; never free text from the service */
 export function failure(name: string, code: FailureCode, detail: string): SignerError {
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
@@ -173,7 +173,7 @@ export function safeDetail(value: unknown): string | undefined {
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;
 }
 
-/** Returns the error code for an HTTP status about which nothing else is known. @see RFC 9110 section 15 */
+/** Returns the error code for an HTTP status when nothing else is known about the failure. @see RFC 9110 section 15 */
 export function codeOfStatus(status: number): FailureCode {
   if (status === 401 || status === 403) return "ERR_SIGNER_UNAUTHORIZED";
   if (status === 429) return "ERR_SIGNER_THROTTLED";

@@ -8,7 +8,7 @@ import { type FailureCode, type ServiceCall, codeOfStatus, failure, safeDetail }
 /** Options for access to a Vault or OpenBao server. */
 export interface VaultAccess {
   /**
-   * File that contains the token, such as a Vault Agent's sink. jwksd rereads it if the server refuses the token.
+   * File that contains the token, such as a Vault Agent's sink. jwksd rereads it if the server rejects the token.
    * Default: none.
    */
   readonly tokenFile?: Optional<string>;

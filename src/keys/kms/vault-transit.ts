@@ -98,7 +98,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
       if (info?.type !== "ecdsa-p256") throw notP256(name, safeDetail(info?.type));
       const pem = info.keys?.[key.version]?.public_key;
       if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "the version does not exist");
-      // Versions below it can verify but no longer sign.
+      // Versions below this one can verify but no longer sign.
       if (Number(info.min_encryption_version ?? 0) > key.version) {
         throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
       }
@@ -120,7 +120,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
     async create(call, issuer) {
       const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
       const key = parse(uri);
-      // Transit does not allow `exportable` to be turned off later.
+      // In Transit, `exportable` cannot be turned off later.
       const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
       if (key !== undefined) await request(call, "POST", urlOf(key), settings);
       return uri;

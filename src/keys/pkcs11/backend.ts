@@ -60,7 +60,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
       const ways = 'the modulePath option (pkcs11.modulePath in the signers file) or "module-path" in the URI';
       throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is set; set its path with ${ways}`);
     }
-    // A module runs with this process's privileges, so a URI must not choose another module.
+    // A module runs with this process's privileges, so a URI must not select a different module.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
       const paths = `"module-path" in the URI is ${uri.modulePath}, but the configured modulePath is ${path}`;
       throw new ConfigError(
@@ -108,7 +108,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
-  /** Destroys a new key if `create` fails. If that fails too, the error names the key. */
+  /** Destroys a new key after `create` has failed. If that fails too, the error names the key. */
   async function cleanUp(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
     const remaining = new Set<string>();
     for (const name of names) {
@@ -145,7 +145,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
         return await withToken(tokenForNewKeys, signal, async (process, connection) => {
           const generated = await generateKey(process, issuer, names);
           signal?.throwIfAborted();
-          // The new key's URI gets the module and PIN source from the token's URI.
+          // The new key's URI inherits the module and the PIN source from the token's URI.
           const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
           const uri = formatKeyUri(process.token, generated.selector) + query;
           // That URI also contains the token's serial number, but must resolve to the same process.
@@ -177,8 +177,8 @@ async function generateKey(
     names.push(name);
     return name;
   };
-  // The kid depends on the key, so until the key exists its ID is random. On tokens that cannot rename keys, it stays
-  // so.
+  // The kid depends on the key, so the ID is random until the key exists. On tokens that cannot rename keys, the ID
+  // remains random.
   const random = randomBytes(16);
   const first = nameFor(random, random.toString("hex"));
   const generated = await process.call<"generate">({ kind: "generate", ...first });

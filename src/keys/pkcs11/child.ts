@@ -13,9 +13,9 @@ let results: Result[] = [];
 
 process.on("message", (message) => handle(message as ToChild));
 process.on("disconnect", () => void stop());
-// A terminal sends its signals to both the parent and the child. The parent decides what to do.
+// A terminal sends signals to both the parent and the child. The parent decides what to do.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-// A worker thread notices if the parent is gone while the module blocks this thread.
+// A worker thread detects that the parent is gone even while the module blocks this thread.
 new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
 
 function handle(message: ToChild): void {
@@ -66,7 +66,7 @@ function send(message: FromChild): void {
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 
-/** Finishes the calls in flight and exits. If that takes too long, the parent kills the process. */
+/** Finishes the calls in flight, and then exits. If this takes too long, the parent kills the process. */
 async function stop(): Promise<void> {
   await Promise.all(inFlight);
   flush();

@@ -13,8 +13,8 @@ const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
- * A token's process, which is kept for as long as signers use it. If the process exits, it is replaced immediately the
- * first time, and then after 100 ms, 200 ms and so on, up to 5 s, until the token has signed again. In the meantime,
+ * A token's process, which is kept for as long as signers use it. If the process exits, it is replaced: the first time
+ * immediately, and then after 100 ms, 200 ms and so on, up to 5 s, until the token has signed again. In the meantime,
  * calls fail with a retryable error.
  */
 export class Connection {
@@ -103,7 +103,7 @@ export class Connection {
     }
   }
 
-  /** Adds the token's name and the PIN source to a login failure, because one of the two must be wrong. */
+  /** Adds the token's name and the PIN source to a login failure, because one of them must be wrong. */
   #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;

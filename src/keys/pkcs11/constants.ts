@@ -1,5 +1,5 @@
-// Numbers from the standard. pkcs11js has them too, but only the child process loads it. See PKCS#11 3.0, appendix B,
-// and the OASIS header pkcs11t.h.
+// Numbers from the standard. pkcs11js has them too, but only the child process loads pkcs11js. See PKCS#11 3.0,
+// appendix B, and the OASIS header pkcs11t.h.
 
 export const CKA = {
   CLASS: 0x000,

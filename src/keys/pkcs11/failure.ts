@@ -22,7 +22,7 @@ const errors = {
   key: signerError("ERR_SIGNER_KEY_STATE"),
   // The token does not allow the operation.
   refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
-  // The PIN was refused, or must not be tried.
+  // The PIN was refused or must not be tried.
   pin: signerError("ERR_SIGNER_UNAUTHORIZED", `${noMorePins} with the correct PIN`),
   login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so ${noMorePins}`),
   throttled: signerError("ERR_SIGNER_THROTTLED", later),
@@ -45,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure as sent between processes. It is plain data, because an error would lose its members. */
+/** A failure in the form in which processes send it: as plain data, because an error would lose its members. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
@@ -83,7 +83,7 @@ export function returnValue(error: unknown): string {
 /**
  * Classifies an error from a module function.
  *
- * @param functionName the function's name, which asynchronous functions' errors do not contain
+ * @param functionName the function's name, which errors from asynchronous functions do not contain
  */
 export function toFailure(error: unknown, functionName = "the module"): TokenFailure {
   if (error instanceof TokenFailure) return error;

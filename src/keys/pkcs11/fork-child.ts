@@ -23,7 +23,7 @@ const moduleVariables = [
 ];
 
 /**
- * Starts the process that loads the module. It exits when this process does.
+ * Starts the process that loads the module. That process exits when this one does.
  *
  * @param variables names of additional environment variables that the module needs
  */

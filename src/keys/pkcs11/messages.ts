@@ -60,7 +60,7 @@ export type Result =
 export type ToChild =
   /** The first message. */
   | { readonly kind: "start"; readonly request: TokenRequest }
-  /** The PIN. It is sent in a message, because other processes can read arguments, environment variables and files. */
+  /** The PIN. It is sent in a message because other processes could read arguments, environment variables or files. */
   | { readonly kind: "pin"; readonly pin: string | undefined }
   | { readonly kind: "calls"; readonly calls: readonly Call[] }
   | { readonly kind: "stop" };

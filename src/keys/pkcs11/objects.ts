@@ -29,8 +29,8 @@ export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
 }
 
 /**
- * Finds the public key object with the same ID and label. Some tokens label the two objects differently, so a unique ID
- * is enough.
+ * Finds the public key object with the same ID and label. Some tokens give the two objects different labels, so a
+ * unique ID is enough.
  */
 function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undefined {
   const label = labelOf(session, privateKey);
@@ -78,7 +78,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   pinned.add(templates);
   try {
     const pair = await module.C_GenerateKeyPairAsync(handle, { mechanism: CKM.EC_KEY_PAIR_GEN }, ...templates);
-    // Set separately, because tpm2-pkcs11 rejects these attributes in templates.
+    // Set separately because tpm2-pkcs11 rejects these attributes in templates.
     for (const [object, usage] of [[pair.publicKey, CKA.ENCRYPT] as const, [pair.privateKey, CKA.DECRYPT] as const]) {
       try {
         module.C_SetAttributeValue(handle, object, all(false, usage));
@@ -107,7 +107,7 @@ export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label
   }
 }
 
-/** Destroys both keys, the private key first, so that no key that can sign remains if the second step fails. */
+/** Destroys both keys, starting with the private key, so that no key that can sign remains if the second step fails. */
 export function destroyPair(session: OpenSession, selector: KeySelector): void {
   const { module, handle } = session;
   const { privateKey, publicKey } = findPair(session, selector);

@@ -83,7 +83,7 @@ export function describePin(source: PinSource): string {
 
 const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
-// Whether each PIN was accepted or refused in this process, by a keyed hash of the PIN.
+// Maps a keyed hash of each PIN that this process has tried to whether the PIN was accepted or refused.
 const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 
@@ -105,7 +105,7 @@ export interface PinAttempts {
 }
 
 /**
- * Limits the attempts, because tokens lock after a few wrong PINs. No connection tries a refused PIN again. If a login
+ * Limits login attempts, because tokens lock after a few wrong PINs. No connection retries a refused PIN. If a login
  * fails for an unknown reason, the PIN counts as refused unless it was accepted before.
  */
 export function createPinAttempts(source: PinSource | undefined, modulePath: string): PinAttempts {

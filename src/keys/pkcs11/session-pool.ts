@@ -3,7 +3,7 @@ import { CKF, CKM } from "./constants.ts";
 import { TokenFailure, toFailure } from "./failure.ts";
 import type { OpenSession } from "./objects.ts";
 
-// Twice a signature's size, for modules that check the buffer's size before they know the signature's.
+// Twice the size of a signature, for modules that check the buffer's size before they know the signature's.
 const outputBytes = 128;
 /** Number of consecutive failures after which the pool stops replacing sessions. */
 const maxConsecutiveFailures = 3;

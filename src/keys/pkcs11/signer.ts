@@ -22,8 +22,8 @@ export interface TokenKey {
 }
 
 /**
- * Creates a signer, which keeps the connection open until the signer is closed. In a new process, it looks up its key
- * again.
+ * Creates a signer, which keeps the connection open until the signer is closed. When the process is replaced, the
+ * signer looks up its key again.
  */
 export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
   const { uri, selector, publicKey } = key;
@@ -36,8 +36,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
   }
 
   /**
-   * Returns the key's number in a process. All calls share one search per process. If it fails, the next call repeats
-   * it.
+   * Returns the key's number in a process. All calls share one search per process. If the search fails, the next call
+   * repeats it.
    */
   function numberIn(process: TokenProcess): number | Promise<number> {
     const known = numbers.get(process);
@@ -91,7 +91,7 @@ function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJ
   return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
 }
 
-/** Reports whether the parameters are the curve's object identifier, or its name as a printable string. */
+/** Reports whether the parameters are the curve's object identifier or its name as a printable string. */
 function isP256(params: Uint8Array): boolean {
   if (Buffer.compare(params, p256Params) === 0) return true;
   const isName = params[0] === 0x13 && params[1] === params.length - 2;
@@ -99,7 +99,7 @@ function isP256(params: Uint8Array): boolean {
 }
 
 /**
- * Checks that a key may sign. Then checks with a test signature that its public key belongs to it.
+ * Checks that a key may sign, and then checks with a test signature that the public key belongs to it.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_PURPOSE`, `ERR_KEY_MISMATCH`
  */

@@ -97,8 +97,8 @@ export class TokenProcess {
   }
 
   /**
-   * Runs an operation. If `signal` aborts, an operation in the queue is dropped, and a running operation continues but
-   * its result is ignored.
+   * Runs an operation. If `signal` aborts, a queued operation is dropped; a running operation continues, but its result
+   * is ignored.
    */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
@@ -149,7 +149,7 @@ export class TokenProcess {
           }
         });
         void this.ended.then((failure = closed) => {
-          // If no reply came after the PIN was sent, the PIN may have been refused.
+          // If there was no reply after the PIN was sent, the PIN may have been refused.
           reject(isLoggingIn ? new TokenFailure("login", failure.message, true) : failure);
         });
         this.#send({ kind: "start", request });

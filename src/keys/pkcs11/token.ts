@@ -1,4 +1,4 @@
-// One token, logged in. This code runs in the child.
+// One token after login. This code runs in the child.
 
 import { accessSync, constants } from "node:fs";
 import type * as Pkcs11js from "pkcs11js";
@@ -24,7 +24,7 @@ export interface Token {
   /** Number of open sessions. */
   readonly sessions: number;
   run(operation: Operation): Promise<Results[keyof Results]>;
-  /** Finalizes the module. Call this only while no call is in flight, because otherwise modules may crash. */
+  /** Finalizes the module. Call this only while no other call is in flight; otherwise, modules may crash. */
   finalize(): void;
 }
 
@@ -35,7 +35,7 @@ export async function openToken(
 ): Promise<Token> {
   const module = await loadModule(modulePath);
   const { slot, label, serial, flags } = findToken(module, token);
-  // All of a process's sessions share the login, which ends with the last session.
+  // All sessions of a process share one login, which ends with the last session.
   const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
   if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
     checkTries(flags);
@@ -128,7 +128,7 @@ async function loadModule(path: string): Promise<PKCS11> {
   return module;
 }
 
-/** A token that is present, with every attribute that can select it. */
+/** A token that is present, with all attributes that can select it. */
 type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
 
 /** Finds the only matching token. */
@@ -186,8 +186,8 @@ function namesOf(tokens: readonly PresentToken[]): string {
 }
 
 /**
- * Refuses to log in if another wrong PIN would lock the token. Otherwise, repeated restarts with a wrong PIN could lock
- * it.
+ * Refuses to log in if another wrong PIN would lock the token. Without this check, repeated restarts with a wrong PIN
+ * could lock it.
  */
 function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the token's user PIN is locked");

@@ -1,4 +1,4 @@
-// A thread in the child process that ends the whole process soon after the parent is gone, even if the module blocks
+// A thread in the child process that ends the whole process soon after the parent has exited, even if the module blocks
 // all other threads. It watches standard input, which the parent keeps open but never writes to.
 
 import { Socket } from "node:net";

@@ -35,8 +35,9 @@ export interface BoundedSign {
  * Wraps a signer. Limits its concurrency, queue length and time, and verifies every signature with the key published
  * under its kid. A signature that does not verify is an error.
  *
- * Even after its deadline, an operation counts as in flight until its backend finishes it, so a hanging backend gets no
- * further work. None of this applies to a local signer, which has no backend and was checked when its key was loaded.
+ * Even after its deadline, an operation counts as in flight until the backend finishes it, so a backend that hangs
+ * receives no further work. None of this applies to a local signer, which has no backend and was checked when its key
+ * was loaded.
  *
  * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`,
  * `ERR_SIGNER_BAD_SIGNATURE`, and the signer's own SignerError. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.

@@ -7,7 +7,7 @@ import type { ExternalSigner } from "./signer.ts";
 interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
-  /** Signs a digest of 32 bytes, which the caller can no longer change. */
+  /** Signs a 32-byte digest, which the caller can no longer change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
   /** Releases the key. Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;
@@ -28,7 +28,8 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
         throw invalidOption(`${uri}: a digest must be a SHA-256 hash, which has 32 bytes`);
       }
-      // Copied, because the caller may change the digest in the meantime, and it may be part of a larger buffer.
+      // Copied, because the caller may change the digest in the meantime, and the digest may be part of a larger
+      // buffer.
       const signing = sign(Uint8Array.from(digest), signal);
       underWay.add(signing);
       try {
@@ -52,12 +53,12 @@ export function abortedBy(signal: AbortSignal, name: string): SignerError {
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** Returns the error for a key of another type. @param type the type, as its backend calls it */
+/** Returns the error for a key of a different type. @param type the backend's name for the type */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
   return keyError("ERR_KEY_NOT_P256", name, `a signing key must be an ECDSA key on P-256 (ES256); this key is ${type}`);
 }
 
-/** Returns the error for a P-256 key that cannot sign. @param purpose the purpose, as its backend calls it */
+/** Returns the error for a P-256 key that cannot sign. @param purpose the backend's name for the key's purpose */
 export function wrongPurpose(name: string, purpose = "it has another purpose"): KeyMaterialError {
   return keyError("ERR_KEY_PURPOSE", name, `this key is not for ES256 signatures (${purpose})`);
 }

@@ -13,8 +13,8 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localKeys = new WeakMap<Signer, CryptoKeyPair>();
 
 /**
- * Returns the function that signs with a local signer's key, which was checked when it was loaded, or `undefined` for
- * any other signer. Local signers are recognized by object identity, so no other signer can pass for one.
+ * Returns the function that signs with a local signer's key, or `undefined` for any other signer. The key was checked
+ * when it was loaded. Local signers are recognized by object identity, so no other signer can pass for one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
   const keys = localKeys.get(signer);
@@ -78,7 +78,8 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
 async function importPair(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKeyPair> {
   try {
     const publicKey = await importEs256(publicJwk);
-    // The public key is known to be valid here, so a private JWK that cannot be imported does not belong to it.
+    // The public key is known to be valid at this point, so a private JWK that cannot be imported does not belong to
+    // it.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");

@@ -16,7 +16,7 @@ export interface SignInput {
  *
  * @example
  * ```ts
- * // Your own signer, over a service that signs digests. The provider limits its calls and verifies each signature.
+ * // Your own signer, backed by a service that signs digests. The provider limits calls and verifies each signature.
  * const signer: Signer = {
  *   publicKey: await service.publicJwk(),
  *   sign: ({ digest, signal }) => service.signEs256(digest, { signal }),
@@ -34,7 +34,7 @@ export interface Signer {
 
 /** A signer whose key is in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
-  /** URI of a key version that never changes, and not of an alias. Does not contain credentials. */
+  /** URI of a key version that never changes, not of an alias. Does not contain credentials. */
   readonly uri: string;
   /** Releases resources once the signatures in flight have finished. */
   close(): Promise<void>;
