@@ -109,10 +109,10 @@ export function histories(poll: number | null): readonly History[] {
   const start = troubleAt(poll);
   const unknown = Array.from({ length: 1_000 }, (_, index) => [after(calm) + index * 0.103, `x${index}`] as const);
   return [
-    lifetime("max-age-0", "a key is removed, max-age=0", 0),
-    lifetime("max-age-5m", "a key is removed, max-age of 5 minutes", 5 * minute),
-    lifetime("max-age-1h", "a key is removed, max-age of 1 hour", hour),
-    lifetime("max-age-1y", "a key is removed, max-age of 1 year", 365 * day),
+    lifetime("max-age-0", "a key is removed, with max-age=0", 0),
+    lifetime("max-age-5m", "a key is removed, with a max-age of 5 minutes", 5 * minute),
+    lifetime("max-age-1h", "a key is removed, with a max-age of 1 hour", hour),
+    lifetime("max-age-1y", "a key is removed, with a max-age of 1 year", 365 * day),
     {
       name: "removed-busy",
       about: "a key is removed, and its tokens keep arriving, one every 50 seconds for a day",

@@ -99,8 +99,8 @@ ${table(head, rows)}
 - **Requests for 1,000 forged kids**: how many requests the verifier sends for tokens with 1,000 different forged kids, which arrive one at
   a time over 103 seconds.
 
-Each verifier's page says how it was set up, which settings to choose, and which line of its source code decides. [All
-observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are in one JSON file. To repeat the measurements, run
+Each verifier's page says how it was set up, which settings to choose, and which line of its source code determines the behavior.
+[All observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are in one JSON file. To repeat the measurements, run
 \`node lab/main.ts\`.
 
 ## Method
@@ -112,10 +112,10 @@ through libc, so we compiled its standard library with a settable \`time.Now\`; 
 server that does not respond takes real time.
 
 We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in a one-day outage, jose sent 1,838
-requests in one run and 1,839 in the other. This was probably due to chance in the connection, because five more runs each had 1,838. We ran
+requests in one run and 1,839 in the other. This was probably a random effect of the connection, because five more runs each had 1,838. We ran
 four of the histories, those where an issuer ends, a day after the others. In these, jwksd's guard sent up to nine requests more or fewer to an
-issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree respond in turn, but a load balancer
-may choose either.
+issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree take turns responding, whereas a load
+balancer may choose either of them.
 
 The verifiers from Debian are the versions in Debian 12, which are older than their authors' latest releases.
 
@@ -143,7 +143,7 @@ function verifierPage(name: string, measured: Measured, { pollSeconds }: Behavio
 
 We tested ${nameText(name, measured.version)}, set up as follows: ${known.setUp}. [Verifier behavior](../verifiers.md) compares all verifiers.
 
-**Behavior.** ${known.says} [This line of source](https://github.com/${known.line}), at ${tag}, decides this.
+**Behavior.** ${known.says} This follows from [this line of its source](https://github.com/${known.line}) (${tag}).
 
 **Settings.** ${known.set}
 
@@ -194,5 +194,5 @@ function outcomeText(history: string, kid: string, observation: Observation): st
   if (changes.length === 2) return `${name}: rejected for ${inWords(refusedFor(observation, kid) ?? 0)}`;
   if (changes.length === 3 && accepted)
     return `${name}: rejected for ${inWords(to - from)}, starting after ${inWords(from)}`;
-  return `${name}: ${refused} of ${tokens} rejected, in alternation with accepted ones`;
+  return `${name}: ${refused} of ${tokens} rejected, alternating with accepted ones`;
 }

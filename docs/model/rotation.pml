@@ -11,8 +11,8 @@
 #endif
 #define LONG_STALE 2   /* the larger F of the policies */
 #define SHORT_STALE 1
-#define CACHE 2        /* how long caches keep a set from the long mode */
-#define SHORT 1        /* and one from rotation mode */
+#define CACHE 2        /* how long caches keep a set outside rotation mode */
+#define SHORT 1        /* and in rotation mode */
 #define TOKEN 2        /* token lifetime */
 #ifndef OPERATOR
 #define OPERATOR true  /* whether an operator rolls back and ends the issuer */

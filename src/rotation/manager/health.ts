@@ -150,7 +150,7 @@ function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Pa
 export const definitions = {
   keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private key."],
   ready: ["jwksd_ready", "Whether this process is ready (1) or should not receive requests (0), as in /readyz."],
-  failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
+  failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code from the last attempt."],
   stored: ["jwksd_revision_stored", "The latest store revision that this process has read."],
   attempt: ["jwksd_store_attempt_timestamp_seconds", "Time of the last call to the store."],
   success: ["jwksd_store_success_timestamp_seconds", "Time of the last reply from the store."],

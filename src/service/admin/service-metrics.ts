@@ -46,7 +46,10 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
     lastCheckIns.set(name, Math.min(lastCheckInAt, lastCheckIns.get(name) ?? Infinity));
   return [
     gauge(
-      ["jwksd_replicas", "Live processes in the store, by whether they publish the latest revision or are behind."],
+      [
+        "jwksd_replicas",
+        "Live processes listed in the store, by whether they publish the latest revision or are behind.",
+      ],
       Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
     ),
     gauge(
