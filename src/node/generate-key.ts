@@ -22,7 +22,8 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  // The name contains a random ID and not the process ID, because two containers on one volume can both be process 1.
+  // The name contains a random ID instead of the process ID, because two containers on one volume can both be process
+  // 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     await makeFolder(dirname(path));
@@ -44,7 +45,8 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
-    // Ignores an error here, which must not hide another error. At worst, the temporary file is left behind.
+    // Errors are ignored here, because they must not hide an earlier error. At worst, the temporary file is left
+    // behind.
     await rm(temporary, { force: true }).catch(() => {});
   }
 }

@@ -9,7 +9,7 @@ import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing-requests.ts";
 import { isPublicAddress } from "./public-addresses.ts";
 
-/** Maximum number of lookups in flight. The limit is needed because the `resolve` option may ignore its signal. */
+/** Maximum number of lookups in flight. It is needed because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
 /** Options for `createGuardedFetch`. `guardedFetch` uses the defaults. */
@@ -104,7 +104,8 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
     });
     outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;
-      // Nothing needs the body of an error, and its status may mean an outage.
+      // If the status is an error, nothing needs the body, and the caller must see the status, which may indicate an
+      // outage.
       if (status < 300 && (incoming.headers["content-encoding"] ?? "identity") !== "identity") {
         incoming.destroy();
         reject(

@@ -13,8 +13,8 @@ export interface Address {
 const timeoutMs = 2_000;
 const tries = 2;
 /**
- * Maximum number of addresses that a host can have. The number is limited because each address is checked. No key
- * server has more.
+ * Maximum number of addresses that a host can have. There is a limit because each address is checked. No key server has
+ * more.
  */
 const maxAddresses = 64;
 const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);
@@ -33,7 +33,7 @@ export function createHostLookup(servers?: readonly string[]) {
     signal?.throwIfAborted();
     // RFC 6761 section 6.3: these names are never looked up in DNS.
     if (/(^|\.)localhost\.?$/i.test(host)) return ["127.0.0.1", "::1"].map(addressOf);
-    // A resolver for each lookup, because `cancel` ends all of a resolver's queries.
+    // Each lookup has its own resolver, because `cancel` ends all of a resolver's queries.
     const resolver = new Resolver({ timeout: timeoutMs, tries });
     if (servers !== undefined) resolver.setServers(servers);
     const cancel = (): void => resolver.cancel();

@@ -96,7 +96,7 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   return { keys: read.flatMap(({ keys }) => keys), warnings };
 }
 
-/** Rejects a key that is in two files. The message names both files, whereas a later check could name only the kid. */
+/** Rejects a key that is in two files. The message names both files; a later check could name only the kid. */
 function checkOneFilePerKey(keys: readonly ReadKey[]): void {
   const names = new Map<string, string>();
   for (const { name, material } of keys) {
@@ -116,7 +116,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
       `${folder} contains no key file (.pem, .key, .jwk or .json); generate one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
-  // Sorted by code unit and not by locale, so that the order is the same on all machines.
+  // Sorted by code unit rather than by locale, so that the order is the same on all machines.
   return files
     .sort()
     .toReversed()

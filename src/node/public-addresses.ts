@@ -9,7 +9,7 @@ const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
  * Addresses of cloud platforms' own services inside their customers' networks, such as machine metadata, which may
- * contain credentials. Link-local addresses are not listed, because none of them is public.
+ * contain credentials. Link-local addresses are not listed, because they are never public.
  */
 const platformNetworks = [
   // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
@@ -41,7 +41,7 @@ export function isPublicAddress(address: string): boolean {
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
-/** Reports whether an address belongs to this machine or a private network, and not to a cloud platform's service. */
+/** Reports whether an address belongs to this machine or a private network but not to a cloud platform's service. */
 export function isOwnNetworkAddress(address: string): boolean {
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);

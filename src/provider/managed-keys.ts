@@ -1,6 +1,6 @@
 import type { Keysets } from "../publish/keyset.ts";
 
-/** The way in which a key ended: `removed` after its last token had expired, or `revoked` immediately. */
+/** How a key ended: it was `removed` after its last token had expired, or `revoked` immediately. */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after every change. A provider is a subscriber. */
@@ -9,7 +9,7 @@ export interface KeySubscriber {
   update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }
 
-/** Keys that change on their own, with the limits from their policy. A key manager is an implementation. */
+/** Keys that change on their own, with the limits that their policy sets. A key manager is one implementation. */
 export interface ManagedKeys {
   /** Issuer identifier of the provider. */
   readonly issuer: string;

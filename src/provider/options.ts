@@ -32,10 +32,10 @@ export type ProviderEvent =
   | { readonly type: "refused"; readonly error: JwksdError }
   /**
    * `verify` rejected a token with the kid of a key that is no longer published, so the token is late or forged. The
-   * signature was not verified, and any client can send a token like this.
+   * signature was not verified, so any client can cause this event.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
-  /** A signature failed, and not because the caller aborted it. */
+  /** Signing failed for a reason other than an abort by the caller. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
 /**
@@ -135,8 +135,8 @@ export const withEncryptionKeyset = (encryptionKeyset: Optional<EncryptionKeyset
 export const withEndpoints = (endpoints: Optional<Endpoints>): ProviderOptions => ({ endpoints });
 
 /**
- * Returns the `jwksRotationActive` option. `null` and `undefined` remove an earlier predicate, so the long cache
- * lifetime applies.
+ * Returns the `jwksRotationActive` option. `null` and `undefined` remove an earlier predicate, in which case the long
+ * cache lifetime applies.
  */
 export const withJWKSRotationActive = (predicate: Optional<() => boolean>): ProviderOptions => ({
   jwksRotationActive: predicate ?? (() => false),

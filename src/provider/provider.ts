@@ -11,7 +11,7 @@ import type { Provider } from "./types.ts";
  * Creates a provider from its options, which are merged left to right. Checks all options and keys before the first
  * request. If `keys` is given, the provider follows it.
  *
- * The function is asynchronous because Web Crypto is, and only Web Crypto is available in every runtime.
+ * The function is asynchronous because Web Crypto is, and no other crypto API is available in every runtime.
  *
  * @example
  * ```ts

@@ -1,12 +1,12 @@
 import { type Metric, counter, createTally } from "../base/metrics.ts";
 import type { KeyEnd } from "./managed-keys.ts";
 
-/** Maximum number of kids to remember here. A key manager remembers all of its kids. */
+/** Maximum number of kids to remember here. A key manager separately remembers all of its kids. */
 const maxKids = 1_000;
 
 /**
  * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key.
- * Any client can send a token like this, because kids are public and the signature is not verified.
+ * Any client can send such a token, because kids are public and the signature is not verified.
  *
  * @param report called for each such token
  * @param endOf returns how the key with this kid ended, according to the source of the keys

@@ -58,7 +58,7 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
 
 /** Keys in the order in which they are published. */
 interface PublishedKeys {
-  /** Signing keys, or `undefined` until keys have been read on demand. */
+  /** Signing keys. With `onDemand`, `undefined` until keys have been read. */
   readonly signing?: CheckedSigning;
   /** Encryption keys from the source. */
   readonly managed: readonly JwkSetEntry[];
@@ -74,7 +74,7 @@ const updateRules: Rules<ProviderUpdate> = { keyset: array, encryptionKeyset: ar
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
   const fresh = onDemand && (() => onDemand.fresh());
-  // Started immediately, so that it does not matter if the caller changes its keysets later.
+  // Started immediately, so that it does not matter if the caller later changes its keysets.
   const checking = firstKeys(setup);
   checking.catch(() => {});
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
@@ -106,7 +106,8 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     return new Map(published.signing?.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
   }
 
-  // On demand, an update may be canceled with the request that started it, so no other update may wait for it.
+  // With `onDemand`, an update may be canceled along with the request that started it, so no other update may depend on
+  // it.
   const inTurn = onDemand === undefined ? serial() : <T>(action: () => Promise<T>) => action();
 
   /** Publishes checked keys. @param isLate reports whether a later call of the same kind has finished first */
@@ -115,9 +116,9 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     const next = { ...before, ...checked };
     const nextSet = await setOf(next);
     if (isLate()) return;
-    // Another change took effect in the meantime, and this one must not undo it.
+    // Another change took effect in the meantime. This one must not undo it.
     if (published !== before) return change(checked, isLate);
-    // From here on, the change is synchronous, so it happens in one step.
+    // From here on, the change is synchronous, which makes it atomic.
     [published, set] = [next, nextSet];
     if (set === undefined || next.signing === undefined) return;
     publish(set);

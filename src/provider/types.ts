@@ -45,9 +45,9 @@ export interface Provider extends Handlers {
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
    * Returns the active key, for a library that creates the token's header itself and needs only the signature. Call it
-   * on every request, because the returned key stops signing once another key is active. With a key manager, it keeps
-   * signing for at most `maxStaleSeconds`, so that requests that started with it can finish. If you can, use `sign`
-   * instead, which takes the key and the times from the same moment.
+   * on every request, because the returned key stops signing once another key is active. With a key manager, the old
+   * key keeps signing for at most `maxStaleSeconds`, so that requests that started with it can finish. If you can, use
+   * `sign` instead, which selects the key and sets the token's times in one step.
    *
    * @param options `clientId` if the keys belong to a client; `iss` must then be that ID instead of the issuer
    */

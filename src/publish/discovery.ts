@@ -37,7 +37,7 @@ export function discoveryDocument(
 /**
  * Rejects metadata that contains a member that jwksd sets.
  *
- * @param source where the metadata is from, for messages
+ * @param source where the metadata comes from, for messages
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkMetadata(metadata: Metadata, source: string): void {

@@ -30,8 +30,8 @@ export interface Locations {
  *
  * A document is served at its public path (issuer path + mount prefix + endpoint path), at that path without the issuer
  * path, and at the endpoint path alone, because proxies and frameworks strip prefixes without the handler's knowledge.
- * Matching any other suffix would serve paths that are not configured. An application that has another document at its
- * own `/jwks` should forward only requests below its mount prefix. The metadata is also served at the path that RFC
+ * Matching any other suffix would serve paths that are not configured. An application that has a different document at
+ * its own `/jwks` should forward only requests below its mount prefix. The metadata is also served at the path that RFC
  * 8414 defines, in which the well-known part precedes the issuer's path, so no prefix can be stripped.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
@@ -39,7 +39,7 @@ export interface Locations {
  */
 export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discovery = true }: Place): Locations {
   const issuerUrl = checkIssuer(issuer);
-  // The issuer and the prefix may end with a slash; the parts are always joined with exactly one.
+  // The issuer and the prefix may end with a slash. The parts are always joined with exactly one slash.
   const base = issuerUrl.text.replace(/\/$/, "");
   const issuerPath = issuerUrl.path.replace(/\/$/, "");
   const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=[^/])\/$/, "")).replace(/^\/$/, "");
@@ -99,7 +99,7 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
   return { text: issuer, path: url.pathname };
 }
 
-// RFC 3986 section 3.3: pchar and the slash. Percent-encoding is excluded, because some proxies decode it and some do
+// RFC 3986 section 3.3: pchar and the slash. Percent-encoding is excluded, because some proxies decode it and others do
 // not.
 const plainPath = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/]*$/;
 

@@ -36,7 +36,7 @@ function factoryFor(reply: Reply): () => Response {
     status: reply.status,
     headers: fieldsOf(reply).map(([name, value]): [string, string] => [name, value]),
   };
-  // In Deno, cloning saves a fifth of the cost per request. In Bun it saves nothing; in Node and workerd it creates
+  // In Deno, cloning saves a fifth of the cost of a request. In Bun, it saves nothing; in Node and workerd, it creates
   // streams.
   if ("Deno" in globalThis) {
     const original = new Response(reply.body, init);

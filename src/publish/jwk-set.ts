@@ -16,7 +16,7 @@ export interface JwkSetEntry {
 /** A document that is served for a set until a certain time. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly Jwk[];
-  /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last one. */
+  /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last document. */
   readonly until: number;
 }
 
@@ -24,7 +24,7 @@ export interface JwkSetDocument extends Document {
 export interface JwkSet {
   /** Signing keys, starting with the active one, then encryption keys. Both are in the order of their keyset. */
   readonly entries: readonly JwkSetEntry[];
-  /** Documents in chronological order. There is one, plus one more for each `notAfter`. */
+  /** Documents in chronological order: one, plus one more for each `notAfter`. */
   readonly documents: readonly JwkSetDocument[];
 }
 

@@ -47,7 +47,7 @@ export type EncryptionKeyset = readonly EncryptionEntry[];
 
 /** Keysets as passed by the caller. */
 export interface Keysets {
-  /** Signing keys, the active key first. */
+  /** Signing keys, starting with the active one. */
   readonly keyset: Keyset;
   readonly encryptionKeyset: EncryptionKeyset;
 }

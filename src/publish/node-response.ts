@@ -38,7 +38,7 @@ export interface NodeResponse {
   end(body: Uint8Array): unknown;
 }
 
-/** Body length in bytes above which writing the body separately is cheaper than copying it. */
+/** Body length, in bytes, above which writing the body separately is cheaper than copying it. */
 const bufferFromLength = 8192;
 
 const buffers = new WeakMap<Reply, Buffer>();

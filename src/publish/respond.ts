@@ -58,8 +58,8 @@ export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head:
 }
 
 /**
- * Creates an error response with problem details, in ASCII. It tells caches not to store the response, because by
- * default they may store 404 and 405.
+ * Creates an error response with problem details, in ASCII. It tells caches not to store it, because by default they
+ * may store 404 and 405 responses.
  *
  * @param more additional header fields
  * @param members additional members of the body
@@ -105,6 +105,6 @@ export function rawHttp(reply: Reply, reason: string = "", method: string = "GET
 }
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
-  // The list itself is not frozen, because Node writes headers from a frozen list 10% more slowly.
+  // The list itself is not frozen, because Node takes 10% longer to write headers from a frozen list.
   return Object.freeze({ status, headers, body });
 }

@@ -5,8 +5,9 @@ import { JwksdError } from "../base/errors.ts";
 const maxReported = 100;
 
 /**
- * Creates a function that asks the predicate for the cache mode. If the predicate throws or does not return a boolean,
- * the mode is rotation mode, because a short cache lifetime is always safe. Each distinct failure is reported once.
+ * Creates a function that determines the cache mode from the predicate. If the predicate throws or does not return a
+ * boolean, rotation mode is used, because a short cache lifetime is always safe. Each distinct failure is reported
+ * once.
  */
 export function rotationMode(
   predicate: (() => boolean) | undefined,
@@ -50,7 +51,7 @@ function typeName(value: unknown): string {
     if (value instanceof Error) return `${value.name}: ${value.message}`;
     if (value instanceof Promise) return "a promise";
   } catch {
-    // A getter or a proxy may throw, or an object may have no string form.
+    // A getter or a proxy may throw, and some objects cannot be converted to a string.
   }
   return typeof value;
 }

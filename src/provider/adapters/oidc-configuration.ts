@@ -15,7 +15,7 @@ export interface Configuration {
 }
 
 /**
- * oidc-provider's default lifetimes, in seconds. In oidc-provider they are functions, which return these values if the
+ * oidc-provider's default lifetimes, in seconds. In oidc-provider, these are functions that return these values if the
  * resource server does not set a lifetime.
  */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
@@ -44,7 +44,7 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
     throw invalid(
       '"jwks" is set, but the manager provides the keys; import your keys (docs/migrate.md) and remove "jwks"',
     );
-  // Sessions and codes in an instance's memory would be lost with the instance on every rotation.
+  // Sessions and codes in an instance's memory would be lost, along with the instance, on every rotation.
   if (configuration.adapter === undefined)
     throw invalid('"adapter" is missing, so sessions and codes would be lost whenever the keys change; add an adapter');
   for (const [name, marginSeconds] of signedTokens(configuration)) {

@@ -31,7 +31,7 @@ function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): o
  * Returns the signing keys for an oidc-provider instance, which signs with the first one.
  *
  * @param active the first key
- * @param renewed returns a current handle for that key, because a handle works only for a limited time
+ * @param renewed returns a current handle for that key; each handle works only for a limited time
  */
 export function signingKeys(
   Key: KeyClass,

@@ -41,8 +41,8 @@ export interface OidcWithKeys<Instance> {
 
 /**
  * Creates an OpenID provider with managed keys, using the `oidc-provider` package. An oidc-provider instance cannot
- * change its keys, so every change creates a new instance for new requests, while the old one completes its requests in
- * flight. jwksd serves `jwks_uri`.
+ * change its keys, so every change creates a new instance for new requests, while the old instance completes the
+ * requests that it has in flight. jwksd serves `jwks_uri`.
  *
  * @param configuration oidc-provider's configuration; must have an `adapter` and no `jwks`
  * @param create creates an instance for the keys' issuer from the configuration that it receives, with all listeners
@@ -65,7 +65,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   async function newInstance() {
     const states = statesOf(manager);
     let handle = await keys.signingKey();
-    /** Returns the latest handle for this key until another key becomes active. */
+    /** Returns the latest handle for this key, until a different key becomes active. */
     const renewed = async () => {
       const next = await keys.signingKey();
       if (next.kid === handle.kid) handle = next;
@@ -93,7 +93,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     });
 
   /**
-   * Serves the JWK Set. Accepts the path even without the issuer's path, because a framework may have stripped that.
+   * Serves the JWK Set. Also accepts the path without the issuer's path, because a framework may have stripped that.
    */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);
@@ -143,7 +143,7 @@ async function externalSigningKey() {
   }
 }
 
-/** Returns a string that changes whenever a change of the keys requires a new instance. */
+/** Returns a string that changes whenever a change to the keys requires a new instance. */
 const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
 function checkSameIssuer(issuer: string, expected: string): void {
@@ -157,7 +157,7 @@ const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as
 );
 
 /**
- * Sets `url` and `originalUrl` like a framework that strips the mount path, because oidc-provider routes by the URL
+ * Sets `url` and `originalUrl` as a framework that strips the mount path does, because oidc-provider routes by the URL
  * without the mount path and derives its own URLs from both. oidc-provider does not support metadata paths that end
  * with the issuer's path (RFC 8414 section 3.1).
  */

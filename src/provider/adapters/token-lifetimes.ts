@@ -10,7 +10,7 @@ interface JwtPlugin {
   readonly jwt?: { readonly expirationTime?: unknown };
 }
 
-/** Options for `oauthProvider()` and of `mcp()`, which builds on it. */
+/** Options for `oauthProvider()` and for `mcp()`, which builds on it. */
 interface OAuthProviderPlugin {
   readonly disableJwtPlugin?: boolean;
   readonly idTokenExpiresIn?: number;
@@ -65,7 +65,7 @@ const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 
 
 /**
  * Parses a duration such as `15m`, `2 hours` or `1 Month` and returns seconds. Ignores numbers and `Date`s, which are
- * points in time and not lifetimes.
+ * points in time, not lifetimes.
  */
 function secondsOf(expirationTime: unknown): number {
   if (typeof expirationTime !== "string") return 0;

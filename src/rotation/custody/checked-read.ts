@@ -32,7 +32,7 @@ export function storeFailure(
 }
 
 /**
- * Describes what is wrong with a result. The time is checked too, because with NaN, every wake-up would be due
+ * Describes what is wrong with a result. The time is checked too: if it were NaN, every wake-up would be due
  * immediately.
  */
 function recordFault(

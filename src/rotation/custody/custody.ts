@@ -16,11 +16,11 @@ export interface Custody extends Wrapping {
   readonly wrappingKeys: readonly [string, ...string[]];
   /** Owner of the keys in the next commit. */
   readonly owner: Owner;
-  /** Whether the next commit binds the private keys to another issuer. */
+  /** Whether the next commit binds the private keys to a different issuer. */
   readonly movesIssuer: boolean;
   /** Whether the MAC already has the owner and the wrapping key that the next commit will use. */
   readonly isMacCurrent: boolean;
-  /** Whether the next commit moves the store to another wrapping key. */
+  /** Whether the next commit moves the store to a different wrapping key. */
   readonly movesWrappingKey: boolean;
   /**
    * Verifies and parses a stored document.
@@ -31,8 +31,8 @@ export interface Custody extends Wrapping {
   /** Serializes a document with its MAC. */
   seal(document: StoreDocument): Promise<string>;
   /**
-   * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current key, so
-   * that a new key can be rolled out to one process after another while all of them can still read the store.
+   * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current wrapping
+   * key, so that a new one can be rolled out to the processes one at a time while all of them can still read the store.
    */
   movingToFirst<T>(work: () => Promise<T>): Promise<T>;
 }
@@ -69,8 +69,8 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   let movesToFirst = false;
 
   /**
-   * Returns the wrapping key for the next commit: the one that verified the MAC, or the first one if none did or the
-   * store is being moved to it.
+   * Returns the wrapping key for the next commit: the key that verified the MAC. If none did, or if the store is being
+   * moved to the first key, it is the first key.
    */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
@@ -97,8 +97,8 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   }
 
   /**
-   * Returns the owner to which the private keys are bound, proved by unwrapping one of them, or `undefined` if none can
-   * be unwrapped.
+   * Returns the owner to which the private keys are bound, or `undefined` if none can be unwrapped. Unwrapping one of
+   * them proves the owner.
    */
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {
@@ -144,7 +144,7 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
     },
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
-      // While a store moves to another issuer, some private keys are still bound to the previous one.
+      // While a store is being moved to a different issuer, some private keys are still bound to the previous one.
       const bound = [owner, found.owner ?? owner].find((owner) => jweHeader(jwe)?.["iss"] === bindingOf(owner));
       return wrapping(bound ?? owner).unwrap(kid, jwe);
     },

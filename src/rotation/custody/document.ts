@@ -27,7 +27,7 @@ export interface StoreDocument {
   readonly targets: readonly TargetRecord[];
   /** Latest events, oldest first: up to 16 KiB, or as much as fits into the register next to the keys. */
   readonly events: readonly StoredEvent[];
-  /** Ids of the latest 32 commits, most recent last. They distinguish histories that have the same revisions. */
+  /** Ids of the latest 32 commits, most recent last. They distinguish histories with the same revision numbers. */
   readonly commits: readonly string[];
 }
 
@@ -48,7 +48,7 @@ export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocume
 }
 
 /**
- * Returns the document after a commit. Adds the revision to each record that enters its state with this commit.
+ * Returns the document after a commit. Adds the revision to each record that enters a new state with this commit.
  *
  * @param maxBytes capacity of the register; old events are dropped to stay below it, so they never make a commit fail
  */
@@ -115,7 +115,7 @@ export function parseDocument(text: string): StoreDocument {
     checkRecords(document.records, format === 2);
     if (isEnded(document.records) !== (format === 2)) throw damaged();
     if (![...document.events, ...document.targets].every(isPrintable)) throw damaged();
-    // A later version of jwksd may have other bounds and additional durations.
+    // A later version of jwksd may have different limits and additional durations.
     const policy = { ...policyDefaults, ...document.policy };
     if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
     return { ...document, policy };
@@ -124,7 +124,10 @@ export function parseDocument(text: string): StoreDocument {
   }
 }
 
-/** Reports whether an event or a target can be printed: its text members are strings and its time is valid. */
+/**
+ * Reports whether an event or a target can be printed, that is, whether its text members are strings and its time is
+ * valid.
+ */
 function isPrintable(entry: StoredEvent | TargetRecord): boolean {
   const strings: readonly unknown[] =
     "name" in entry ? [entry.name] : [entry.type, entry.reason, entry.kid ?? "", entry.use ?? ""];

@@ -9,16 +9,16 @@ export interface Owner {
 }
 
 /**
- * Returns the owner for which a store's keys are used and committed from now on. `found` is the keys' owner according
- * to the MAC; it is `undefined` for a store without keys.
+ * Returns the owner for which a store's keys will be used and committed from now on. `found` is the keys' owner
+ * according to the MAC; it is `undefined` for a store without keys.
  *
- * @throws StoreError `ERR_STORE_ISSUER` if the keys belong to another issuer
+ * @throws StoreError `ERR_STORE_ISSUER` if the keys belong to a different issuer
  */
 export type IssuerCheck = (found: Owner | undefined) => Owner;
 
 /**
  * Issuer to which private keys are bound until an issuer is chosen. They cannot be bound to the local URL, because it
- * changes with host and port.
+ * depends on the host and port.
  */
 const noIssuer = "http://localhost";
 
@@ -36,7 +36,7 @@ export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
   return wanted.isChosen ? { issuer, isChosen: false } : wanted;
 }
 
-/** Creates the check for a service. If no issuer was chosen for a store, the store gets the service's issuer. */
+/** Creates the check for a service. If no issuer was chosen for a store, the service's issuer becomes the store's. */
 export function servedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen && found.isChosen) throw wrongIssuer(found, `no issuer is set; run ${command(found.issuer)}`);
@@ -66,7 +66,7 @@ export function commandedBy(wanted: Owner): IssuerCheck {
   };
 }
 
-/** Creates the check for the command that moves a store to another issuer, if an issuer is set. */
+/** Creates the check for the command that moves a store to a different issuer, if an issuer is set. */
 export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }

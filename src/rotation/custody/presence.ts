@@ -30,9 +30,9 @@ export interface PresenceRecord {
 
 /** The processes that use a store, according to its presence records. */
 export interface Processes {
-  /** Processes that may serve or sign now, oldest record first. */
+  /** Processes that may currently serve or sign, oldest record first. */
   readonly processes: readonly PresenceRecord[];
-  /** Number of presence records that were not read, because there are too many of them or they are invalid. */
+  /** Number of presence records that were not read because there are too many of them or because they are invalid. */
   readonly unread: number;
 }
 
@@ -69,8 +69,8 @@ function isPresenceRecord(parsed: Partial<PresenceRecord> | null | undefined): p
 }
 
 /**
- * Returns the processes that may serve or sign now. A process does neither once its record is older than the longest
- * `maxStaleSeconds` of all policies that may still apply.
+ * Returns the processes that may currently serve or sign. A process does neither once its record is older than the
+ * longest `maxStaleSeconds` of all policies that may still apply.
  */
 export function livePresence(
   list: PresenceList,
@@ -87,7 +87,7 @@ export function livePresence(
 
 /**
  * Returns how many revisions a process is behind the store, or `undefined` if the store no longer has the revision that
- * the process publishes, because an older backup was restored. That process refuses the store.
+ * the process publishes, because an older backup was restored. In that case, the process refuses the store.
  */
 export function revisionsBehind(
   { revision, commit }: PresenceRecord,

@@ -5,7 +5,7 @@ import { privateJwkOf } from "./private-key.ts";
 
 /**
  * Moves all private keys to the next commit's wrapping key and issuer, and makes that commit renew the MAC. Checks that
- * the private and the public half of every key match.
+ * the private and public halves of every key match.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
@@ -26,7 +26,7 @@ export async function rewrap(
       change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
     } else if (!custody.isMacCurrent) change = replace(change, record, now, "rewrapped", reason);
   }
-  // A store without live keys, of an issuer that has ended, has a MAC too.
+  // The store of an issuer that has ended has no live keys, but it also has a MAC.
   const isOnlyMac = records.length > 0 && liveRecords(records).length === 0 && !custody.isMacCurrent;
   return isOnlyMac ? { records, events: [{ at: now, type: "rewrapped", reason }] } : change;
 }

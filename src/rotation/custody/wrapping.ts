@@ -40,7 +40,7 @@ export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 /**
  * Creates the object that wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption
  * authenticates, names the wrapping key (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the private key's kid
- * (`sub`), so that one wrapped key cannot replace another.
+ * (`sub`), so that one wrapped key cannot be substituted for another.
  *
  * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
  */
@@ -72,7 +72,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         });
         return JSON.parse(new TextDecoder().decode(plaintext)) as JWK;
       } catch {
-        // The original error's message could quote the plaintext.
+        // The message of the original error could quote the plaintext.
         throw damaged(kid);
       }
     },
@@ -109,8 +109,8 @@ export const ifLost = 'if that key is lost, see "A lost wrapping key" in docs/em
 /**
  * Parses wrapping keys, and derives the MAC keys from them.
  *
- * @param given keys of 32 bytes in base64url, each with an optional `=` at the end; in a single string, they are
- * separated by whitespace
+ * @param given 32-byte keys in base64url, each with an optional `=` at the end; in a single string, they are separated
+ * by whitespace
  * @param place returns a key's name for messages
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  */

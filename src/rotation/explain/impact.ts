@@ -83,7 +83,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
 
 /**
  * Explains a change to a key whose state stays the same. Returns nothing for bookkeeping, such as the start of a
- * waiting period, because that affects no verifier.
+ * waiting period, because it does not affect verifiers.
  */
 function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined {
   const { publishedAt = record.publishedAt, replacedAt = record.replacedAt } = old;
@@ -156,8 +156,7 @@ function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): 
 }
 
 /**
- * Explains a change of the rotation mode. Operators want to know when the mode turns on, because it protects the next
- * step.
+ * Explains a change in rotation mode. Operators want to know when it is turned on, because it protects the next step.
  */
 function modeEffect({ before, after, now }: Context): string[] {
   const isOn = isRotating(after);
@@ -175,7 +174,7 @@ function modeEffect({ before, after, now }: Context): string[] {
  */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "announced" && old.use === "sig") return undefined;
-  // Relying parties may have encrypted to a published encryption key until now.
+  // Until now, relying parties may have encrypted to a published encryption key.
   return earliestEndOfWait({ ...old, state: "retiring" }, policy, now);
 }
 
@@ -185,14 +184,14 @@ function unknownUntil(record: LiveRecord, { maxStaleSeconds, cacheSlackSeconds }
 }
 
 /**
- * Returns the time at which processes began to publish an active key. For a key that was forced to become active, this
- * is the time at which it did.
+ * Returns the time at which processes began to publish an active key. If the activation was forced, this is the time of
+ * the activation.
  */
 function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: LiveRecord): number {
   return publishedAt ?? activatedAt;
 }
 
-/** Reports whether this is the first key for its use. If it is, no cache can have an older set. */
+/** Reports whether this is the first key for its use, in which case no cache can have an older set. */
 function isFirst({ kid, use }: LiveRecord, records: readonly KeyRecord[]): boolean {
   return records.find((record) => record.use === use)?.kid === kid;
 }

@@ -15,7 +15,7 @@ const overdueMs = 2 * 3_600_000;
 /**
  * - `ok`: its steps are taken on time
  * - `overdue`: its next step has been due for more than two hours
- * - `ended`: nothing signs for it
+ * - `ended`: no process signs for it
  * - `failing`: its keys cannot be read or managed
  */
 type IssuerState = "ok" | "overdue" | "ended" | "failing";
@@ -63,14 +63,14 @@ export async function issuerStatus(
 }
 
 /**
- * Returns the time at which a step is due. If its waiting period has not begun, returns the time since which it should
- * have.
+ * Returns the time at which a step is due. If its waiting period has not begun, returns the time since which the step
+ * has been blocked.
  */
 export const startOf = ({ at, blockedSince = 0 }: DueStep): number => at ?? blockedSince;
 
 /**
- * Rejects a row that has another issuer's name, because anyone who can write to the store could hide an issuer that
- * way.
+ * Rejects a row that has the name of a different issuer, because anyone who can write to the store could hide an issuer
+ * that way.
  *
  * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`
  */

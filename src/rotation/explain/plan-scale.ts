@@ -2,7 +2,7 @@ import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
 
 /**
  * Time axis of a picture. The axis is not to scale, because a one-hour rotation must be as visible as 90 days without a
- * change. The distance between two moments grows with the logarithm of the time between them. The picture says that it
+ * change. The distance between two moments is based on the logarithm of the time between them. The picture says that it
  * is not to scale.
  */
 export interface PlanScale {
@@ -21,9 +21,8 @@ const shortestMs = 600_000;
 /**
  * Computes the axis.
  *
- * @param width width of the whole axis
- * @param least smallest width between two moments, if there is room
- * @param tail width after the last moment
+ * @param width width of the whole axis @param least minimum width between two moments, if there is room @param tail
+ * width after the last moment
  */
 export function planScale(
   plan: RotationPlan,

@@ -58,7 +58,7 @@ export interface RotationPlan {
   readonly segments: readonly PlanSegment[];
   /** Intervals during which rotation mode is on. */
   readonly rotation: readonly Interval[];
-  /** Sentence that says how the measured verifiers handle keys with the plan's propagation period. */
+  /** Sentence about how the measured verifiers handle keys with the plan's propagation period. */
   readonly verifiers: string;
 }
 
@@ -72,8 +72,8 @@ const maxTurns = 1000;
  * Plans what will happen if no command is given. Calls `advance` for every time at which a step is due, with
  * placeholders for keys that do not exist yet. A manager cannot deviate from the plan, because it calls `advance` too.
  *
- * @param until end of the plan, in epoch milliseconds. Default: until every use has completed one whole rotation to a
- * new key
+ * @param until end of the plan, in epoch milliseconds. Default: once every use has completed one full rotation to a new
+ * key
  */
 export function plan(
   records: readonly KeyRecord[],
@@ -115,8 +115,8 @@ export function plan(
 interface Ahead {
   readonly happened: readonly { readonly event: KeyEvent; readonly why: Why }[];
   /**
-   * Last live record of each key that is live at any time in the plan. Tombstones are of no use here, because they lack
-   * the times.
+   * Last live record of each key that is live at any time in the plan. Tombstones cannot be used, because they lack the
+   * times.
    */
   readonly lives: ReadonlyMap<string, LiveRecord>;
   readonly after: readonly KeyRecord[];
@@ -141,7 +141,7 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
     happened.push(...change.events.map((event) => ({ event, why: whyOf(event, before, policy) })));
     after = change.records;
     for (const record of liveRecords(after)) lives.set(record.kid, record);
-    // A new key's propagation period begins when the key is read, at the same moment.
+    // The new key is read, and its propagation period begins, at the same point in time.
     if (due.length > 0) continue;
     const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(after, placeholders));
     if (isWhole || turns >= maxTurns) return { happened, lives, after, placeholders, end: at };
@@ -150,7 +150,7 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
   }
 }
 
-/** Reports whether every use that has keys has completed a whole rotation to a placeholder. */
+/** Reports whether every use that has keys has completed a full rotation to a placeholder. */
 function isRotatedOnce(records: readonly KeyRecord[], placeholders: ReadonlySet<string>): boolean {
   return keyUses.every((use) => {
     const ofUse = liveRecords(records).filter((record) => record.use === use);
@@ -192,7 +192,7 @@ function segmentsOf(record: KeyRecord, way: Way | undefined, key: PlanKey, polic
 }
 
 /**
- * Splits the periods in which keys were active, so that they do not overlap. A record has only its key's first
+ * Splits the periods in which keys were active so that they do not overlap. A record has only its key's first
  * activation and last retirement, but after rollbacks, several keys may have been active in turn. If the periods of two
  * keys overlap, the key that retired first was active, and the other key was retiring during that time.
  */

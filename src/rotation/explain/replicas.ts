@@ -6,7 +6,7 @@ import { type PresenceRecord, type Processes, revisionsBehind } from "../custody
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
 import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 
-/** The state of a store at one moment: its document and its running processes. */
+/** The state of a store at one point in time: its document and its running processes. */
 export interface StoreView extends Processes {
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits">;
   /** Time at which the store had this state, in epoch milliseconds by the store's clock. */
@@ -83,7 +83,7 @@ export function replicaStatus(presence: PresenceRecord, view: StoreView): Replic
   };
 }
 
-// Limited, because anyone who can write to the store can write a presence record with a time in the future.
+// Limited, because anyone who can write to the store can write a presence record with a future time.
 const lastCheckIn = ({ at }: PresenceRecord, { now }: StoreView): number => Math.min(at, now);
 
 function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["signing"] {
@@ -118,7 +118,9 @@ export function caughtUpText(count: number, all: number): string {
   return `${count} of ${all} ${all === 1 ? "has" : "have"} caught up`;
 }
 
-/** Explains the effect of a process that is behind: how long it may publish the previous keys and sign with them. */
+/**
+ * Explains the effect of a process that is behind: how long it may still publish the previous keys and sign with them.
+ */
 export function behindText(presence: PresenceRecord, view: StoreView): string {
   const { name, revision, behind, kid, staleAt } = replicaStatus(presence, view);
   const who = `Replica "${printable(name)}", last check-in ${lastCheckInText(presence, view)},`;
@@ -140,10 +142,7 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
   return { ...target, isBehind };
 }
 
-/**
- * Lists the waiting periods that have not begun. It is normal for each of them to be listed for a moment in every
- * rotation.
- */
+/** Lists the waiting periods that have not begun. In every rotation, each of them is normally listed briefly. */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
   const { records, policy, targets } = document;

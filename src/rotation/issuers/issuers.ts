@@ -55,8 +55,8 @@ const maxUnusable = 10_000;
  */
 const maxLookups = 100;
 /**
- * Maximum number of concurrent lookups for requests. A connection pool may have only five connections; the remaining
- * ones are left to the application.
+ * Maximum number of concurrent lookups for requests. A connection pool may have only five connections; the others are
+ * left for the application.
  */
 const requestsInParallel = 3;
 const lookupMs = 10_000;
@@ -99,7 +99,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
-  // Checked here, so that invalid options fail now and not on the first request.
+  // Checked here, so that invalid options fail now instead of on the first request.
   rotationPolicy(initialPolicy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
@@ -232,7 +232,8 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const { at, error } = unusable.get(issuer) ?? {};
     if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
       if (error === undefined) return undefined;
-      // Only the application reads again: a request, which anyone can send, must not keep it from signing.
+      // Only the application triggers another read. A request must not, because anyone can send one, and the extra
+      // reads could keep the application from signing.
       if (caller === "request") throw error;
     }
     if (!names.holds(issuer)) return undefined;
@@ -408,8 +409,8 @@ const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.recor
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
 /**
- * Reports whether a proxy may have used a different host than `node:http` did. @see RFC 9112 section 3.2; RFC 9113
- * section 8.3.1
+ * Reports whether a proxy may have used a different host from the one that `node:http` used. @see RFC 9112 section 3.2;
+ * RFC 9113 section 8.3.1
  */
 function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders?: readonly string[]): boolean {
   const hosts = headerLines("host", rawHeaders);

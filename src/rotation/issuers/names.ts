@@ -8,8 +8,8 @@ export interface Names {
   holds(issuer: string): boolean;
   /**
    * Returns the issuer whose document is requested, or `undefined` if something else is requested. A path must match
-   * byte for byte: a path with an escape, a dot segment or another case is a different path. A host's port is ignored,
-   * because a proxy may have changed it.
+   * byte for byte: a path with an escape, a dot segment or different letter case is a different path. A host's port is
+   * ignored, because a proxy may have changed it.
    *
    * @param target the request target, or the whole URL
    * @param host the Host header; a whole URL takes precedence (RFC 9112 section 3.2.2)

@@ -6,8 +6,8 @@ const share = 0.1;
 
 /**
  * Returns the policy for one of many issuers. Its period is up to a tenth shorter, so that issuers created on the same
- * day do not all rotate in the same minute. The fraction is always the same for an issuer. The period is never shorter
- * than the other settings allow.
+ * day do not all rotate in the same minute. For a given issuer, the fraction is always the same. The period is never
+ * shorter than the other settings allow.
  *
  * @throws ConfigError see `rotationPolicy`
  */

@@ -34,7 +34,7 @@ export interface IssuersOptions {
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
-  /** Age at which a read of the store is repeated, in seconds. See `createKeyManager`. Default: 30. */
+  /** Age of a read after which the store is read again, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
   /**
    * Maximum number of issuers in memory. The least recently used ones are dropped first. All of them together take at
@@ -72,7 +72,7 @@ export interface HostRequest extends NodeRequest {
 export interface DueStepsReport {
   /** Number of issuers that had a due step. */
   readonly issuers: number;
-  /** Errors of the issuers that failed, by issuer. */
+  /** Errors from the issuers that failed, by issuer. */
   readonly failed: ReadonlyMap<string, unknown>;
 }
 
@@ -86,13 +86,16 @@ export interface ListOptions {
 
 /** Publishes and signs for many issuers. Each is loaded when it is first needed. */
 export interface Issuers {
-  /** Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors of the `store` option */
+  /**
+   * Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors from
+   * the `store` option
+   */
   get(this: void, issuer: string): Promise<ManagedIssuer | undefined>;
   /**
    * Generates the first key for an issuer that has no keys, for example when a tenant signs up. Never call it with a
    * name from a request.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`, and the errors of `createKeyManager`
+   * @throws ConfigError `ERR_ISSUER_INVALID`, and errors from `createKeyManager`
    * @throws StateError `ERR_ISSUER_ENDED` if the issuer has ended; `allowedAt` is the time from which its name can be
    * used again
    */
@@ -101,12 +104,12 @@ export interface Issuers {
    * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database. If a backup
    * is restored, the issuer must be ended again, with `jwksd end --from` or another call.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and the errors of
+   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from
    * `KeyManager.end`
    */
   end(this: void, issuer: string, options?: EndOptions): Promise<void>;
   /**
-   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and the errors of `get`
+   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from `get`
    * and `Provider.sign`
    */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;

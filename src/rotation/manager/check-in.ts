@@ -39,13 +39,13 @@ export interface CheckIn {
   run(): Promise<{ readonly sent: Instant; readonly found: Seen }>;
   /** Writes this process's presence record if it has changed. */
   updatePresence(): Promise<void>;
-  /** Lists the processes that may serve or sign now, according to their presence records. @throws StoreError */
+  /** Lists the processes that may currently serve or sign, according to their presence records. @throws StoreError */
   processes(this: void): Promise<Processes>;
   /** Reason why this process does not sign and is not ready, or `undefined` while it may. */
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;
-  /** If this process has become stale or fresh, reports that. */
+  /** Reports that this process has become stale or fresh, if it has. */
   reportChange(): void;
   /**
    * Returns a function that throws if this process must not sign with a key, according to what it has read so far. Call
@@ -87,7 +87,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   }
 
   /**
-   * Reports if processes are running although their store has no keys. Deletes the presence records of processes that
+   * Reports a store that has no keys even though processes are using it. Deletes the presence records of processes that
    * no longer run.
    */
   async function sweep(found: StoreDocument): Promise<void> {
@@ -112,7 +112,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
   function reasonNotToSign(published: Published | undefined): Reason | undefined {
     if (signal.aborted) return "closed";
     if (leftMs(published) <= 0) return "age";
-    // Tokens get their times from this machine's clock, and waiting periods assume that it is off by no more than the
+    // The times in tokens come from this machine's clock, and waiting periods assume that it is off by no more than the
     // skew.
     const isOff = signs && access.last !== undefined && clocksDiffer(access.last, clock, inUse.document?.policy);
     return isOff ? "clock" : undefined;
@@ -144,7 +144,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
       const next = instantNow(clock);
       await writePresence();
       const found = await access.read({ confirmed: true });
-      // Presence records only inform operators, so a failure does not matter.
+      // Presence records are only information for operators, so a failure does not matter.
       await sweep(found.document).catch(() => {});
       sent = next;
       return { sent: next, found };

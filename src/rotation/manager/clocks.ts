@@ -25,7 +25,7 @@ export interface Seen {
   readonly answered: Instant;
 }
 
-/** Returns the store's time now, in epoch milliseconds. */
+/** Returns the store's current time, in epoch milliseconds. */
 export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now + longestSince(answered, clock);
 
 /**
@@ -44,7 +44,7 @@ const asSetNow = (instant: Instant, clock: Clock): number => epochMs(instant.wal
 
 /**
  * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. Compares with the
- * times of the request and the response, because the store read its clock at some moment between them.
+ * times of the request and the response, because the store read its clock at some point between them.
  *
  * @param policy policy whose skew applies. Default: the document's policy
  */

@@ -31,7 +31,7 @@ import {
 import type { Changed, Decide } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
 
-/** Maximum time for an HSM or key service to generate, open or destroy a key, in milliseconds. */
+/** Maximum time for generating, opening or destroying a key in an HSM or key service, in milliseconds. */
 const externalMs = 60_000;
 
 export type KeyringOptions = Pick<
@@ -63,7 +63,7 @@ export interface Destroyed {
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;
-  /** Returns what `decide` would change. @throws StoreError, and errors of `decide` */
+  /** Returns what `decide` would change. @throws StoreError, and errors from `decide` */
   preview(decide: Decide): Promise<Changed>;
   /**
    * Changes the store by compare-and-set. First checks that a new key can be opened, and that a key that becomes active

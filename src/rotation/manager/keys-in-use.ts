@@ -24,8 +24,8 @@ const soonMs = 1_000;
 /** Maximum time for a subscriber to accept the keys, in milliseconds. */
 const updateMs = 10_000;
 /**
- * Maximum time for a target to accept the keys, in milliseconds. It is longer, because the target may be across a
- * network, and the purge command may have to clear a cache.
+ * Maximum time for a target to accept the keys, in milliseconds. It is longer, because the target may be on the other
+ * side of a network and the purge command may have to clear a cache.
  */
 const targetMs = 120_000;
 
@@ -43,9 +43,9 @@ export interface KeysInUse {
   readonly records: readonly KeyRecord[];
   readonly keys: OpenKeys;
   readonly published: Published | undefined;
-  /** Error from opening the active signing key, if this process signs and cannot open that key. */
+  /** Error from opening the active signing key, if this process signs but cannot open that key. */
   readonly unavailable: unknown;
-  /** Whether all subscribers have accepted the latest keys and, for a target, the store has recorded that. */
+  /** Whether all subscribers have accepted the latest keys and, for a target, whether the store has recorded that. */
   readonly isPublished: boolean;
   /**
    * Whether the short Cache-Control is sent. It is sent from just before a rotation's first document is published until
@@ -76,7 +76,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
   let published: Published | undefined;
   let isShort = false;
-  /** Whether this process has tried to open every key in the document. workerd may end a round before that. */
+  /** Whether this process has tried to open every key in the document. workerd may end a round before then. */
   let isOpen = true;
   /**
    * Summary of the keys that each subscriber has accepted; empty if that is unknown. A target counts as behind until
@@ -114,7 +114,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     }
   }
 
-  /** Updates all subscribers that do not have the keys yet, in parallel. */
+  /** Updates, in parallel, all subscribers that do not have the keys yet. */
   async function updateAll(isRotating: boolean): Promise<void> {
     isShort ||= isRotating;
     const summary = summaryOf(isRotating);
@@ -128,7 +128,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   }
 
   async function publish(next: StoreDocument, nextKeys: OpenKeys, confirmed: Instant): Promise<void> {
-    // On demand, another round may have read a later document meanwhile.
+    // With `onDemand`, another round may have read a later document in the meantime.
     if ((document?.revision ?? 0) > next.revision) return;
     [document, keys] = [next, nextKeys];
     await updateAll(isRotating(next.records) || unavailable() !== undefined);
@@ -137,7 +137,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     keyring.closeUnused(next.records);
   }
 
-  /** Waits for work to end, for a second at most. Resolves to whether it has ended. */
+  /** Waits up to a second for work to end. Resolves to whether it has ended. */
   async function isSoon(work: Promise<unknown>): Promise<boolean> {
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
     const cancel = clock.setTimer(() => resolve(false), soonMs);
@@ -161,8 +161,8 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   }
 
   /**
-   * Reports the commits that all processes have made since the last call. Does not report commits that other processes
-   * made before this process started.
+   * Reports the commits that all processes have made since the last call, except for commits that other processes made
+   * before this process started.
    */
   function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {
     const last = before?.events.at(-1)?.number ?? 0;
@@ -210,7 +210,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       const isNew = before?.commits.at(-1) !== next.commits.at(-1) || before === undefined;
       const opening =
         isNew || !isOpen || keys.unavailable.size > 0 ? keyring.open(next.records) : Promise.resolve(keys);
-      // An HSM that hangs must neither keep a revoked key in the set nor keep this process from using other processes'
+      // An HSM that hangs must not keep a revoked key in the set, or keep this process from adopting other processes'
       // changes.
       isOpen = false;
       if (!(await isSoon(opening))) await publish(next, keyring.opened(next.records), confirmed);

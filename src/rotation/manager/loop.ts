@@ -18,17 +18,17 @@ export interface Loop {
   now(): Promise<void>;
   /** Runs a round as soon as nothing else is running, even if none is due. Rejects if the round fails. */
   round(this: void): Promise<void>;
-  /** Runs a round soon, for a caller that does not wait. */
+  /** Runs a round soon, for a caller that does not wait for it. */
   wake(this: void): void;
-  /** Runs a round for a caller that waits: at most once a second, for all callers together. */
+  /** Runs a round for a caller that waits for it. All callers together cause at most one round per second. */
   ask(this: void): Promise<void>;
   /** Cancels the timer. Resolves once nothing is running. */
   stop(): Promise<void>;
   /**
    * With `onDemand`, returns `undefined` if the keys may be used now. If the last read is older than `refreshMs`, the
-   * store is read again in the background. If it is twice as old, the response waits for the new read, for a second at
-   * most. After a failure, nothing is read for `refreshMs`, or only for a second if the store has responded but
-   * has no usable keys.
+   * store is read again in the background. If it is twice as old, the response waits up to a second for the new read.
+   * After a failure, nothing is read for `refreshMs`, or only for a second if the store has responded but has no usable
+   * keys.
    *
    * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
    */
@@ -113,8 +113,8 @@ export interface DemandOptions {
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store did not respond within a second");
 
 /**
- * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests.
- * From one request to the next, it keeps only the data that was read: no timer, no queue and, in workerd, no promise.
+ * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between requests.
+ * Between requests, it keeps only the data that was read: no timer, no queue and, in workerd, no promise.
  */
 export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;
@@ -132,8 +132,8 @@ export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: C
   const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
 
   /**
-   * Returns how long the store is left alone after an error. The pause is short if the store responded but there are no
-   * keys to use.
+   * Returns how long the store is left alone after an error. The pause is short if the store responded but has no
+   * usable keys.
    */
   const pauseMs = (error: unknown): number => (isUsable() || unanswered.has(codeOf(error)) ? refreshMs : patienceMs);
   const isPausing = (): boolean => failed !== undefined && isWithin(pauseMs(failed.error), failed.at);

@@ -43,10 +43,10 @@ import type {
 
 /**
  * Manages one issuer's keys in a store: generates the first key if the store is empty and takes every planned step when
- * it is due. Several managers can share a store, in any processes; they agree by compare-and-set.
+ * it is due. Several managers, in any processes, can share a store; they use compare-and-set to agree on its content.
  *
- * Between two steps, a manager only checks in with the store and reads it. While the store is unavailable, the manager
- * takes no steps. It still serves and signs with the keys that it has.
+ * Between steps, a manager only checks in with the store and reads it. While the store is unavailable, the manager
+ * takes no steps, but still serves and signs with the keys that it has.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
@@ -87,7 +87,7 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** Options for a manager. The issuer is not one of them, because the custody has it. */
+/** Options for a manager. They do not include the issuer, because the custody has it. */
 export interface ManageOptions extends ContextOptions, KeyringOptions {
   /** If set, rounds run only when keys are needed. */
   readonly demand?: DemandOptions | undefined;
@@ -109,13 +109,13 @@ export interface ServiceManager extends KeyManager {
   /** The document in use. */
   readonly document: StoreDocument;
   /**
-   * Whether all subscribers have accepted the latest keys that this process knows about and, for a target, the store
-   * has recorded that.
+   * Whether all subscribers have accepted the latest keys that this process knows about and, for a target, whether the
+   * store has recorded that.
    */
   readonly isPublished: boolean;
   /** How far the store's clock is ahead of this machine's, in milliseconds. */
   readonly clockAheadMs: number;
-  /** Lists the processes that may serve or sign now, according to their presence records. @throws StoreError */
+  /** Lists the processes that may currently serve or sign, according to their presence records. @throws StoreError */
   processes(): Promise<Processes>;
   /** If no issuer was chosen for the keys, records the URL at which they are served. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
@@ -309,7 +309,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   };
 }
 
-/** Reports whether the policy in the options contradicts the store's. */
+/** Reports whether the policy in the options contradicts the store's policy. */
 function differs(given: RotationPolicyOptions, stored: RotationPolicy): boolean {
   return policyNames.some((name) => (given[name] ?? stored[name]) !== stored[name]);
 }

@@ -83,8 +83,8 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service. First checks that the URI still identifies this key, because it might now
- * identify another key that is in use.
+ * Destroys a key in its HSM or key service. First checks that the URI still identifies this key, because it may now
+ * identify a different key that is in use.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
@@ -113,8 +113,8 @@ interface OpenerOptions {
 /** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
-   * broken key does not keep a key in the set that another process has removed or revoked.
+   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published.
+   * Otherwise, a broken key could keep a key in the set that another process has removed or revoked.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are open now. */
@@ -219,7 +219,7 @@ export function createKeyOpener(
 /** Reports whether a key may sign new requests, now or later. */
 const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "active" || state === "announced";
 
-/** Returns the keysets of a provider. */
+/** Returns the keysets for a provider. */
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {
   const published = publishedKeys(records, "sig");
   return {

@@ -17,7 +17,7 @@ import { type Changed, unanswered } from "./store-access.ts";
 
 /** Interval between reads of a store that cannot report changes, in milliseconds. */
 const pollMs = 1_000;
-/** Time until a key that could not sign is probed again, or a wrong clock is checked again, in milliseconds. */
+/** Time until a key that could not sign or a clock that was wrong is checked again, in milliseconds. */
 const againMs = 60_000;
 
 /** Result of a successful round. */
@@ -32,7 +32,7 @@ export interface RoundResult {
 export interface Rounds {
   /** Whether a round has read keys. */
   readonly hasStarted: boolean;
-  /** Runs a round. @throws StoreError, SignerError, and errors of subscribers */
+  /** Runs a round. @throws StoreError, SignerError, and errors from subscribers */
   run(): Promise<RoundResult>;
   /** Reports that a round has failed. Switches to the short Cache-Control if the document may be out of date. */
   onFailure(error: unknown, retryInMs: number): Promise<void>;
@@ -62,8 +62,8 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Checks in if a check-in is due. Returns when this round's check-in was sent, because with `onDemand`, a concurrent
-   * round may have sent a later one.
+   * Checks in if a check-in is due. Returns the time at which this round's check-in was sent, because with `onDemand`,
+   * a concurrent round may have sent a later one.
    */
   async function checkInIfDue(): Promise<{ readonly sent: Instant | undefined; readonly found?: Seen }> {
     const { sent, dueInMs } = checkIn;
@@ -141,8 +141,8 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Generates the next signing key in its HSM or key service, if one is due. Only one process does so; otherwise,
-   * surplus keys would be left there.
+   * Generates the next signing key in its HSM or key service, if one is due. Only one process does so, because
+   * otherwise, surplus keys would be left there.
    */
   async function announceExternalKey({ records, seen }: Changed): Promise<Changed | undefined> {
     if (plan(records, seen)?.due.includes("sig") !== true) return undefined;
@@ -166,7 +166,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Plans the due steps. If the clocks of this machine and the store differ, one of them is wrong, and no step is
+   * Plans the due steps. If this machine's clock and the store's clock differ, one of them is wrong, and no step is
    * taken.
    *
    * @throws SignerError `ERR_SIGNER_STALE` if the clocks differ and there are no keys yet
@@ -205,10 +205,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return Math.max(Math.min(ahead.wakeAt - now, checkIn.dueInMs, polls, ...retries), 0);
   }
 
-  /**
-   * Reports whether this process must still generate the next key. An earlier failure is not over until a key has been
-   * generated.
-   */
+  /** Reports whether this process must still generate the next key. Until it has, an earlier failure is not over. */
   function isMakingNext(): boolean {
     const { records } = inUse;
     return activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined;

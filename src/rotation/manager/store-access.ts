@@ -26,19 +26,19 @@ const maxPauseMs = 1_000;
 /** Time limit for a call to the store, in milliseconds. */
 const storeMs = 10_000;
 /**
- * How long a process that is shutting down waits for its presence record to be removed, in milliseconds. If the record
- * is not removed, the process stays listed until it would be stale.
+ * How long a process that is shutting down waits for its presence record to be removed, in milliseconds. If it is not
+ * removed, the process stays listed until it would have become stale.
  */
 const forgetMs = 2_000;
 
-/** Fraction of a register's capacity from which operators are warned. */
+/** Fraction of a register's capacity at which operators are warned. */
 const warnedShare = 0.7;
 /** Number of bytes reserved for revocations. */
 const reservedBytes = 4_096;
 
 /**
  * Decides what to change, given what was read. If the change has no members, nothing is written. Called again if
- * another commit came first.
+ * another commit was first.
  */
 export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 
@@ -86,7 +86,7 @@ export interface StoreAccessOptions {
 
 /**
  * Reads and writes the store for one process. Refuses a store whose state is older than what this process has read, or
- * whose history differs from it.
+ * whose history differs from what it has read.
  */
 export interface StoreAccess {
   /** The read with the latest revision. */
@@ -102,17 +102,17 @@ export interface StoreAccess {
    */
   read(options?: { readonly confirmed?: boolean }): Promise<Seen>;
   /**
-   * Reads the document, lets `decide` change it, and commits the change. If another commit came first, starts again.
+   * Reads the document, lets `decide` change it, and commits the change. If another commit was first, starts over.
    *
    * @param found result of a read that was just made, for the first attempt
    * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; a read shows
    * whether it was
-   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
+   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors from `read` and `decide`
    */
   change(decide: Decide, found?: Seen): Promise<Changed>;
   /** Returns what `change` would do now. */
   preview(decide: Decide): Promise<Changed>;
-  /** Reports whether an event of a document was committed by this process. */
+  /** Reports whether an event in a document was committed by this process. */
   isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
   /** Writes this process's presence record to the store, if its register has presence records. */
   present(id: string, record: string): Promise<void>;
@@ -249,7 +249,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);
         const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
         if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
-          // A failover may lose the commit before it is read back, so its version is not known yet.
+          // A failover may lose the commit before it is read back, so the commit's version is not known yet.
           last = { ...seen, document, version: undefined };
           observer?.onRevision(document.revision);
           return changed(seen, decision, document);
@@ -269,7 +269,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
 
     async forget(ids) {
       const { presence } = register;
-      // The manager's signal is not used here, because by then, it has been aborted.
+      // The manager's signal is not used here, because it has already been aborted.
       const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(ids, { signal });
       await withDeadline(drop, { clock, timeoutMs: forgetMs, expired: () => new Error("no answer") });
     },

@@ -54,7 +54,7 @@ export type ManagerEvent =
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
    * The store has no keys although other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
-   * emptied, or this process uses another store. The error names the processes. Unless `requireStore` is set, this
+   * emptied, or this process uses a different store. The error names the processes. Unless `requireStore` is set, this
    * process still generates a first key.
    */
   | { readonly type: "store-emptied"; readonly error: JwksdError }
@@ -81,7 +81,7 @@ export interface KeyManagerOptions {
   /** Register that holds the keys: a file, a database, or this process's memory. The manager does not close it. */
   readonly store: Register;
   /**
-   * Rotation policy for an empty store. Once the store has keys, it holds the policy for all processes; to change that
+   * Rotation policy for an empty store. Once the store has keys, it holds the policy for all processes. To change that
    * policy, run `jwksd policy`. Default: the defaults of {@link RotationPolicyOptions}.
    */
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
@@ -119,21 +119,21 @@ export interface KeyManagerOptions {
    */
   readonly signs?: Optional<boolean>;
   /**
-   * Whether a store without keys is refused (`ERR_STORE_EMPTY`). Set it after the first start: if the path is mistyped
+   * Whether to refuse a store without keys (`ERR_STORE_EMPTY`). Set this after the first start: if the path is mistyped
    * or the volume is lost, the process then refuses to start instead of generating new keys, which would make every
    * unexpired token fail. If neither this option nor `onEvent` is given, the process warns when it generates a first
    * key. Default: the value of `onDemand`.
    */
   readonly requireStore?: Optional<boolean>;
   /**
-   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set it for Workers, serverless
-   * functions, and other platforms where no process lives between two requests. To generate a first key, also set
+   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set this for Workers, serverless
+   * functions, and other platforms where no process lives between requests. To generate a first key, also set
    * `requireStore: false`. Default: `false`.
    */
   readonly onDemand?: Optional<boolean>;
   /**
    * Age at which a read is repeated in the background with `onDemand`, in seconds. At twice that age, a request waits
-   * for the new read: for a second at most, as long as the keys are younger than `maxStaleSeconds`. After a failed read,
+   * for the new read: for up to a second, as long as the keys are younger than `maxStaleSeconds`. After a failed read,
    * requests do not read the store again for this time, or only for a second if the store responded but has no usable
    * keys. Default: 30.
    */
@@ -215,8 +215,8 @@ export interface KeyManager extends ManagedKeys {
   rotate(options?: RotateOptions): Promise<Change>;
   /**
    * Makes a retiring signing key active again. Every process and every cache still has it, so nothing breaks. The
-   * active key retires. The period of the key that is active again began with its first activation, so the next key may
-   * be announced immediately.
+   * active key retires. The reactivated key's rotation period still counts from its first activation, so the next key
+   * may be announced immediately.
    *
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
    */
@@ -238,17 +238,19 @@ export interface KeyManager extends ManagedKeys {
    */
   revoke(kid: string): Promise<Change>;
   /**
-   * Encrypts all private keys with the first wrapping key, and computes the store's MAC with it. Every process must have that key; listed
-   * replicas are checked. After a leak of the previous wrapping key, call this before `revoke`: new keys have the store's wrapping key.
+   * Encrypts all private keys with the first wrapping key, and computes the store's MAC with it. Every process must
+   * have that key; listed replicas are checked. If the previous wrapping key has leaked, call this before `revoke`,
+   * because new keys are encrypted with the store's current wrapping key.
    *
-   * @throws StateError `ERR_TRANSITION`: a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+   * @throws StateError `ERR_TRANSITION` if a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`,
+   * `ERR_WRAPPED_KEY`
    */
   rewrap(): Promise<Change>;
   /**
-   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key. Its keys never sign again: they
-   * retire or, with `now`, are revoked, which is also allowed later. Once they are gone, the set has one key, which
-   * signs nothing. When the name can be used again, `rotate` generates a first key for it; until then, `rotate` throws
-   * `ERR_ISSUER_ENDED`.
+   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key for it any longer. Its keys never
+   * sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one key, which signs nothing.
+   * `now` is also allowed after the issuer has ended. When the name can be used again, `rotate` generates a first key
+   * for it; until then, `rotate` throws `ERR_ISSUER_ENDED`.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
    */
@@ -261,8 +263,8 @@ export interface KeyManager extends ManagedKeys {
    */
   exportDecryptionKey(kid: string): Promise<JWK>;
   /**
-   * Reads the store and takes the steps that are due. With `onDemand`, call it regularly, such as once an hour, so that
-   * steps are taken on time even without requests.
+   * Reads the store and takes the steps that are due. With `onDemand`, call it regularly, for example once an hour, so
+   * that steps are taken on time even without requests.
    *
    * @throws StoreError, SignerError see `createKeyManager`
    */
@@ -299,7 +301,7 @@ export interface StoreHealth {
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
 export interface ManagerHealth {
   /**
-   * The last failure; absent once keys are managed again. `at` is the time at which the current series of failures
+   * The last failure. Absent once keys are managed again. `at` is the time at which the current series of failures
    * began.
    */
   readonly failure?: KnownError | undefined;

@@ -31,14 +31,16 @@ export interface At {
   readonly policy: RotationPolicy;
   /** Current time, in epoch milliseconds. */
   readonly now: number;
-  /** Whether this machine's clock and the store's clock differ, so that either may be wrong. Default: `false`. */
+  /**
+   * Whether this machine's clock and the store's clock differ, which means that either may be wrong. Default: `false`.
+   */
   readonly areClocksOff?: boolean;
 }
 
 /** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** How long other processes leave the next key to the process that is generating it, in milliseconds. */
+/** How long other processes leave it to one process to generate the next key, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
@@ -49,7 +51,7 @@ export interface Advance extends Change {
   readonly wakeAt: number;
 }
 
-/** Knowledge that a process has in addition to the records. */
+/** Facts that a process knows in addition to the records. */
 export interface View {
   /** Targets that must have received a step before its waiting period begins. Default: none. */
   readonly targets?: readonly TargetRecord[];
@@ -121,8 +123,8 @@ function takeSteps(
 }
 
 /**
- * Activates a key. The previously active key starts retiring. If the key was active before, this clears what was
- * recorded about its retirement, because otherwise its next retirement period would seem to have begun already.
+ * Activates a key. The previously active key starts retiring. If the new key was active before, its recorded retirement
+ * is cleared; otherwise, its next retirement period would seem to have begun already.
  */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
   const { restarted: _again, retiredAt: _retired, replacedAt: _replaced, activations = 1, ...rest } = next;
@@ -139,7 +141,9 @@ export function activate(change: Change, next: LiveRecord, now: number, reason: 
   return replace(retired, activated, now, "activated", reason);
 }
 
-/** Number of removed signing keys whose public keys are kept. By default, that is two years of rotations. */
+/**
+ * Number of removed signing keys whose public keys are kept. With the default policy, that is two years of rotations.
+ */
 const keptHalves = 8;
 
 /** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
@@ -201,10 +205,10 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
   const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
-  // Without this, a key that became active while the clock was years ahead would never be replaced.
+  // Without this limit, a key that became active while the clock was years ahead would never be replaced.
   const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
   const madeUntil = active.nextMadeBy?.until ?? 0;
-  // Without this, a time from a wrong clock could delay the next key for years.
+  // Without this limit, a time from a wrong clock could delay the next key for years.
   return madeUntil <= Math.max(planned, now) + nextMadeForMs ? Math.max(planned, madeUntil) : planned;
 }
 
