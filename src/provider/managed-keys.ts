@@ -1,6 +1,6 @@
 import type { Keysets } from "../publish/keyset.ts";
 
-/** How a key ended: it was `removed` after its last token had expired, or `revoked` immediately. */
+/** End of a key: `removed` after its last token had expired, or `revoked` immediately. */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after every change. A provider is a subscriber. */

@@ -6,7 +6,7 @@ const maxKids = 1_000;
 
 /**
  * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key.
- * Any client can send such a token, because kids are public and the signature is not verified.
+ * Any client can send a token like this, because kids are public and the signature is not verified.
  *
  * @param report called for each such token
  * @param endOf returns how the key with this kid ended, according to the source of the keys

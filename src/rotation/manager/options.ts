@@ -65,8 +65,8 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
 }
 
 /**
- * Warns about a first key if the application has no listener and does not set `requireStore`. A start with a lost store
- * looks like a first start, and without this warning, the first symptom would be failed logins.
+ * Warns about a first key if the application has no listener and does not set `requireStore`. If the store is lost, the
+ * next start looks like a first start, and without this warning, the first symptom would be failed logins.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);

@@ -215,7 +215,7 @@ export interface KeyManager extends ManagedKeys {
   rotate(options?: RotateOptions): Promise<Change>;
   /**
    * Makes a retiring signing key active again. Every process and every cache still has it, so nothing breaks. The
-   * active key retires. The reactivated key's rotation period still counts from its first activation, so the next key
+   * active key retires. The reactivated key's rotation period is measured from its first activation, so the next key
    * may be announced immediately.
    *
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
