@@ -1,6 +1,7 @@
 /**
- * The JWK Set's Cache-Control value in each cache mode. Rotation periods are derived from these values. @see RFC 9111
- * section 5.2.2; RFC 5861 section 3
+ * The JWK Set's Cache-Control value in each cache mode. Rotation periods are derived from these values.
+ *
+ * @see RFC 9111 section 5.2.2; RFC 5861 section 3
  */
 export const cacheControl = {
   long: "public, max-age=3600, stale-while-revalidate=3600",
@@ -44,8 +45,9 @@ export function cacheDirectives(cacheControl: string) {
 }
 
 /**
- * Returns how long a response has been in caches, in seconds, according to the first member of its `Age` field. @see
- * RFC 9111 section 5.1
+ * Returns how long a response has been in caches, in seconds, according to the first member of its `Age` field.
+ *
+ * @see RFC 9111 section 5.1
  */
 export function ageSeconds(age: string = ""): number {
   const [first = ""] = age.split(",");

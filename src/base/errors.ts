@@ -153,8 +153,9 @@ export class FetchError extends CodedError<"FetchError"> {
   /** Time to wait before retrying, in seconds. 0 if there is no need to wait. */
   readonly retryAfterSeconds: number;
   /**
-   * Header fields that Express, Fastify and Koa send: `Retry-After`, unless `retryAfterSeconds` is 0. @see RFC 9110
-   * section 10.2.3
+   * Header fields that Express, Fastify and Koa send: `Retry-After`, unless `retryAfterSeconds` is 0.
+   *
+   * @see RFC 9110 section 10.2.3
    */
   readonly headers: Readonly<Record<string, string>>;
   /** Status that the server returned. Only set with `ERR_FETCH_STATUS`. */

@@ -23,8 +23,9 @@ export function targetPath(target: string): string {
 export type WellKnown = "openid-configuration" | "oauth-authorization-server" | "oauth-protected-resource";
 
 /**
- * Returns the path at which a host serves a document. It ends with the path of the issuer or resource. @see RFC 8414
- * section 3.1; RFC 9728 section 3.1
+ * Returns the path at which a host serves a document. It ends with the path of the issuer or resource.
+ *
+ * @see RFC 8414 section 3.1; RFC 9728 section 3.1
  */
 export const wellKnownPath = (name: WellKnown, path = ""): string => `/.well-known/${name}${path}`;
 
@@ -35,8 +36,9 @@ export function wellKnownUrl(url: string, name: WellKnown): string {
 }
 
 /**
- * Returns the URL of an issuer's OpenID discovery document. It starts with the issuer. @see OpenID Connect Discovery
- * 1.0 section 4
+ * Returns the URL of an issuer's OpenID discovery document. It starts with the issuer.
+ *
+ * @see OpenID Connect Discovery 1.0 section 4
  */
 export function discoveryUrl(issuer: string): string {
   const { origin, path } = originAndPath(issuer);

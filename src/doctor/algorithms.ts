@@ -36,8 +36,9 @@ export function isForEncryption(jwk: Members): boolean {
 }
 
 /**
- * Reports whether a key may be used to verify tokens. Its `use` may be one that SPIFFE defines. @see SPIFFE Trust
- * Domain and Bundle section 4.2.2
+ * Reports whether a key may be used to verify tokens. Its `use` may be one that SPIFFE defines.
+ *
+ * @see SPIFFE Trust Domain and Bundle section 4.2.2
  */
 export function isForSignatures(jwk: Members): boolean {
   const { key_ops: operations, use } = jwk;

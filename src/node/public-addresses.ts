@@ -2,8 +2,9 @@ import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 
 /**
- * IPv6's global unicast addresses. All others are special or unassigned. @see RFC 4291 section 2.4;
- * https://www.iana.org/assignments/ipv6-address-space
+ * IPv6's global unicast addresses. All others are special or unassigned.
+ *
+ * @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space
  */
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 

@@ -68,8 +68,9 @@ interface PublishedKeys {
 const updateRules: Rules<ProviderUpdate> = { keyset: array, encryptionKeyset: array };
 
 /**
- * Creates a provider. Checks all keys before the first request. @throws ConfigError, KeyMaterialError see
- * `createProvider`
+ * Creates a provider. Checks all keys before the first request.
+ *
+ * @throws ConfigError, KeyMaterialError see `createProvider`
  */
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
@@ -248,8 +249,9 @@ async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset)
 }
 
 /**
- * Creates the set of these keys. Returns `undefined` if there are no signing keys yet. @throws KeyMaterialError see
- * `jwkSetOf`
+ * Creates the set of these keys. Returns `undefined` if there are no signing keys yet.
+ *
+ * @throws KeyMaterialError see `jwkSetOf`
  */
 async function setOf({ signing, managed, encryption }: PublishedKeys): Promise<JwkSet | undefined> {
   return signing && jwkSetOf([...signing.entries, ...managed, ...encryption]);

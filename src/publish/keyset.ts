@@ -23,8 +23,9 @@ const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as 
 const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
 
 /**
- * Key management algorithms that encryption entries can have. The first one in each family is the default. @see RFC
- * 7518 section 4
+ * Key management algorithms that encryption entries can have. The first one in each family is the default.
+ *
+ * @see RFC 7518 section 4
  */
 export const encryptionAlgs = [...rsaAlgs, ...ecAlgs] as const;
 export type EncryptionAlg = (typeof encryptionAlgs)[number];

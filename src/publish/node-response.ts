@@ -13,8 +13,9 @@ export interface NodeRequest {
 }
 
 /**
- * Returns a header's values, one for each line. Node's `headers` would join or drop repeated lines. @param name in
- * lower case
+ * Returns a header's values, one for each line. Node's `headers` would join or drop repeated lines.
+ *
+ * @param name in lower case
  */
 export function headerLines(name: string, rawHeaders: readonly string[] = []): string[] {
   const values: string[] = [];

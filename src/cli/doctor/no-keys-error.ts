@@ -20,7 +20,9 @@ const codeOfFailure = {
 
 /**
  * Creates the error for a URL that has no keys. The message names the URL, where the URL came from, and what it
- * returned. @param cause why the set is invalid
+ * returned.
+ *
+ * @param cause why the set is invalid
  */
 export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdError {
   const last = set ?? discovery ?? {};

@@ -115,8 +115,9 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
 }
 
 /**
- * Rejects a store without keys, because it may be the wrong store, in which a first key would sign immediately. @throws
- * StoreError `ERR_STORE_EMPTY`
+ * Rejects a store without keys, because it may be the wrong store, in which a first key would sign immediately.
+ *
+ * @throws StoreError `ERR_STORE_EMPTY`
  */
 export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKeys, "document" | "settings">): void {
   if (document.records.length > 0) return;

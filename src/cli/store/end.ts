@@ -55,8 +55,9 @@ Examples:
 }
 
 /**
- * Ends one issuer. @param endedAt if the issuer is being ended again, the time at which it was first ended, in epoch
- * milliseconds
+ * Ends one issuer.
+ *
+ * @param endedAt if the issuer is being ended again, the time at which it was first ended, in epoch milliseconds
  */
 function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
@@ -114,8 +115,9 @@ function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyReco
 }
 
 /**
- * Ends each issuer in a file. If one fails, the others are still ended. @throws ConfigError `ERR_OPTION_INVALID` if a
- * line is damaged
+ * Ends each issuer in a file. If one fails, the others are still ended.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged
  */
 async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
   for (const { issuer, now, at } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {

@@ -56,7 +56,9 @@ function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
 const isRefused = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
 /**
- * Checks the status that programs and browsers receive. @param isAdvertised whether a discovery document names the URL
+ * Checks the status that programs and browsers receive.
+ *
+ * @param isAdvertised whether a discovery document names the URL
  */
 function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;

@@ -11,7 +11,9 @@ const operationsFor = {
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
 /**
- * Checks a key's members that do not depend on its type. @param isOfIssuer whether the key is at an issuer's `jwks_uri`
+ * Checks a key's members that do not depend on its type.
+ *
+ * @param isOfIssuer whether the key is at an issuer's `jwks_uri`
  */
 export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;

@@ -3,8 +3,9 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 
 /**
- * Checks that a key is valid at a certain time, using the members that OpenID Federation defines. @see OpenID
- * Federation 1.0 section 8.7.2
+ * Checks that a key is valid at a certain time, using the members that OpenID Federation defines.
+ *
+ * @see OpenID Federation 1.0 section 8.7.2
  */
 export function checkValidity({ jwk, name }: Key, at: number): Note[] {
   const { exp, nbf, revoked } = jwk;

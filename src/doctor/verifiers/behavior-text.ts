@@ -41,8 +41,9 @@ export const replacedKeyText = (): string =>
   verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
- * Describes how long verifiers trust a removed key as long as no token has an unknown kid. @param maxAge the set's
- * `max-age`, in seconds
+ * Describes how long verifiers trust a removed key as long as no token has an unknown kid.
+ *
+ * @param maxAge the set's `max-age`, in seconds
  */
 export const removedKeyText = (maxAge: number): string =>
   verifiersThat("trust a key that was removed from the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);

@@ -6,8 +6,9 @@ import { keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "./public-members.ts";
 
 /**
- * Checks that the private key matches the public key. Called before the key is recorded permanently. @throws
- * KeyMaterialError `ERR_KEY_MISMATCH`
+ * Checks that the private key matches the public key. Called before the key is recorded permanently.
+ *
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
 export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
   try {

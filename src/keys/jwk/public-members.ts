@@ -24,8 +24,9 @@ export interface RsaPublicJwk {
 }
 
 /**
- * The public members of an Ed25519 key. jwksd verifies with Ed25519 keys but does not publish them. @see RFC 8037
- * section 2
+ * The public members of an Ed25519 key. jwksd verifies with Ed25519 keys but does not publish them.
+ *
+ * @see RFC 8037 section 2
  */
 export interface OkpPublicJwk {
   readonly kty: "OKP";

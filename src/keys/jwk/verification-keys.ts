@@ -147,7 +147,9 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
 
 /**
  * Splits entries that share a kid. Each entry keeps only the algs that no other key with this kid has. An entry that is
- * left without algs is ambiguous. @see RFC 7517 section 4.5
+ * left without algs is ambiguous.
+ *
+ * @see RFC 7517 section 4.5
  */
 function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
   if (sharing.length === 1) return { used: sharing, ambiguous: [] };

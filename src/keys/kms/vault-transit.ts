@@ -49,8 +49,9 @@ interface Key {
 }
 
 /**
- * The part of a key's description that jwksd uses. @see
- * https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key
+ * The part of a key's description that jwksd uses.
+ *
+ * @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key
  */
 interface KeyInfo {
   readonly type?: unknown;

@@ -120,8 +120,9 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
 }
 
 /**
- * Checks that a signature has 64 bytes. CKM_ECDSA returns r, then s, each as long as the curve's order. @see PKCS#11
- * 3.0, section 2.3.1
+ * Checks that a signature has 64 bytes. CKM_ECDSA returns r, then s, each as long as the curve's order.
+ *
+ * @see PKCS#11 3.0, section 2.3.1
  */
 function checkSize(signature: Uint8Array): Uint8Array {
   if (signature.length === 64) return signature;

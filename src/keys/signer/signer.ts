@@ -55,8 +55,9 @@ export interface SignerBackend {
    */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
   /**
-   * Destroys a key immediately, or as soon as the service allows it. @returns the time at which the key will be gone,
-   * in epoch milliseconds
+   * Destroys a key immediately, or as soon as the service allows it.
+   *
+   * @returns the time at which the key will be gone, in epoch milliseconds
    */
   destroy(
     uri: string,

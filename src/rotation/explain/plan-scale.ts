@@ -21,8 +21,9 @@ const shortestMs = 600_000;
 /**
  * Computes the axis.
  *
- * @param width width of the whole axis @param least minimum width between two moments, if there is room @param tail
- * width after the last moment
+ * @param width width of the whole axis
+ * @param least minimum width between two moments, if there is room
+ * @param tail width after the last moment
  */
 export function planScale(
   plan: RotationPlan,

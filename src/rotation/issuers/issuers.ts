@@ -401,16 +401,18 @@ const byLabel = (label: string, counts: Readonly<Record<string, number>>): Metri
   Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
 
 /**
- * Generates a first key for an issuer that has ended, once its name can be used again. @throws StateError
- * `ERR_ISSUER_ENDED`
+ * Generates a first key for an issuer that has ended, once its name can be used again.
+ *
+ * @throws StateError `ERR_ISSUER_ENDED`
  */
 const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.records) && keys.rotate();
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
 /**
- * Reports whether a proxy may have used a different host from the one that `node:http` used. @see RFC 9112 section 3.2;
- * RFC 9113 section 8.3.1
+ * Reports whether a proxy may have used a different host from the one that `node:http` used.
+ *
+ * @see RFC 9112 section 3.2; RFC 9113 section 8.3.1
  */
 function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders?: readonly string[]): boolean {
   const hosts = headerLines("host", rawHeaders);

@@ -87,8 +87,9 @@ export interface ListOptions {
 /** Publishes and signs for many issuers. Each is loaded when it is first needed. */
 export interface Issuers {
   /**
-   * Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors from
-   * the `store` option
+   * Returns an issuer, or `undefined` if it has no keys.
+   *
+   * @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors from the `store` option
    */
   get(this: void, issuer: string): Promise<ManagedIssuer | undefined>;
   /**
@@ -109,8 +110,9 @@ export interface Issuers {
    */
   end(this: void, issuer: string, options?: EndOptions): Promise<void>;
   /**
-   * Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from `get`
-   * and `Provider.sign`
+   * Signs claims for an issuer.
+   *
+   * @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from `get` and `Provider.sign`
    */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**
@@ -125,8 +127,9 @@ export interface Issuers {
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
   /**
-   * Takes an issuer's due steps without loading the issuer into memory. @throws StoreError; see
-   * `KeyManager.runDueSteps`
+   * Takes an issuer's due steps without loading the issuer into memory.
+   *
+   * @throws StoreError; see `KeyManager.runDueSteps`
    */
   runDueSteps(this: void, issuer: string): Promise<void>;
   /**

@@ -88,8 +88,9 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
 }
 
 /**
- * Rejects a plain `Signer`, because it has no URI with which another process could open the key. @throws ConfigError
- * `ERR_OPTION_INVALID`
+ * Rejects a plain `Signer`, because it has no URI with which another process could open the key.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;

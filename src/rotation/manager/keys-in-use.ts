@@ -54,8 +54,9 @@ export interface KeysInUse {
    */
   readonly isShort: boolean;
   /**
-   * Adds a subscriber and passes it the current keys, if there are any. @throws StateError `ERR_UPDATE`, and any
-   * JwksdError from its `update`
+   * Adds a subscriber and passes it the current keys, if there are any.
+   *
+   * @throws StateError `ERR_UPDATE`, and any JwksdError from its `update`
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
   /** Switches to the short Cache-Control, because the document may be out of date. */

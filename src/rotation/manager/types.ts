@@ -222,8 +222,9 @@ export interface KeyManager extends ManagedKeys {
    */
   rollBack(options?: RollBackOptions): Promise<Change>;
   /**
-   * Makes an announced key active; the active key retires. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`,
-   * `ERR_TOO_EARLY`
+   * Makes an announced key active; the active key retires.
+   *
+   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`
    */
   activate(kid: string, options?: ForceOptions): Promise<Change>;
   /** Retires the active key; the announced key becomes active. @throws StateError see `activate` */
