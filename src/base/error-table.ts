@@ -25,7 +25,7 @@ export const errorTable = {
     },
     ERR_PATH_INVALID: {
       when: "a path is not absolute, has a query, fragment, dot segment, empty segment or escape, or belongs to another document",
-      remedy: "use a plain absolute path that no other document has",
+      remedy: "use a plain absolute path that no other document uses",
     },
     ERR_CONFIG_FORMAT: {
       when: "a JSON file (configuration, metadata, signers) is unreadable or not a JSON object",
@@ -136,7 +136,7 @@ export const errorTable = {
   },
   InternalError: {
     ERR_INTERNAL: {
-      when: "an unexpected error occurred, because of a bug in jwksd or in your own store or signer; `cause` has the error",
+      when: "an unexpected error occurred, caused by a bug in jwksd or in a store or signer that you wrote; `cause` has the error",
       remedy: "fix the bug, or report it with the cause",
     },
   },
@@ -166,7 +166,7 @@ export const errorTable = {
   },
   StoreError: {
     ERR_STORE_CONFLICT: {
-      when: "another commit was faster, so this one changed nothing",
+      when: "another process committed first, so this commit changed nothing",
       remedy: "read the store again and retry",
       retryable: true,
     },
@@ -189,7 +189,7 @@ export const errorTable = {
       remedy: "grant write access, or have another process take the steps",
     },
     ERR_STORE_EMPTY: {
-      when: "the store is missing or has no keys, although `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
+      when: "the store is missing or has no keys, but it must have some: `requireStore` or `--require-store` is set, or the saved set or a running process shows that the store had keys",
       remedy: "correct the store's path or URL; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
@@ -283,12 +283,12 @@ export const errorTable = {
   },
   FetchError: {
     ERR_CLIENT_RETRY_LATER: {
-      when: "because of a failure or too many new clients, a client's metadata document must not be requested yet; `cause` has the failure",
+      when: "a client's metadata document must not be requested yet, because of a failure or too many new clients; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
     ERR_KEYS_RETRY_LATER: {
-      when: "because of a failure, or too many unknown kids or new issuers, keys must not be requested yet; `cause` has the failure",
+      when: "keys must not be requested yet, because of a failure, or too many unknown kids or new issuers; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
@@ -346,7 +346,7 @@ export const errorTable = {
     },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
     ERR_TARGET: {
-      when: "the target folder or bucket is locked, is unreachable, denies this process access, or was changed by another process in the meantime",
+      when: "the target folder or bucket is locked or unreachable, denies this process access, or was changed by another process in the meantime",
       remedy: "see the message; `jwksd publish --follow` retries automatically",
       retryable: true,
     },

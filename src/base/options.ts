@@ -145,7 +145,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   for (const name in rules) {
     const { isRequired, must }: Rule = rules[name];
     if (isRequired === true && given[name] === undefined)
-      throw invalidOption(`the "${name}" ${what} is missing; give ${must}`);
+      throw invalidOption(`the "${name}" ${what} is missing; set it to ${must}`);
   }
   return given as Given<Options>;
 }

@@ -1,6 +1,6 @@
 import { ConfigError } from "./errors.ts";
 
-const newerNode = "Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it";
+const newerNode = "Node 22.18 or later (npm install node@24 adds it as node_modules/.bin/node)";
 
 /**
  * Rejects runtimes that are too old. Without this check, calls would fail later: on Node 20, for example, the service
@@ -16,7 +16,7 @@ export function checkRuntime(): void {
   throw missing(
     own === undefined
       ? "this runtime has no Promise.withResolvers; use a version from 2024 or later"
-      : `this is Node ${own}, and jwksd needs ${newerNode}`,
+      : `jwksd does not run on Node ${own}; use ${newerNode}`,
   );
 }
 

@@ -22,7 +22,7 @@ export async function describeRotation(observations: Observations): Promise<read
   const kept = lifetimeOf(set);
   const caching = cachingText(kept, field(set, "cache-control"));
   const together = states.filter(({ at }) => at === first.at);
-  const responses = `${counted(together.length, "response")} at the same time had`;
+  const responses = `${counted(together.length, "simultaneous response")} had`;
   const different = new Set(together.map(({ identity }) => identity)).size;
   // If servers disagree, it is unknown which keys exist and when they were added or removed.
   if (different > 1) return [`${responses} ${different} different sets of keys: servers disagree.`, caching];
@@ -48,7 +48,7 @@ function cachingText({ noStore, servedSeconds }: Lifetime, control: string | und
   if (noStore) return "Caches must not keep the set, so a new key can sign as soon as every server publishes it.";
   if (servedSeconds === undefined) return "No lifetime is stated: each verifier decides how long it keeps the set.";
   const by = control === undefined ? "Expires" : quoted(control);
-  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}): a new key has to be published for longer than that before it signs.`;
+  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}): a new key must be published for longer than that before it signs.`;
 }
 
 function movementText(states: readonly State[]): string {
@@ -60,7 +60,7 @@ function movementText(states: readonly State[]): string {
     withdrawn += [...before.keys()].filter((kid) => !keys.has(kid)).length;
   }
   const ms = (states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0);
-  return `In ${durationText(ms)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
+  return `In ${durationText(ms)}, the issuer added ${counted(added, "key")} and withdrew ${counted(withdrawn, "key")}.`;
 }
 
 /**

@@ -546,7 +546,7 @@ describe("--token", () => {
         const { cause: found, detail } = (explanation as { steps: Step[] }).steps.at(-1) ?? {};
         assert.equal(found, cause, stdout);
         if (cause === "cached set")
-          assert.match(detail ?? "", /from a cache and is 1 d 1 h old \(Age: 90000\), older than the token/);
+          assert.match(detail ?? "", /from a cache and is 1 d 1 h old \(Age: 90000\), so it is older than the token/);
       }
     }
   });
@@ -556,9 +556,9 @@ describe("--token", () => {
     const page = join(await temporaryFolder(t), "findings.html");
     const token = signed({}, { iss: "https://other.example" });
     const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token, "--html", page]);
-    assert.match(stdout, /: no problems found\. .* The token is refused\.$/m);
+    assert.match(stdout, /: no problems found\. .* The token is rejected\.$/m);
     const text = await readFile(page, "utf8");
-    assert.match(text, /The token is refused[^]*iss is https:\/\/other\.example[^]*What to do/);
+    assert.match(text, /The token is rejected[^]*iss is https:\/\/other\.example[^]*What to do/);
     assert.ok(!text.includes(token.slice(-40)));
   });
 

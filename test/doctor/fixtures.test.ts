@@ -115,13 +115,13 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
       ...observed({ probes: { again: setOf(["elsewhere"]) } }),
       tokens: [{ at, kid: "elsewhere", expiresAt: at + hour }],
     },
-    /^5 responses at the same time had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
+    /^5 simultaneous responses had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
   ],
-  ["servers that agree", observed(), /^5 responses at the same time had the same keys\./m],
+  ["servers that agree", observed(), /^5 simultaneous responses had the same keys\./m],
   [
     "a watch",
     { ...oneFetch(["a"]), laterFetches: [fetched(1, "a", "b"), fetched(6, "b")] },
-    /^In 6 h, one key came and one key went\./m,
+    /^In 6 h, the issuer added one key and withdrew one key\./m,
   ],
   [
     "a key that is announced, and one that outlives its tokens",

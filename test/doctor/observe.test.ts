@@ -297,7 +297,10 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const { failure } = await requester({ timeoutMs: 300, totalMs: 0, allowInsecure: true })(url);
-    assert.deepEqual([requests, failure], [0, { kind: "limit", detail: "the time limit for all requests is reached" }]);
+    assert.deepEqual(
+      [requests, failure],
+      [0, { kind: "limit", detail: "the time limit for all requests was reached" }],
+    );
   });
 
   test("and sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {

@@ -100,7 +100,7 @@ describe("a watch", () => {
     assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
     assert.match(
       findings[0]?.seen.join() ?? "",
-      /^11 times an earlier set came back; only in some responses: kid "a", "b"$/,
+      /^an earlier set came back 11 times; only in some responses: kid "a", "b"$/,
     );
     assert.equal(timeline.length, 26);
   });

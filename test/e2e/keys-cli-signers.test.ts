@@ -262,7 +262,7 @@ test("says what to do if a key cannot be generated or the next key cannot sign",
   assert.equal(down.code, 1);
   assert.match(
     down.stderr,
-    /^jwksd: nothing was changed, because no key can be generated in vault-transit now; .*--signer-type local/m,
+    /^jwksd: nothing was changed, because a key cannot be generated in vault-transit at the moment; .*--signer-type local/m,
   );
   assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });

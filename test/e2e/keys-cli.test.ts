@@ -196,7 +196,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const { effects, next } = await change("end", "--yes");
     assert.match(
       effects.join("\n"),
-      /until .*, when its last token will have expired.*ERR_SIGNER_ENDED.*does not know format 2 refuses the store .*ERR_STORE_FORMAT.*publishes the keys that it has and stops signing by \d.*Update it first: jwksd replicas .*one key/s,
+      /until .*, when its last token will have expired.*ERR_SIGNER_ENDED.*cannot read format 2 rejects the store .*ERR_STORE_FORMAT.*publishing the keys that it has and stops signing by \d.*Update these processes first.*jwksd replicas\..*one key/s,
     );
     assert.deepEqual(
       next.map(({ action }) => action),
@@ -304,7 +304,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const first = await ok("keys", "import", file, "--max-token-lifetime-seconds", "28800");
     assert.match(
       first.replaceAll(/\s+/g, " "),
-      /has a lifetime of more than 28800 s. If one has, set --max-token-lifetime-seconds/,
+      /has a lifetime of more than 28800 s. If that is wrong, raise the maximum with --max-token-lifetime-seconds/,
     );
     assert.ok(!first.includes("stays active"));
     const asRetiring = await ok("keys", "import", own, "--state", "retiring", "--dry-run");
@@ -316,7 +316,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const { effects } = await change("keys", "import", own);
     assert.match(
       effects.join("\n"),
-      /no token signed with an imported key has a lifetime of more than 28800 s. If one has, set it with jwksd policy/,
+      /no token signed with an imported key has a lifetime of more than 28800 s. If that is wrong, raise the maximum with jwksd policy/,
     );
     assert.ok(effects.some((effect) => effect.startsWith(stays)));
     // Under another kid, as if its first import had forgotten --kid.
@@ -390,7 +390,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
       assert.equal(code, 0, stderr);
       assert.match(stderr, /serve process that does not have this command's wrapping keys/);
       // The first revocation computes the store's MAC again.
-      const told = stderr.match(/not verified: .*run jwksd keys, and revoke every one of them/g) ?? [];
+      const told = stderr.match(/not verified: .*List its keys with jwksd keys, then revoke every one of them/g) ?? [];
       assert.equal(told.length, kid === announced ? 1 : 0);
     }
     assert.deepEqual(
@@ -430,7 +430,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(picture, /\u001b/, "colors are for terminals");
-    assert.match(picture.replaceAll("\n", " "), /None of \d+ verifiers .* announced for two hours or longer/);
+    assert.match(picture.replaceAll("\n", " "), /None of the \d+ verifiers .* announced for two hours or longer/);
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // The default file name, because none is set.

@@ -61,7 +61,7 @@ test("with an old Node, the provider's quick start and the commands report which
   const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
   assert.match(
     await runNode(...old, "provider.mjs"),
-    /^ConfigError: .*use Node 22\.18 or later; npm install node@24 /m,
+    /^ConfigError: .*use Node 22\.18 or later \(npm install node@24 /m,
   );
   const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
   const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
@@ -83,7 +83,7 @@ test("every create function reports an old runtime instead of failing later", as
   // Node 20 does not have this function.
   const old = "data:text/javascript,delete Promise.withResolvers";
   const lines = (await runNode("--import", old, "--input-type=module", "--eval", program)).trim().split("\n");
-  const refusal = `ERR_PACKAGE_MISSING this is Node ${process.versions.node}, and jwksd needs Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it`;
+  const refusal = `ERR_PACKAGE_MISSING jwksd does not run on Node ${process.versions.node}; use Node 22.18 or later (npm install node@24 adds it as node_modules/.bin/node)`;
   assert.deepEqual(
     lines,
     Array.from({ length: 8 }, () => refusal),

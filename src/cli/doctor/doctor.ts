@@ -63,13 +63,13 @@ export function commandOf(io: Io): Command {
     )
     .option(
       "--token-command <command>",
-      "with --watch: shell command that prints a new token, run before each fetch (or --token - reads one token per line)",
+      "with --watch: shell command that prints a new token, run before each fetch (or use --token -, which reads one token per line)",
     )
     .option("--json", "JSON output")
     .option("--html <file>", "also write the findings to an HTML file, to send to the provider's operator")
     .notes(`
 Exit codes: 0, nothing is broken; 1, something is broken, or the token is
-refused; 2, there was nothing to check. docs/doctor.md explains every code. The
+rejected; 2, there was nothing to check. docs/doctor.md explains every code. The
 codes belong to these groups: ${groups().join(", ")}.
 
 Examples:
@@ -117,7 +117,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
     // The token comes first, because the user passed it.
     if (explanation !== undefined)
       print(io, `The token:\n${explanationText(explanation, explanation.advice, terminal)}\n`);
-    const refused = explanation?.verified === false ? " The token is refused." : "";
+    const refused = explanation?.verified === false ? " The token is rejected." : "";
     print(io, `${report(target, observations, findings, terminal)}${refused}`);
     if (rotation.length > 0) print(io, `\n${rotationText(rotation, terminal)}`);
   }

@@ -65,7 +65,7 @@ export function findingsPage(
 
 function tokenSection({ verified, steps, advice }: NonNullable<Results["explanation"]>): Html {
   return html`<article class="${verified ? "good" : "broken"}">
-    <h2>The token is ${verified ? "valid" : "refused"}</h2>
+    <h2>The token is ${verified ? "valid" : "rejected"}</h2>
     <dl>
       ${steps.map(
         ({ step, ok, detail }) =>

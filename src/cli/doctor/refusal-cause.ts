@@ -128,7 +128,7 @@ function ofForm(token: string): Found {
 
 function ofAlgorithm(alg: string | undefined, accepted: readonly string[]): Found {
   if (/^none$/i.test(valueText(alg)))
-    return { cause: "unsigned", details: ["it has no signature, so anyone could have written it"] };
+    return { cause: "unsigned", details: ["it has no signature, so anyone could have created it"] };
   if (/^HS\d/i.test(valueText(alg)))
     return { cause: "shared secret", details: ["it is signed with a secret that the provider and the verifier share"] };
   if (accepted.includes(alg ?? "")) return {};
@@ -163,7 +163,7 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
   if (code === "ERR_TOKEN_KID_UNKNOWN" && unusable !== undefined)
     return {
       cause: "unusable key",
-      details: [`its key is published, but cannot be used: ${unusable.reason.replace(/^the entry: /, "")}`],
+      details: [`its key is published but cannot be used: ${unusable.reason.replace(/^the entry: /, "")}`],
     };
   for (const [index, jwk] of entriesOf(jwkSet).entries()) {
     const encoding = isObject(jwk) ? await signatureEncoding(token, jwk, alg) : undefined;
@@ -181,7 +181,7 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
   const isOlder = typeof iat === "number" && ageSeconds > 0 && iat * 1000 > Date.now() - ageSeconds * 1000;
   if (code !== "ERR_TOKEN_KID_UNKNOWN" || !isOlder) return { details };
   const age = `the set comes from a cache and is ${durationText(ageSeconds * 1000)} old (Age: ${ageSeconds})`;
-  return { cause: "cached set", details: [...details, `${age}, older than the token`] };
+  return { cause: "cached set", details: [...details, `${age}, so it is older than the token`] };
 }
 
 /** Returns the encoding of a token's signature, if the signature was made with this key. @see RFC 7518 section 3.4 */

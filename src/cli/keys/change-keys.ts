@@ -63,7 +63,7 @@ export function addChangeFlags(
   { force = false, yes = false } = {},
   ...more: readonly SettingName[]
 ): Command {
-  if (force) command.option("--force", "take the step now, even if valid tokens then fail; requires --yes");
+  if (force) command.option("--force", "take the step now, even if that makes valid tokens fail; requires --yes");
   if (force || yes) command.option("--yes", "confirm a change that may make valid tokens fail");
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
@@ -71,7 +71,12 @@ export function addChangeFlags(
 /** Adds to a command the flags for a change that does not need confirmation. */
 export function addWaitFlags(command: Command): Command {
   return command
-    .option("--wait <seconds>", "how long to wait until every replica has the change; 0 means no wait", waitSeconds, 10)
+    .option(
+      "--wait <seconds>",
+      "how long to wait for every replica to have the change; 0 means not at all",
+      waitSeconds,
+      10,
+    )
     .option("--dry-run", "print the exact change and its effects without making it");
 }
 
@@ -91,7 +96,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   // A key in an HSM or key service is generated only after the operator has confirmed the change.
   const draft = newKey && (await generateDraft(keys, newKey));
   const change = await keyring.preview((seen) => decide(seen, draft)).catch(rethrowWithRemedy);
-  const note = draft && "The new key was generated only for this preview; the real key will have another kid.";
+  const note = draft && "The new key was generated only for this preview; the real key will have a different kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
   const preview: Report = { isDry: true, note, unchanged, change, remarks: remarks(change), external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
@@ -124,7 +129,7 @@ export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKey
   const forIssuer = issuer === undefined ? "" : ` for ${issuer}`;
   throw new StoreError(
     "ERR_STORE_EMPTY",
-    `nothing was changed, because the store has no keys${forIssuer}; if they are elsewhere, correct --data, --store or --issuer; if not, generate the first keys with jwksd serve, or import your keys with jwksd keys import`,
+    `nothing was changed, because the store has no keys${forIssuer}. If the keys are in another store, correct --data, --store or --issuer. If there are none yet, generate them with jwksd serve, or import them with jwksd keys import`,
   );
 }
 
@@ -161,6 +166,6 @@ async function commit(
 function rethrowWithRemedy(error: unknown): never {
   if (!(error instanceof StoreError)) throw error;
   if (error.code !== "ERR_WRAPPING_KEY_MISSING" && error.code !== "ERR_WRAPPED_KEY") throw error;
-  const message = `nothing was changed: ${error.message}; give this command the same --issuer and wrapping keys as jwksd serve`;
+  const message = `nothing was changed: ${error.message}; run this command with the same --issuer and wrapping keys as jwksd serve`;
   throw new StoreError(error.code, message, { cause: error });
 }

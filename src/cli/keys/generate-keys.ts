@@ -35,7 +35,7 @@ export async function generateFinal({ io, keyring, settings }: CommandKeys, draf
   return keyring.makeKey("sig", "ES256").catch((error: unknown) => {
     printNotice(
       io,
-      `nothing was changed, because no key can be generated in ${settings.signerType} now; to generate it in the store, set --signer-type local`,
+      `nothing was changed, because a key cannot be generated in ${settings.signerType} at the moment; to generate it in the store, set --signer-type local`,
     );
     throw error;
   });

@@ -42,11 +42,11 @@ export function importCommand(io: Io): Command {
     .notes(`
 Without --kid, all keys in a set are imported, and the store must be empty: the
 first key for each use becomes active, and the others become retiring. The kid
-is taken from the JWK. For a JWK without a kid, it is --kid or, without --kid,
-the key's RFC 7638 thumbprint. Signing keys must be EC keys on P-256 (ES256).
-Keys of other types are encryption keys: the JWK's use or alg must say so or,
-for a PEM file, add --use enc. If the store is empty, import also writes the
-rotation policy.
+is taken from the JWK. If the JWK does not have one, it is the value of --kid
+or, without --kid, the key's RFC 7638 thumbprint. Signing keys must be EC keys
+on P-256 (ES256). Keys of other types are encryption keys: the JWK's use or alg
+must say so or, for a PEM file, add --use enc. If the store is empty, the
+command also writes the rotation policy.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
@@ -111,10 +111,10 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
   const active = activeKey(before, "sig");
   const stays = active !== undefined && imports.some(({ state }) => state === "announced");
   return [
-    `jwksd assumes that no token signed with an imported key has a lifetime of more than ${maxTokenLifetimeSeconds} s. If one has, set ${before.length === 0 ? "--max-token-lifetime-seconds" : "it with jwksd policy --max-token-lifetime-seconds"}.`,
+    `jwksd assumes that no token signed with an imported key has a lifetime of more than ${maxTokenLifetimeSeconds} s. If that is wrong, raise the maximum with ${before.length === 0 ? "" : "jwksd policy "}--max-token-lifetime-seconds.`,
     ...(stays
       ? [
-          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key, from another provider of this issuer, add --state active --force --yes; it then starts signing immediately.`,
+          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key from another provider of this issuer, add --state active --force --yes; the key then starts signing immediately.`,
         ]
       : []),
   ];

@@ -34,11 +34,11 @@ export function commandOf(io: Io): Command {
 To see the options for listing keys, such as --data and --all, run jwksd help
 keys list.
 
-jwksd serve takes each planned step automatically; these commands are for
+Planned steps are taken automatically by jwksd serve; these commands are for
 everything else. With --dry-run, a command that changes keys only prints the
 exact change and its effects on verifiers. All commands have --json. A jwksd
-serve on the same store picks up a change within a second. Exit code 3: the
-change was made, but not every replica caught up within --wait (see jwksd
+serve process on the same store picks up a change within a second. Exit code 3:
+the change was made, but not every replica caught up within --wait (see jwksd
 replicas).
 
 Examples:
@@ -77,7 +77,7 @@ function stepCommand(io: Io, type: "activate" | "retire" | "remove", description
   const destroys = type === "remove";
   return addChangeFlags(command, { force: true }, ...(destroys ? (["destroyExternal"] as const) : []))
     .notes(`
-If a step would make valid tokens fail, the command refuses to take it, and says
+If a step would make valid tokens fail, the command refuses to take it and says
 when the step will be safe. To take the step now, add --force --yes.
 ${destroys ? destroyHelp : ""}
 Examples:
@@ -147,7 +147,7 @@ function acceptLostKey(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
     if (flags.lostWrappingKey === true) {
       printNotice(
         io,
-        `the store is not verified: ${errorText(problem)}; to list its keys, run jwksd keys, and revoke every one of them`,
+        `the store is not verified: ${errorText(problem)}. List its keys with jwksd keys, then revoke every one of them`,
       );
       return true;
     }

@@ -27,8 +27,8 @@ Prints the store's rotation policy or, if flags are given, changes it. All
 processes use this policy. The same flags in jwksd serve apply only to a store
 without keys; the environment and --config do not change the policy. If a key's
 waiting period has begun, the longest period under any policy since then
-applies. jwksd rejects a policy that would make valid tokens fail; the message
-contains values that work.
+applies. jwksd rejects a policy that would make valid tokens fail, and the
+message suggests values that work.
 
 Examples:
   $ jwksd policy

@@ -18,13 +18,13 @@ export function rewrapCommand(io: Io): Command {
     .notes(`
 To change the wrapping key:
   1. Add the new key as the first line of --wrapping-key-file, and restart every
-     jwksd serve. Until then, rewrap is refused.
+     jwksd serve process. Until then, jwksd refuses to rewrap.
   2. Run jwksd keys rewrap.
   3. Remove the old key.
 
-If a store was created without --issuer, rewrap also sets it. If the store is
-not authentic, read docs/emergencies.md first: --yes then accepts every key in
-the store.
+If a store was created without --issuer, this command also sets it. If the store
+is not authentic, read docs/emergencies.md first: --yes then accepts every key
+in the store.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key

@@ -32,17 +32,17 @@ token expires; to remove it immediately, run jwksd keys revoke.
 
 If the new key causes problems, --back makes the earlier key sign again until
 that key is removed. Every cache still has the earlier key, so nothing breaks.
-jwksd tests the key first. The key's active period began on the day on which it
-first signed, so the next key may be announced immediately; the output says
-when. To keep the earlier key for longer, first run jwksd policy
+jwksd tests the key first. The key's active period is measured from the day on
+which it first signed, so the next key may be due soon, or even immediately; the
+output says when. To keep the earlier key for longer, first run jwksd policy
 --rotate-every-days.
 
 The new signing key is generated in the store, or where --signer-type says. If
 jwksd serve has --signer-type, pass it here, too.
 
-A jwksd serve on the same store catches up within a second. Exit code 3: the
-rotation has begun, but not every replica caught up within --wait; the message
-says which replicas may still use the previous keys, and for how long.
+A jwksd serve process on the same store catches up within a second. Exit code 3:
+the rotation has begun, but not every replica caught up within --wait; the
+message says which replicas may still use the previous keys, and for how long.
 
 Examples:
   $ jwksd rotate                          announce the next signing key

@@ -35,10 +35,9 @@ async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: 
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    const processes = "processes do not need this command, because no step waits for them";
     throw new StateError(
       "ERR_TRANSITION",
-      `there is no target with this name; to list the targets, run jwksd replicas; ${processes}`,
+      "there is no target with this name (processes are not targets, and no step waits for them); to list the targets, run jwksd replicas",
     );
   }
   const readBack = `jwksd last verified it ${durationText(now - target.at)} ago`;

@@ -40,9 +40,9 @@ export function commandOf(io: Io): Command {
     .notes(`
 The issuer's web server must serve the target: TARGET/jwks at ISSUER/jwks. The
 documents are the same as those from jwksd serve. A key signs only after jwksd
-has read it back from the target, bypassing caches, even if this process no
-longer runs. If the target is no longer in use, run: jwksd targets forget NAME.
-See docs/publish.md.
+has read it back from the target, bypassing caches. That holds even when this
+process is not running: if the target is no longer in use, run jwksd targets
+forget NAME. See docs/publish.md.
 
 For a folder, docs/publish.md has configurations for nginx and Caddy. A bucket
 needs the @aws-sdk/client-s3 package, which finds credentials, AWS_REGION and

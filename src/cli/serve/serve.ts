@@ -15,8 +15,8 @@ flight and exits.
 
 Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
 member of the --config file ("port"). A flag takes precedence over the
-environment, and the environment over the file. jwksd help port explains a
-setting.
+environment, and the environment over the file. To read about a setting, run,
+for example, jwksd help port.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --data /var/lib/jwksd \\

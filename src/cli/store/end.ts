@@ -28,13 +28,14 @@ interface EndLine {
 export function commandOf(io: Io): Command {
   const command = new Command("end")
     .option("--now", "revoke all keys, even if the issuer has already ended")
-    .option("--from <file>", "end each issuer in a file of lines that this command has printed");
+    .option("--from <file>", "end each issuer in a file of lines printed by this command");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
 Nothing signs for the issuer from now on, and its keys never sign again. Each
 key stays published until its last token has expired, so no valid token fails.
 With --now, all keys are revoked; caches may trust them for a while, and
---dry-run prints how long. After that, /jwks has one key, which signs nothing.
+--dry-run prints how long. After that, /jwks has one key, which does not sign
+anything.
 
 No process generates a key for the issuer. If the same customer returns, jwksd
 rotate generates one, but only once no cache trusts the earlier keys and their
@@ -97,19 +98,19 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
   if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
   throw new StateError(
     "ERR_TRANSITION",
-    `all keys were generated after ${timeText(endedAt)}, when the issuer ended, so its name has been reused; remove the line from the file, or end the issuer with --issuer`,
+    `the issuer's name has been reused: all of its keys were generated after it ended at ${timeText(endedAt)}; remove the line from the file, or end the issuer with --issuer`,
   );
 }
 
 /** Returns the effects of ending an issuer, apart from those on its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
   const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
-  const set = `/jwks has one key ${when}. That key signs nothing.`;
+  const set = `/jwks has one key ${when}. That key does not sign anything.`;
   if (isEnded(before)) return [set];
   const until = timeText(staleAt);
   return [
     `Signing fails (ERR_SIGNER_ENDED) in each process as soon as it reads this change, and everywhere by ${until}.`,
-    `From now on, a process whose version of jwksd does not know format 2 refuses the store (ERR_STORE_FORMAT): it publishes the keys that it has and stops signing by ${until}. Update it first: jwksd replicas lists versions.`,
+    `From now on, a process whose version of jwksd cannot read format 2 rejects the store (ERR_STORE_FORMAT): it keeps publishing the keys that it has and stops signing by ${until}. Update these processes first; to list their versions, run jwksd replicas.`,
     set,
   ];
 }

@@ -58,8 +58,8 @@ key are revoked whatever their age.
 
 Each issuer is changed in one commit, ten issuers at a time. If an issuer fails,
 its keys stay valid, the command continues with the others, and the exit code is
-1. The command prints how to resume; that does not change finished issuers
-again.
+1. The command prints how to resume; a resumed run does not change finished
+issuers again.
 
 Examples:
   $ jwksd issuers revoke-keys --dry-run
@@ -82,7 +82,7 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
     if (!isDry && flags.yes !== true) {
       throw new ConfigError(
         "ERR_CONFIRMATION",
-        `nothing was changed; this revokes all keys of ${all}, so every token will fail, and encrypts new keys with the wrapping key ${wrappingKeys[0].id}; if that key has leaked, first list a new one ahead of it; then confirm with --yes`,
+        `nothing was changed. This command revokes all keys of ${all}, so every token will fail, and encrypts new keys with the wrapping key ${wrappingKeys[0].id}. If that wrapping key has leaked, first list a new one ahead of it; then confirm with --yes`,
       );
     }
     // The keys' times come from the database's clock, so this time must, too.

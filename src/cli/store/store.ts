@@ -26,9 +26,9 @@ export function commandOf(io: Io): Command {
     .option("--to <url>", "URL of the destination store, written as for --store");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
-First stop every jwksd that uses the old store. The command verifies the keys
+First stop every process that uses the old store. The command verifies the keys
 before it writes them, and then reads them back and compares them. The wrapping
-key stays the same: every jwksd on the new store needs it, in
+key stays the same: every process on the new store needs it, in
 --wrapping-key-file or JWKSD_WRAPPING_KEYS.
 
 If a URL contains a password, put it into the environment: the old store's URL
@@ -41,10 +41,10 @@ Examples:
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
-    .description("Print the SQL that creates the PostgreSQL tables and grants their users' rights.")
+    .description("Print the SQL that creates the PostgreSQL tables and grants rights to their users.")
     .notes(`
-If its user has the right to, jwksd creates the tables at its first write. If
-not, have an administrator run the printed SQL.
+If its database user has the right to, jwksd creates the tables at its first
+write. If not, have an administrator run the printed SQL.
 
 Example:
   $ jwksd store sql`)

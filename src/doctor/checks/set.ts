@@ -85,7 +85,10 @@ function checkAge(keys: readonly Key[], at: number): Note[] {
   const createdAt = others.length === 0 ? dateIn(only?.jwk["kid"]) : undefined;
   if (only === undefined || createdAt === undefined || at - createdAt <= yearMs) return [];
   return [
-    note("JWKS_ONE_OLD_KEY", `${only.name}: its kid has the date ${new Date(createdAt).toISOString().slice(0, 10)}`),
+    note(
+      "JWKS_ONE_OLD_KEY",
+      `${only.name}: its kid contains the date ${new Date(createdAt).toISOString().slice(0, 10)}`,
+    ),
   ];
 }
 

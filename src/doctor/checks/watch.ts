@@ -20,7 +20,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     const changing = [...kids].filter((kid) => !sets.every(({ keys }) => keys.has(kid)));
     const which =
       changing.length === 0 ? "" : `; only in some responses: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
-    const seen = `${counted(returns, "time")} an earlier set came back${which}`;
+    const seen = `an earlier set came back ${counted(returns, "time")}${which}`;
     // If nodes disagree, the times at which keys were added and removed are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
@@ -103,10 +103,11 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
     const publishedFor = (issuedAt - last.at) / 1000;
     if (appearance === -1 && states.at(-1) === last && issuedAt > last.at) continue;
     if (publishedFor >= served) continue;
-    const since = publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after that`;
+    const since =
+      publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after it was published`;
     notes.set(
       kid,
-      note("WATCH_SIGNS_UNANNOUNCED", `kid ${quoted(kid)} signed ${since}; caches keep sets for ${served} s`),
+      note("WATCH_SIGNS_UNANNOUNCED", `kid ${quoted(kid)} signed ${since}, but caches may keep sets for ${served} s`),
     );
   }
   return [...notes.values()];
@@ -121,7 +122,7 @@ function checkPace(states: readonly WithKeys[]): Note[] {
     if (end === undefined) continue;
     const seconds = (end.at - before.at) / 1000;
     if (seconds >= before.servedSeconds) continue;
-    const seen = `a rotation in at most ${Math.round(seconds)} s, caches keep sets for ${before.servedSeconds} s`;
+    const seen = `the rotation took at most ${Math.round(seconds)} s, but caches may keep sets for ${before.servedSeconds} s`;
     return [note("WATCH_LIFETIME_TOO_LONG", seen)];
   }
   return [];
@@ -141,7 +142,9 @@ function checkRotationAtAll(states: readonly WithKeys[]): Note[] {
   const [first, last] = [states[0], states.at(-1)];
   if (first === undefined || last === undefined || last.at - first.at <= yearMs) return [];
   const kids = new Set(states.flatMap(({ keys }) => [...keys.keys()]));
-  return kids.size === 1 ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])}: watched for more than a year`)] : [];
+  return kids.size === 1
+    ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])} was the only key for more than a year of watching`)]
+    : [];
 }
 
 const pairs = (states: readonly WithKeys[]): (readonly [before: WithKeys, after: WithKeys])[] =>

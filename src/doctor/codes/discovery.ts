@@ -47,7 +47,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_CASE: {
     severity: "broken",
-    title: "The issuer differs only in upper and lower case",
+    title: "The issuer differs only in case",
     why: "The comparison is exact: a relying party configured with one form rejects the other.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Use the same spelling in the document, in the tokens, and in the configuration of relying parties.",

@@ -76,7 +76,7 @@ export const key = {
   JWKS_BASE64URL_ALPHABET: {
     severity: "broken",
     title: "A value is not base64url",
-    why: "`+`, `/`, spaces and line breaks are not in the alphabet, so strict decoders reject the key, and lenient ones may read a different key.",
+    why: "`+`, `/`, spaces and line breaks are not in the base64url alphabet, so strict decoders reject the key, and lenient ones may read a different key.",
     rule: "RFC 7515 section 2",
     remedy: "Encode with `-` and `_`, without spaces or line breaks.",
   },

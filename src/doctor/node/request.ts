@@ -77,9 +77,9 @@ export function requester(limits: RequestLimits): Requester {
       requests += 1;
       const found = redirects.length === 0 ? {} : { redirects };
       if (requests > maxRequests)
-        return failed(target, found, "limit", "the limit on the number of requests is reached");
+        return failed(target, found, "limit", "the limit on the number of requests was reached");
       if (performance.now() > endsAt)
-        return failed(target, found, "limit", "the time limit for all requests is reached");
+        return failed(target, found, "limit", "the time limit for all requests was reached");
       const exchange = { ...(await once(target, ask, limits)), ...found };
       const next = redirectOf(exchange, target);
       if (next === undefined) return exchange;
