@@ -203,8 +203,8 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
   }
 });
 
-describe("a change of keys", () => {
-  test("creates a new instance, and nothing else does", async (t) => {
+describe("a key change", () => {
+  test("is the only reason for a new instance", async (t) => {
     const { url, world, manager, op, instanceCount } = await start(t);
     assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];

@@ -106,7 +106,7 @@ describe("GET /metrics", () => {
     assert.doesNotMatch(text, /[^\n -~]/);
   });
 
-  test("counts responses by document and status, including the parser's refusals, and takes no label from a request", async (t) => {
+  test("counts responses by document and status, including the parser's refusals, and uses no request data in labels", async (t) => {
     const service = await startService(t, await withKeys(t));
     const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);
     const etag = (await ask("/jwks")).headers.get("etag") ?? "";
@@ -169,7 +169,7 @@ describe("GET /metrics", () => {
 
 const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
 
-test("logs an error in rendering and returns 500 with a problem document", async (t) => {
+test("logs a rendering error and returns 500 with a problem document", async (t) => {
   const logged: unknown[] = [];
   const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
   const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);

@@ -150,7 +150,7 @@ const table: Readonly<Record<string, readonly [ServiceSnapshot, ...[string, stri
     managed({ processes: [presenceRecord("old", { revision: 4 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
-  "a replica is behind only for a moment": [
+  "a replica is behind only briefly": [
     managed({ processes: [presenceRecord("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
   "a replica is ahead because the store is an older backup": [

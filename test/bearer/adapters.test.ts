@@ -169,7 +169,7 @@ test("a refused upgrade closes its socket after 5 s if the refusal cannot be wri
   assert.equal(socket.destroyed, true);
 });
 
-test("in node:http, the metadata handler adds nothing if the application responds", async (t) => {
+test("in node:http, the metadata handler does nothing if the application responds first", async (t) => {
   const rejections = unhandledRejections(t);
   const { metadata } = createBearer({ issuer: "https://op.example", audience, resource });
   const port = await listen(t, (request, response) => {

@@ -91,7 +91,7 @@ async function answered(status: number, ask: () => Promise<Response>): Promise<R
   return response;
 }
 
-describe("samples of the guard", { concurrency: 3 }, () => {
+describe("guard samples", { concurrency: 3 }, () => {
   for (const [file, start, path] of [
     ["examples/docs/guard-fastify.mts", served],
     ["examples/docs/guard-hono.mts", imported],
@@ -388,7 +388,7 @@ describe("samples for routes, providers and sockets", () => {
   });
 });
 
-describe("samples of a cold start", { concurrency: 2 }, () => {
+describe("cold-start samples", { concurrency: 2 }, () => {
   test("Workers with Workers KV", async (t) => {
     const setup = await startProviders(t);
     const path = await sample(t, "examples/docs/cold-start-workers.mts", { [named]: setup.issuer });

@@ -146,7 +146,7 @@ describe("replaces option names in the library's errors with flags", () => {
     });
   }
 
-  test("but keeps the names of a file's members", () => {
+  test("but keeps member names in errors about a file", () => {
     const error = new ConfigError("ERR_OPTION_INVALID", '"rotateEveryDays" in the configuration file must be a number');
     assert.equal(errorText(error), `${error.message} [ERR_OPTION_INVALID]`);
   });

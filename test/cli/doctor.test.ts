@@ -316,7 +316,7 @@ describe("jwksd doctor", () => {
     "a set that is a string": JSON.stringify(text),
     "a kid": { keys: [{ ...sound, kid: text }] },
     "a kid that is PEM": { keys: [{ ...sound, kid: pem }] },
-    "the name of a member, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
+    "a member's name, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
     PEM: pem,
     "PEM after a comment": `# ours\n${pem}`,
     "JSON that is cut off": `{"keys":[${text}`,
@@ -475,7 +475,7 @@ describe("--token", () => {
     ["a comma", (token) => `${token},`, "it contains a comma or semicolon"],
     ["a semicolon", (token) => `${token};`, "it contains a comma or semicolon"],
     [
-      "a dash that a word processor wrote",
+      "a dash inserted by a word processor",
       (token) => token.replace(".", ".\u2013"),
       "it contains characters that no token",
     ],
@@ -483,7 +483,7 @@ describe("--token", () => {
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];
-  test("rejects a token that was pasted with other text in the first step, and describes that text", async (t) => {
+  test("in the first step, rejects a token that was pasted with other text and describes that text", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url });
     for (const [form, paste, said] of pasted)

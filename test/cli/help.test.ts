@@ -140,7 +140,7 @@ describe("help OPTION", () => {
     assert.match(level, /^Values +debug, info, warn, error, silent$/m);
   });
 
-  test("has at most 80 columns", async (t) => {
+  test("fits into 80 columns", async (t) => {
     for (const name of ["store", "wrapping-key-file", "wait", "config"]) {
       const { stdout } = await runCli(t, ["help", name === "store" ? "--store" : name]);
       assert.deepEqual(

@@ -129,7 +129,7 @@ describe("rejects signing keys for other algorithms with migration advice, and n
     assert.match(page, /^## From RS256 or EdDSA$/m);
   });
 
-  test("imports one key of a set, whatever the other keys are", async (t) => {
+  test("imports a single key from a set, whatever the other keys are", async (t) => {
     const file = await fileOf(t, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
     const { keys } = await readImport(file, { kid: "a" });
     assert.deepEqual(

@@ -45,7 +45,7 @@ const jwks = (await (await own.fetch(new Request(own.jwksUri))).json()) as { key
 const usual = { clientId, audience, clock };
 const parameters = { response_type: "code", redirect_uri: "https://client.example/cb", scope: "openid", max_age: 60 };
 
-test("an assertion has exactly the claims of RFC 7523 section 3", async () => {
+test("an assertion has exactly the claims that RFC 7523 section 3 requires", async () => {
   const { header, claims } = read(await createClientAssertion(own, usual));
   assert.deepEqual(header, { alg: "ES256", kid: "a", typ: "client-authentication+jwt" });
   const { jti, ...others } = claims;
@@ -139,7 +139,7 @@ const { RS256: rsa, ES256: ec } = privateKeys as Record<"RS256" | "ES256", Priva
 for (const kind of kinds) {
   const forged = (alg: string, kid: string, sign: Signature): string => compact({ alg, kid }, validClaims(kind), sign);
 
-  describe(`${kind}: the allow-list (contract, section 2, rule 5)`, () => {
+  describe(`${kind}: the allow-list (endpoint specification, section 2, rule 5)`, () => {
     for (const alg of ["RS256", "PS256", "ES256", "EdDSA"]) {
       test(`${alg} is accepted`, async () => {
         assert.equal(await verdict(verifier()[kind](tokenOf(kind, {}, {}, alg), client)), "accepted");

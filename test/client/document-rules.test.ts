@@ -318,7 +318,7 @@ describe("documents", () => {
       "ERR_CLIENT_DOCUMENT",
     ],
     [
-      "a jwks_uri has one spelling too",
+      "only one spelling of a jwks_uri",
       { ...confidentialDocument, jwks_uri: "https://client.example./jwks" },
       "ERR_CLIENT_DOCUMENT",
     ],
@@ -397,12 +397,12 @@ describe("documents", () => {
     ["RFC 7517 section 5: an empty list is not a JWK Set", { ...own, jwks: [] }, "ERR_CLIENT_DOCUMENT"],
     ["RFC 7591 section 2: an empty list of grant types", { ...publicDocument, grant_types: [] }, "accepted"],
     [
-      "RFC 7592 section 2.2: null is like an absent member",
+      "RFC 7592 section 2.2: null is treated as an absent member",
       { ...publicDocument, logo_uri: null, jwks: null, scope: null },
       "accepted",
     ],
     [
-      "an empty string is like an absent member",
+      "an empty string is treated as an absent member",
       { ...publicDocument, token_endpoint_auth_methods_supported: "", jwks: "", logo_uri: "" },
       "accepted",
     ],
@@ -422,12 +422,12 @@ describe("documents", () => {
       "ERR_FETCH_TOO_LARGE",
     ],
     [
-      "no prototype for a program that copies the members",
+      "no __proto__ member, because a program may copy the members",
       JSON.stringify(publicDocument).replace("{", '{"__proto__":{"client_secret":"x"},'),
       "ERR_CLIENT_DOCUMENT",
     ],
     [
-      "no prototype, in depth",
+      "no __proto__ member at any depth",
       JSON.stringify(publicDocument).replace("{", '{"x":[{"__proto__":null}],'),
       "ERR_CLIENT_DOCUMENT",
     ],

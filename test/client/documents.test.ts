@@ -195,11 +195,11 @@ describe("changes", () => {
     ["the order of redirect URIs", { redirect_uris: ["https://b.example/", "https://a.example/"] }, []],
     ["null instead of an absent member", { tos_uri: null, "client_name#fr": "" }, []],
     ["the method", { token_endpoint_auth_method: "none" }, ["method", "keys"]],
-    ["the URL of the keys", { jwks_uri: "https://client.example/other" }, ["keys"]],
+    ["the keys' URL", { jwks_uri: "https://client.example/other" }, ["keys"]],
     ["keys by value", { jwks_uri: undefined, jwks: { keys: [entry("a")] } }, ["keys"]],
     ["a redirect URI", { redirect_uris: ["https://a.example/"] }, ["redirectUris"]],
     ["the name", { client_name: "Bank" }, ["display"]],
-    ["the name in a language", { "client_name#fr": "Banque" }, ["display"]],
+    ["the name in one language", { "client_name#fr": "Banque" }, ["display"]],
     ["the logo", { logo_uri: "https://client.example/bank" }, ["display"]],
     ["no logo", { logo_uri: null }, ["display"]],
   ];
@@ -731,9 +731,9 @@ describe("a verifier with documents", () => {
   });
 
   const refused: [name: string, script: Script, claims: object, kid: string, expect: string][] = [
-    ["of a public client", hostedClient(["a"], publicDocument), {}, "a", "ERR_CLIENT_METHOD"],
+    ["from a public client", hostedClient(["a"], publicDocument), {}, "a", "ERR_CLIENT_METHOD"],
     [
-      "of a client whose document names another algorithm",
+      "from a client whose document names a different algorithm",
       hostedClient(["a"], { ...confidentialDocument, token_endpoint_auth_signing_alg: "RS256" }),
       {},
       "a",
@@ -742,7 +742,7 @@ describe("a verifier with documents", () => {
     ["for the token endpoint", hostedClient(["a"]), { aud: `${issuer}/token` }, "a", "ERR_TOKEN_CLAIM"],
     ["for two audiences", hostedClient(["a"]), { aud: [issuer, "https://other.example"] }, "a", "ERR_TOKEN_CLAIM"],
     [
-      "of another client than its subject",
+      "from a client other than its subject",
       hostedClient(["a"]),
       { sub: "https://other.example/" },
       "a",
@@ -751,14 +751,14 @@ describe("a verifier with documents", () => {
     ["without an issuer", hostedClient(["a"]), { iss: undefined }, "a", "ERR_TOKEN_CLAIM"],
     ["whose issuer is not a URL", hostedClient(["a"]), { iss: "client-1" }, "a", "ERR_CLIENT_ID"],
     [
-      "whose issuer is another spelling",
+      "whose issuer is spelled differently",
       hostedClient(["a"]),
       { iss: "https://client.example:443/client.json" },
       "a",
       "ERR_CLIENT_ID",
     ],
-    ["by an unknown key", hostedClient(["a"]), {}, "b", "ERR_TOKEN_KID_UNKNOWN"],
-    ["of a client without a document", reply(404), {}, "a", "ERR_FETCH_STATUS"],
+    ["signed with an unknown key", hostedClient(["a"]), {}, "b", "ERR_TOKEN_KID_UNKNOWN"],
+    ["from a client without a document", reply(404), {}, "a", "ERR_FETCH_STATUS"],
   ];
   for (const [name, script, claims, kid, expect] of refused) {
     test(`rejects an assertion ${name}: ${expect}`, async () => {
@@ -887,9 +887,15 @@ describe("the token endpoint requires the authorization request's method (draft 
   const rows: [name: string, method: "none" | "private_key_jwt", document: object, sent: Sent, expect: string][] = [
     ["an assertion", "private_key_jwt", confidentialDocument, signed, "accepted"],
     ["an assertion without client_id", "private_key_jwt", confidentialDocument, without("client_id"), "accepted"],
-    ["no credential of a public client", "none", publicDocument, plain, "accepted"],
+    ["no credential from a public client", "none", publicDocument, plain, "accepted"],
     ["a missing assertion", "private_key_jwt", confidentialDocument, plain, "ERR_CLIENT_METHOD"],
-    ["a missing assertion of a client that also offers none", "private_key_jwt", both, plain, "ERR_CLIENT_METHOD"],
+    [
+      "a missing assertion from a client that also offers the method none",
+      "private_key_jwt",
+      both,
+      plain,
+      "ERR_CLIENT_METHOD",
+    ],
     ["a missing type", "private_key_jwt", confidentialDocument, without("client_assertion_type"), "ERR_CLIENT_METHOD"],
     [
       "an empty assertion",
@@ -905,10 +911,16 @@ describe("the token endpoint requires the authorization request's method (draft 
       (now) => ({ ...signed(now), client_assertion: ["a", "b"] }),
       "ERR_CLIENT_METHOD",
     ],
-    ["a downgrade of the document", "private_key_jwt", publicDocument, plain, "ERR_CLIENT_METHOD"],
-    ["an upgrade of the document", "none", confidentialDocument, signed, "ERR_CLIENT_METHOD"],
-    ["an upgrade of the document, without an assertion", "none", confidentialDocument, plain, "ERR_CLIENT_METHOD"],
-    ["an assertion of a public client", "none", publicDocument, signed, "ERR_CLIENT_METHOD"],
+    ["a document that has downgraded the method", "private_key_jwt", publicDocument, plain, "ERR_CLIENT_METHOD"],
+    ["a document that has upgraded the method", "none", confidentialDocument, signed, "ERR_CLIENT_METHOD"],
+    [
+      "a document that has upgraded the method, without an assertion",
+      "none",
+      confidentialDocument,
+      plain,
+      "ERR_CLIENT_METHOD",
+    ],
+    ["an assertion from a public client", "none", publicDocument, signed, "ERR_CLIENT_METHOD"],
     ["a secret", "none", publicDocument, () => ({ ...plain(0), client_secret: "x" }), "ERR_CLIENT_METHOD"],
     ["another client_id", "none", publicDocument, () => ({ client_id: "https://evil.example/" }), "ERR_CLIENT_METHOD"],
     ["no client_id", "none", publicDocument, () => ({}), "ERR_CLIENT_METHOD"],

@@ -62,7 +62,7 @@ test("does not report a caller's mistake or a failing store as a refusal", async
 const bytesOf = (kid: string): number => JSON.stringify({ keys: [published(kid)] }).length;
 
 describe("keys at a jwks_uri", () => {
-  test("reports requests for keys and changes of keys", async () => {
+  test("requests for keys and key changes are reported", async () => {
     const { events, origin, clientAssertion } = listeningTo(served(["a"]));
     await verdict(clientAssertion(madeUp("a"), remote));
     assert.deepEqual(events, [
@@ -101,7 +101,7 @@ describe("keys at a jwks_uri", () => {
     });
   }
 
-  test("reports unusable keys in a set", async () => {
+  test("unusable keys in a set are reported", async () => {
     const key = { ...ecKey("a"), kid: "a" };
     const { events, clientAssertion } = listeningTo(jwkSetReply(JSON.stringify({ keys: [key] })));
     await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
@@ -112,7 +112,7 @@ describe("keys at a jwks_uri", () => {
 });
 
 describe("keys by value", () => {
-  test("reports an unusable key only once, even if several tokens name it", async () => {
+  test("an unusable key is reported only once, even if several tokens name it", async () => {
     const { events, clientAssertion } = listening();
     const keys = [
       entry("x"),
@@ -127,7 +127,7 @@ describe("keys by value", () => {
     );
   });
 
-  test("reports a value that is not a set as a refusal", async () => {
+  test("a value that is not a set is reported as a refusal", async () => {
     const { events, clientAssertion } = listening();
     await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: {} as { keys: [] } }));
     assert.deepEqual(events, [{ type: "refused", kind: "clientAssertion", clientId, code: "ERR_KEY_FORMAT" }]);

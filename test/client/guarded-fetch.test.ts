@@ -269,9 +269,9 @@ describe("responses", () => {
   });
 
   for (const [name, head] of Object.entries({
-    "with its length": { "Content-Length": 65_537 },
-    "without its length": {},
-    "with a wrong length": { "Content-Length": 2 ** 40 },
+    "with a correct Content-Length": { "Content-Length": 65_537 },
+    "without a Content-Length": {},
+    "with an incorrect Content-Length": { "Content-Length": 2 ** 40 },
   })) {
     test(`stops reading a body of more than 64 KiB ${name}`, async (t) => {
       let written = 0;
@@ -374,7 +374,7 @@ describe("a request times out after a total of 5 s on the verifier's clock", () 
     });
   }
 
-  test("even if a byte arrives now and then", async (t) => {
+  test("even if a byte arrives from time to time", async (t) => {
     const clock = simulatedClock();
     let response: ServerResponse | undefined;
     const { url } = await site(t, (_request, slowResponse) => {

@@ -117,7 +117,7 @@ describe("keys by value", () => {
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
-    test(`are not read if the token was rejected before, so a malformed set goes unnoticed: ${name}`, async () => {
+    test(`are not read if the token has already been rejected, so a malformed set goes unnoticed: ${name}`, async () => {
       const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
@@ -324,7 +324,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("are fetched again after their set was dropped, even for a rotated key, once its budget has recovered", async () => {
+  test("are fetched again for a dropped set once its budget has recovered, even if the key was rotated", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
@@ -369,7 +369,7 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("are refused with the time after which to retry", async () => {
+    test("beyond the limit are refused with the number of seconds to wait", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

@@ -180,7 +180,7 @@ const assertions = (): string[] => {
 };
 
 describe("two processes", () => {
-  test("with a shared store accept an assertion once, even at the same moment", async (t) => {
+  test("with a shared store accept an assertion once, even if both receive it at the same time", async (t) => {
     const send = await processes(t, true);
     for (const verdicts of await send(assertions()))
       assert.deepEqual(verdicts.toSorted(), ["ERR_TOKEN_REPLAYED", "accepted"]);
@@ -208,7 +208,7 @@ describe("a shared store", () => {
     assert.equal(uses.size, 1);
   });
 
-  test("receives a short key for each token, and the time at which the token expires anyway", async () => {
+  test("receives a short key for each token and the time at which the token expires", async () => {
     const clock = simulatedClock();
     clock.setBy(-(clock.now() % second));
     const { replay, uses } = sharedStore();
@@ -268,7 +268,7 @@ describe("the in-memory store", () => {
   }
   let keys = 0;
 
-  test("remembers a busy client's latest tokens, and accepts new ones", async () => {
+  test("remembers a busy client's latest tokens and still accepts new ones", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 4, clock }) });
     const start = clock.now() / second;
@@ -326,7 +326,7 @@ describe("the in-memory store", () => {
     assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
-  test("responds quickly even if it is full of clients", () => {
+  test("responds quickly even if it is full and every token is from a different client", () => {
     const clock = simulatedClock();
     const most = 20_000;
     const store = memoryReplayStore({ maxEntries: most, clock });

@@ -212,7 +212,7 @@ for (const kind of kinds) {
   });
 }
 
-test("does not accept a token of one kind as one of the other kind", async () => {
+test("does not accept one kind of token as the other kind", async () => {
   const { clientAssertion, requestObject } = verifier();
   assert.equal(await verdict(requestObject(tokenOf("clientAssertion"), client)), "ERR_TOKEN_CLAIM");
   assert.equal(await verdict(clientAssertion(tokenOf("requestObject"), client)), "ERR_TOKEN_CLAIM");

@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("logs every process's steps with the same message and reason, a revocation as a warning, and every change of mode", () => {
+test("logs every process's steps with the same message and reason, revocations as warnings, and every mode change", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },

@@ -161,7 +161,7 @@ test("rejects two rows for one issuer, which only a missing unique index allows"
   await assert.rejects(register.read(), { code: "ERR_STORE_UNAVAILABLE", message: /unique index/ });
 });
 
-test("errors contain the database's message, but none of the data that was written", async () => {
+test("errors contain the database's message, but not the data that was written", async () => {
   const adapter = await getAdapter(optionsOf(new DatabaseSync(":memory:")));
   await assert.rejects(betterAuthStore(adapter, { issuer }).read(), /no such table: jwksd/);
   const failing = {

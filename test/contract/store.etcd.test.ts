@@ -79,7 +79,7 @@ if (skipWithout("etcd") === false) {
     );
   });
 
-  test("a user with a password can use the store, even after the user's token expires, however etcd reports the expiry", async (t) => {
+  test("a user with a password can still use the store after their token expires, however etcd reports that", async (t) => {
     const { port } = one.daemon;
     let token = "";
     const admin = async (path: string, body: object): Promise<string> => {
@@ -166,7 +166,7 @@ test("stops reading an endless response, and shortens a long error message", asy
   assert.match(error.message, /\(503\): it reports "down\\\\u\{202e\}x+…"/);
 });
 
-test("never takes a response that is not from etcd for an empty store or a successful write", async (t) => {
+test("never mistakes a response that is not from etcd for an empty store or a successful write", async (t) => {
   let [body, headers]: [unknown, Record<string, string>] = [{}, {}];
   const server = createServer((_, response) => response.writeHead(200, headers).end(JSON.stringify(body)));
   const store = etcdStore(urlOf(await listening(t, server)), op());
@@ -238,7 +238,7 @@ test("never takes a response that is not from etcd for an empty store or a succe
   }
 });
 
-test("reports the message of an error response, or its error member if that is text", async (t) => {
+test("reports an error response's message, or its error member if there is no message and that member is a string", async (t) => {
   let body: unknown;
   const server = createServer((_, response) => response.writeHead(503).end(JSON.stringify(body)));
   const store = etcdStore(urlOf(await listening(t, server)), op());

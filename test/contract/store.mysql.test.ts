@@ -29,12 +29,12 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
 
   const ways: Record<string, Open> = {
     "by URL": (port, options) => mysqlStore(url(port), options),
-    "a pool with promises and another character set": (port, options, ends) => {
+    "a promise-based pool with a different character set": (port, options, ends) => {
       const pool = createPool({ uri: url(port), charset: "latin1_swedish_ci" });
       ends.push(() => void pool.end().catch(() => {}));
       return mysqlStore(pool, options);
     },
-    "a pool with callbacks": (port, options, ends) => {
+    "a callback-based pool": (port, options, ends) => {
       const pool = callbackPool({ uri: url(port) });
       ends.push(() => pool.end(() => {}));
       return mysqlStore(pool, options);

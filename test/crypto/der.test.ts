@@ -33,7 +33,7 @@ function check(der: Uint8Array): void {
 }
 
 describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
-  test("r and s always have 32 bytes each, with zeros on the left", () => {
+  test("r and s always have 32 bytes each, padded with zeros on the left", () => {
     fc.assert(
       fc.property(scalar, scalar, (r, s) => {
         const signature = raw(r, s);
@@ -52,7 +52,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     }
   });
 
-  test("accepts the largest values, in part of a larger buffer", () => {
+  test("accepts the largest values, even in a slice of a larger buffer", () => {
     for (const signature of [raw(1n, 2n), raw(order - 1n, order - 1n)]) {
       const whole = Buffer.concat([Buffer.from([7, 7]), derOf(signature), Buffer.from([7])]);
       assert.deepEqual(Buffer.from(es256FromDer(whole.subarray(2, -1), "the key")), signature);
@@ -88,7 +88,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     ["a third INTEGER", sequence(one, one, one)],
     ["one INTEGER", sequence(one)],
     ["an INTEGER beyond the end", sequence(one, [2, 2, 1])],
-    ["an INTEGER without a byte", sequence([2, 0], one)],
+    ["an INTEGER without any bytes", sequence([2, 0], one)],
     ["a BIT STRING", sequence([3, 1, 1], one)],
     ["an unnecessary leading zero", sequence([2, 2, 0, 1], one)],
     ["two leading zeros", sequence([2, 3, 0, 0, 0x80], one)],

@@ -51,7 +51,7 @@ const good: readonly (readonly [name: string, hex: string])[] = [
     "f75962df17ad4793f582f82ae495b3dd7f5a18bcb64b5e582b45c37e35a20b64959e87ab515c5f59ff5c8181c5cbe67ff42d6578001a115a2c445f117cad190c",
   ],
   [
-    "no bit set but the top bits of their first bytes",
+    "only the top bits of their first bytes set",
     "8089976ecfc7e88d6e86de0c1724e132d97ad5b78222905b90f578ea03e5b0e280e1aa63ba256d09bd609185c3ac01e76513ee7f6106efdba23f17b3ddf5d9eb",
   ],
   [

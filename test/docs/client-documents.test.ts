@@ -345,7 +345,7 @@ describe("the adapter for oidc-provider", () => {
     assert.equal(error, undefined, "only the changed document is refused");
   });
 
-  test("remembers a consent until the document changes, and introspects no token after that", async (t) => {
+  test("remembers a consent until the document changes; after that, introspection reports the client's tokens as inactive", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     const key = named("api");
     const api = {
@@ -392,7 +392,7 @@ describe("the adapter for oidc-provider", () => {
     assert.equal((await next()).error, undefined);
   });
 
-  test("does not fetch the sector identifier of a client, which `allow` does not cover", async (t) => {
+  test("does not fetch a client's sector identifier, which `allow` does not cover", async (t) => {
     const { hosts, authorized } = await oidcServer(t);
     const url = "https://victim.example/sector.json";
     hosts.documents.set(client_id, { ...chatGpt, sector_identifier_uri: url });
@@ -400,7 +400,7 @@ describe("the adapter for oidc-provider", () => {
     assert.deepEqual([prompts, hosts.requested.includes(url)], [["login", "consent"], false]);
   });
 
-  test("leaves registered clients alone, even one whose identifier is the URL of a document", async (t) => {
+  test("leaves registered clients alone, even one whose identifier is a document's URL", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     for (const registered of [client_id, "app"]) {
       const client = { client_id: registered, redirect_uris: [redirectUri], token_endpoint_auth_method: "none" };

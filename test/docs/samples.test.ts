@@ -197,7 +197,7 @@ describe("the pages' samples", () => {
     assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");
   });
 
-  test("the checks for clients reject a string that is not a token", async (t) => {
+  test("the client checks reject a string that is not a token", async (t) => {
     type Check = (token: string) => Promise<unknown>;
     const checks = (await import(await sample(t, "examples/docs/clients.mts"))) as {
       authenticate: Check;
@@ -246,7 +246,7 @@ describe("the pages' samples", () => {
   });
 });
 
-test("the replay store in docs/clients.md lets one replica use a token until it expires", async (t) => {
+test("the replay store in docs/clients.md lets only one replica accept a token, until the token expires", async (t) => {
   const file = join(await temporaryFolder(t), "replay.db");
   const replicas: SetIfAbsent[] = [];
   for (let count = 0; count < 2; count++) {

@@ -13,7 +13,7 @@ function rowsOf(text: string): string[][] {
 
 const page = await readFile(join(root, "docs/threats.md"), "utf8");
 
-test("docs/threats.md takes about five minutes to read: at most 1,350 words, not counting the diagram and the tests' names", () => {
+test("docs/threats.md takes about five minutes to read: at most 1,350 words, not counting the diagram and the test names", () => {
   const read = page
     .replace(/```[^]*?```/, "")
     .replaceAll(/ \| `[\w/.-]+`: .* \|$/gm, "")

@@ -271,7 +271,7 @@ describe("examine", () => {
     assert.deepEqual(await found(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
-  test("distinguishes a hex digest, plain or encoded again, from a different certificate's digest", async () => {
+  test("distinguishes a hex digest, plain or encoded a second time, from a different certificate's digest", async () => {
     const digests = certificate(rsaKey());
     const hex = hexOf(digests.x5t);
     assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
@@ -308,7 +308,7 @@ describe("examine", () => {
     assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
   });
 
-  test("accepts a private key parameter without a value, as some serializers write it", async () => {
+  test("accepts a private key parameter without a value, as written by some serializers", async () => {
     for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
       assert.deepEqual(await found(observed({ keys: [{ ...sound, ...empty }] })), []);
     for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
@@ -327,7 +327,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
   });
 
-  test("does not call a finding broken if it breaks none of the verifiers that were run", () => {
+  test("does not rate a finding as broken if none of the verifiers that were run fails on it", () => {
     for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
       assert.notEqual(codes[code].severity, "broken");
       assert.ok(breaksOf(code).every(({ source }) => source !== undefined));

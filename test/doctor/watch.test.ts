@@ -118,7 +118,7 @@ describe("a watch", () => {
     assert.deepEqual(codes, []);
   });
 
-  test("detects an ETag that changes although the bytes do not", async () => {
+  test("detects an ETag that changes even though the bytes do not", async () => {
     const body = bytes({ keys: [published("a")] });
     const { codes } = await watched((ms) => response(body, { etag: `"${ms}"` }), { durationMs: 20 * second });
     assert.deepEqual(codes, ["HTTP_ETAG_CHANGES"]);

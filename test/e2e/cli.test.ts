@@ -228,7 +228,7 @@ describe("standard output that cannot be written to", { timeout, concurrency: 4 
     });
   }
 
-  test("a reader that closes early, like head, is not a failure", async (t) => {
+  test("does not fail if the reader, such as head, closes the pipe early", async (t) => {
     const { child } = spawnCli(t, ["keys", ...(await storeOf(t))]);
     child.stdout.destroy();
     let errors = "";

@@ -98,7 +98,7 @@ describe("keys in PostgreSQL", { skip }, () => {
 
   checkCompose(() => server);
 
-  test("after the store's clock has jumped, no command takes a step that may be early, unless forced", async (t) => {
+  test("after the store's clock has jumped, no command takes a step that might be early, unless forced", async (t) => {
     const url = database();
     const name = new URL(url).pathname.slice(1);
     server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);

@@ -501,8 +501,8 @@ describe("a store", { timeout }, () => {
   });
 });
 
-describe("refused commands", { timeout, concurrency: 3 }, () => {
-  test("commands without a store say how to create it but do not create it", async (t) => {
+describe("arguments and refusals", { timeout, concurrency: 3 }, () => {
+  test("without a store, a command says how to create it but does not create it", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     for (const args of [
@@ -525,7 +525,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     await assert.rejects(access(data));
   });
 
-  test("names a key that cannot be imported, and does not create a store", async (t) => {
+  test("an import names the key that it rejects and does not create a store", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     const files = {
@@ -584,7 +584,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     }
   });
 
-  test("accepts an abbreviated kid and reports changes with the full one", async (t) => {
+  test("a unique prefix is accepted as a kid; changes are reported with the full kid", async (t) => {
     const { ok, refused } = await setUp(t, []);
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
@@ -605,7 +605,7 @@ describe("refused commands", { timeout, concurrency: 3 }, () => {
     assert.match(several, /2 kids begin with "2026-11"; add more characters:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
-  test("checks the issuer first and does not echo a password in it", async (t) => {
+  test("the issuer is checked first, and a password in it is not echoed", async (t) => {
     for (const command of [["keys"], ["plan"], ["token", "--aud", "x"], ["rotate", "--dry-run"]]) {
       const run = await runCli(t, [...command, "--issuer", "https://user:secret@op.example", "--data", "no/folder"]);
       assert.deepEqual([run.code, run.stdout], [1, ""]);

@@ -9,13 +9,13 @@ const [more, large] = ["Expect: more\r\nConnection: close\r\n\r\n", `X: ${"x".re
 const rows: readonly [name: string, sent: string, status: number][] = [
   ["no Host (RFC 9112 section 3.2)", "GET /jwks HTTP/1.1\r\nConnection: close\r\n\r\n", 400],
   ["an expectation", `GET /jwks HTTP/1.1\r\n${host}${more}`, 417],
-  ["an expectation of HEAD", `HEAD /jwks HTTP/1.1\r\n${host}${more}`, 417],
+  ["an expectation in a HEAD request", `HEAD /jwks HTTP/1.1\r\n${host}${more}`, 417],
   ["an unknown method", `FOO /jwks HTTP/1.1\r\n${host}\r\n`, 405],
   ["the first half of an unknown method", "FO", 405],
   ["no method", `F=O /jwks HTTP/1.1\r\n${host}\r\n`, 400],
   ["headers that are too large", `GET /jwks HTTP/1.1\r\n${host}${large}`, 431],
-  ["headers of HEAD that are too large", `HEAD /jwks HTTP/1.1\r\n${host}${large}`, 431],
-  ["a malformed header line of HEAD", "HEAD /jwks HTTP/1.1\r\nHost a\r\n\r\n", 400],
+  ["headers that are too large, in a HEAD request", `HEAD /jwks HTTP/1.1\r\n${host}${large}`, 431],
+  ["a malformed header line in a HEAD request", "HEAD /jwks HTTP/1.1\r\nHost a\r\n\r\n", 400],
   ["a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400],
   ["an invalid version", `GET /jwks HTTP/9.x\r\n${host}\r\n`, 400],
 ];

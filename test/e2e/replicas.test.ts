@@ -166,7 +166,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     });
   }
 
-  test("but not with --wait 0 or without a change, and without replicas it prints nothing about them", async (t) => {
+  test("but not with --wait 0 or without a change; if there are no replicas, it prints nothing about them", async (t) => {
     const { run, checkIn } = await withReplicas(t);
     const alone = await run("rotate");
     assert.deepEqual([alone.code, alone.stdout.includes("Replicas:")], [0, false]);
@@ -258,7 +258,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     "20,000 ids of 2 kB": (index) => [`${index}${"x".repeat(2_000)}`, record("a")],
   };
   for (const [name, of] of Object.entries(attacks)) {
-    test(`lists some of many presence records and how many more there are: ${name}`, async (t) => {
+    test(`lists the first of many presence records and counts the others: ${name}`, async (t) => {
       const { run, data } = await withReplicas(t);
       const count = Number(/^[\d,]+/.exec(name)?.[0].replace(",", ""));
       const db = new DatabaseSync(join(data, "keys.db"));
@@ -280,7 +280,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     });
   }
 
-  test("works without readable presence records and reports that; so do the commands that show keys", async (t) => {
+  test("works and reports an error if the presence records cannot be read; so do the commands that show keys", async (t) => {
     const { run, data } = await withReplicas(t);
     const db = new DatabaseSync(join(data, "keys.db"));
     db.exec("DROP TABLE presence");
@@ -293,7 +293,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     }
   });
 
-  test("reports that no replicas are listed", async (t) => {
+  test("says so if no replicas are listed", async (t) => {
     const { run } = await withReplicas(t);
     assert.match((await run("replicas")).stdout, /^No replicas are listed\.\nNot listed: on-demand processes/);
   });

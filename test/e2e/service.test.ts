@@ -191,7 +191,7 @@ describe("the admin address", { timeout, concurrency: 4 }, () => {
 });
 
 describe(
-  "an address in use makes the start fail with code 1 and leaves nothing behind",
+  "if an address is in use, startup fails with code 1 and leaves nothing behind",
   { timeout, concurrency: 4 },
   () => {
     for (const [name, first, second] of [
@@ -252,7 +252,7 @@ describe("processes with --reuse-port", { timeout, skip: !sharesPorts }, () => {
 });
 
 describe("stopping", { timeout }, () => {
-  test("under load never cuts off a request that was sent", async (t) => {
+  test("never cuts off a request that was sent, even under load", async (t) => {
     const service = await startServiceProcess(t, ["--data", await temporaryFolder(t)]);
     const load = startLoad(service.port, { kept: 8, fresh: 8 });
     const open = (): Promise<Client[]> => Promise.all([1, 2, 3].map(() => Client.open(service.port)));

@@ -246,72 +246,76 @@ test("settings for key files cannot be combined with settings for managed keys, 
   }
 });
 
-describe("a configuration error makes the start fail with code 1 and one line", { timeout, concurrency: 4 }, () => {
-  interface Given {
-    readonly args?: readonly string[];
-    readonly env?: Readonly<Record<string, string>>;
-    /** Content of the `--config` file. */
-    readonly config?: string;
-  }
-  const noFile = /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/;
-  const nowhere = ["--host", "192.0.2.1", "--issuer", "https://op.example"];
-  const rows: readonly [name: string, given: Given, says: RegExp][] = [
-    [
-      "unknown variable",
-      { env: { JWKSD_PROT: "80" } },
-      /unknown environment variable JWKSD_PROT \(did you mean JWKSD_PORT\?\) \[ERR_OPTION_UNKNOWN\]/,
-    ],
-    [
-      "unknown member",
-      { config: '{"isuer": "https://op.example"}' },
-      /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
-    ],
-    ["malformed file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
-    ["file that is not an object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
-    ["missing file", { args: ["--config", "no.json"] }, noFile],
-    ["missing file of JWKSD_CONFIG", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
-    [
-      "wrong variable",
-      { env: { JWKSD_REUSE_PORT: "2" } },
-      /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
-    ],
-    ["missing keys", { args: ["--keys", "no"] }, /cannot read no \(ENOENT\) \[ERR_FILE_UNREADABLE\]/],
-    ["data folder that is a file", { args: ["--data", "/dev/null"] }, /\/dev\/null \(.*\).*\[ERR_FILE_UNWRITABLE\]/],
-    [
-      "invalid wrapping key",
-      { env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` } },
-      /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
-    ],
-    [
-      "missing wrapping key file",
-      { args: ["--wrapping-key-file", "no.key"] },
-      /cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
-    ],
-    [
-      "unavailable host",
-      { args: nowhere },
-      /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
-    ],
-    [
-      "unavailable host and port",
-      { args: [...nowhere, "--port", "8099"] },
-      /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
-    ],
-  ];
-  for (const [name, { args = [], env = {}, config }, says] of rows) {
-    test(name, async (t) => {
-      const folder = await temporaryFolder(t);
-      const configFile = join(folder, "jwksd.json");
-      if (config !== undefined) await writeFile(configFile, config);
-      const configArgs = config === undefined ? [] : ["--config", configFile];
-      const variables = { JWKSD_DATA: join(folder, "data"), JWKSD_ADMIN: "off", JWKSD_LOG_LEVEL: "silent", ...env };
-      const portArgs = args.includes("--port") ? [] : ["--port", "0"];
-      const stderr = await cliRefused(t, ["serve", ...portArgs, ...configArgs, ...args], variables);
-      assert.match(stderr, /^jwksd: [^\n]+\n$/);
-      assert.match(stderr, says);
-    });
-  }
-});
+describe(
+  "after a configuration error, startup fails with code 1 and a one-line message",
+  { timeout, concurrency: 4 },
+  () => {
+    interface Given {
+      readonly args?: readonly string[];
+      readonly env?: Readonly<Record<string, string>>;
+      /** Content of the `--config` file. */
+      readonly config?: string;
+    }
+    const noFile = /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/;
+    const nowhere = ["--host", "192.0.2.1", "--issuer", "https://op.example"];
+    const rows: readonly [name: string, given: Given, says: RegExp][] = [
+      [
+        "unknown variable",
+        { env: { JWKSD_PROT: "80" } },
+        /unknown environment variable JWKSD_PROT \(did you mean JWKSD_PORT\?\) \[ERR_OPTION_UNKNOWN\]/,
+      ],
+      [
+        "unknown member",
+        { config: '{"isuer": "https://op.example"}' },
+        /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
+      ],
+      ["malformed file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
+      ["file that is not an object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
+      ["missing file", { args: ["--config", "no.json"] }, noFile],
+      ["missing file of JWKSD_CONFIG", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
+      [
+        "wrong variable",
+        { env: { JWKSD_REUSE_PORT: "2" } },
+        /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
+      ],
+      ["missing keys", { args: ["--keys", "no"] }, /cannot read no \(ENOENT\) \[ERR_FILE_UNREADABLE\]/],
+      ["data folder that is a file", { args: ["--data", "/dev/null"] }, /\/dev\/null \(.*\).*\[ERR_FILE_UNWRITABLE\]/],
+      [
+        "invalid wrapping key",
+        { env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` } },
+        /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
+      ],
+      [
+        "missing wrapping key file",
+        { args: ["--wrapping-key-file", "no.key"] },
+        /cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
+      ],
+      [
+        "unavailable host",
+        { args: nowhere },
+        /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
+      ],
+      [
+        "unavailable host and port",
+        { args: [...nowhere, "--port", "8099"] },
+        /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
+      ],
+    ];
+    for (const [name, { args = [], env = {}, config }, says] of rows) {
+      test(name, async (t) => {
+        const folder = await temporaryFolder(t);
+        const configFile = join(folder, "jwksd.json");
+        if (config !== undefined) await writeFile(configFile, config);
+        const configArgs = config === undefined ? [] : ["--config", configFile];
+        const variables = { JWKSD_DATA: join(folder, "data"), JWKSD_ADMIN: "off", JWKSD_LOG_LEVEL: "silent", ...env };
+        const portArgs = args.includes("--port") ? [] : ["--port", "0"];
+        const stderr = await cliRefused(t, ["serve", ...portArgs, ...configArgs, ...args], variables);
+        assert.match(stderr, /^jwksd: [^\n]+\n$/);
+        assert.match(stderr, says);
+      });
+    }
+  },
+);
 
 // Other loopback addresses and a shared port require Linux.
 test("flags reach the service", { timeout, skip: process.platform !== "linux" }, async (t) => {
@@ -356,7 +360,7 @@ test("reads the file that --config or JWKSD_CONFIG names", async (t) => {
   }
 });
 
-test("variables in which Kubernetes describes a service named jwksd are not settings", async () => {
+test("variables that Kubernetes sets for a service named jwksd are not settings", async () => {
   const environment = {
     JWKSD_SERVICE_HOST: "10.0.0.1",
     JWKSD_SERVICE_PORT: "9900",
@@ -373,7 +377,7 @@ test("variables in which Kubernetes describes a service named jwksd are not sett
   assert.equal(port, settingDefinitions.port.fallback);
 });
 
-test("does not echo a wrapping key given instead of its path", async (t) => {
+test("does not echo a wrapping key passed instead of its path", async (t) => {
   const bytes = randomBytes(32);
   const data = await temporaryFolder(t);
   for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {

@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store created without one is learned from serve, and the first issuer that is set owns the store", async (t) => {
+  test("of a store created without one is taken from serve until an issuer is set, which then owns the store", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);
@@ -264,7 +264,7 @@ describe("files", { timeout, skip: !isSupported }, () => {
     }
   });
 
-  test("a folder that cannot be created ends serve and keygen immediately", async (t) => {
+  test("serve and keygen exit immediately if a folder cannot be created", async (t) => {
     for (const args of [
       ["serve", "--data", "/proc/x", "--port", "0", "--admin", "off"],
       ["serve", "--store", "sqlite:/proc/x/y/keys.db", "--port", "0", "--admin", "off"],

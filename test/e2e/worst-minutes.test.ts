@@ -227,7 +227,7 @@ test("names a lost wrapping key's id, the ids of the given keys, and the next st
   for (const says of [gone.at(-1) ?? "", `needs the wrapping key ${id}`]) assert.ok(unread.includes(says), unread);
 });
 
-test("lists two processes with the same name separately, such as a killed one and its successor", async (t) => {
+test("lists two processes with the same name separately, such as a killed one and its replacement", async (t) => {
   const data = await dataOf(t);
   for (let start = 0; start < 2; start += 1) await startService(t, ["--data", data, "--replica-name", "vm"]);
   const { stdout } = await runCli(t, ["replicas", "--data", data]);
@@ -252,7 +252,7 @@ test("the startup banner reports an active key that cannot be opened", async (t)
   );
 });
 
-test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {
+test("on a read-only disk, read-only commands work, and the other ones name the cause", { skip }, async (t) => {
   const data = await dataOf(t);
   await (await startService(t, ["--data", data])).stop();
   const run = (...args: readonly string[]) => {

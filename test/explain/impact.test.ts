@@ -323,9 +323,9 @@ describe("the aftermath of past changes", () => {
       [/^Signing key "b" .* 18:00/],
     ],
     ["a revocation while a cache might still have the key", revoked, at - 1, [aTrusted, bUnknown]],
-    ["a revocation when no cache has the key any more", revoked, at, []],
+    ["a revocation when no cache has the key anymore", revoked, at, []],
     ["a revoked encryption key, without its replacement, which signs nothing", encRevoked, now, [eKnown]],
-    ["a first key, which is not a forced one", after([], { type: "announce", key: newKey("a") }), now, []],
+    ["a first key, which was not forced", after([], { type: "announce", key: newKey("a") }), now, []],
     ["the first key of a set that was imported as a whole", whole, now, []],
     ["a planned rotation", [a, announced(hour)], now, []],
   ];

@@ -169,7 +169,7 @@ describe("the plan in a terminal", () => {
     }
   });
 
-  test("shows a day and an hour next to 90 days, however far ahead it looks", () => {
+  test("shows steps of a day and of an hour next to 90 days, however long the plan is", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(

@@ -136,7 +136,7 @@ const removal = (record: LiveRecord) =>
 const activation = (record: LiveRecord) =>
   plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === record.kid);
 
-test("a waiting period is the longest under any policy so far, and its bound says so", () => {
+test("a waiting period is the longest that any policy so far has required, and its bound says so", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";

@@ -31,7 +31,7 @@ function fuzzer(): readonly [string, ...string[]] | string {
   return [join(newerLibrary, "ld-linux-x86-64.so.2"), "--library-path", newerLibrary, process.execPath, jazzer];
 }
 
-describe("no seed or earlier finding breaks a promise of", () => {
+describe("no seed or earlier finding violates the property of", () => {
   for (const [name, target] of Object.entries(targets))
     test(name, async () => {
       const files = await readdir(join(here, "seeds", name));
@@ -52,7 +52,7 @@ const isAvailable = typeof command !== "string" || process.env["CI"] !== undefin
 
 if (isSoak)
   describe(
-    "a minute of coverage-guided fuzzing does not break a promise of",
+    "a minute of coverage-guided fuzzing does not violate the property of",
     { skip: !isAvailable && skipped(command), concurrency: 2 },
     () => {
       for (const name of Object.keys(targets))

@@ -1,5 +1,5 @@
-// What strangers send: one function each, which the fuzzer calls with mutated bytes. It throws if a promise is broken. In all of them, input
-// is either accepted or refused with a JwksdError.
+// One function for each kind of untrusted input. The fuzzer calls it with mutated bytes, and it throws if a property is violated. Every input
+// must either be accepted or be rejected with a JwksdError.
 
 import assert from "node:assert/strict";
 import {

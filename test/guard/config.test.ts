@@ -129,7 +129,7 @@ describe("jwksd guard --check", () => {
     await cliDone(t, flags.slice(0, 3), { JWKSD_REPLAY_STORE: "redis://user:secret@127.0.0.1" });
   });
 
-  test("prints what each route needs, and the worst-case sizes", async (t) => {
+  test("prints each route's requirements and the worst-case sizes", async (t) => {
     const api = {
       ...host,
       claims: ["tenant_id"],

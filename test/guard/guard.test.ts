@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("are not invented for a claim that has the name of a property of every object", async (t) => {
+  test("are not invented for a claim named like a property that every object has", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
@@ -255,7 +255,7 @@ describe("a check", () => {
       }
   });
 
-  test("may ask for an upgrade, expect anything, have a body and use any method", async (t) => {
+  test("may have Upgrade and Expect headers, a body and any method", async (t) => {
     const { setup, guard } = await startOne(t);
     const head = [...described("GET", "api.example.com", "/"), bearer(accessToken(setup))];
     const rows: readonly (readonly [method: string, target: string, ...lines: HeaderLine[]])[] = [
@@ -614,7 +614,7 @@ describe("the configuration", () => {
     assert.deepEqual(warnings(guard), warnings(other));
   });
 
-  test("has one key set for each issuer or URL, and its age", async (t) => {
+  test("has one key set, with a metric for its age, for each issuer or URL", async (t) => {
     const setup = await startProviders(t);
     const one = { issuer: setup.issuer, audience };
     const jwksUri = `${setup.other}/jwks`;
@@ -720,7 +720,7 @@ describe("a guard", () => {
     });
   });
 
-  test("logs how many refusals it has not logged, after ten seconds and when it stops", async (t) => {
+  test("after ten seconds and when it stops, logs the number of refusals that it did not log", async (t) => {
     const timers = new Set<() => void>();
     const setTimer: Clock["setTimer"] = (callback, delayMs) => {
       if (delayMs !== 10_000) return systemClock.setTimer(callback, delayMs);

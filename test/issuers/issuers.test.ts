@@ -378,7 +378,7 @@ test("returns 400 for a request that names two hosts, over HTTP/1.1 and HTTP/2",
   );
 });
 
-test("an issuer has its records before its first use, and its tokens have the times of the clock option", async () => {
+test("an issuer has its records before its first use, and the times in its tokens come from the clock option", async () => {
   const database = new Database();
   database.nowMs = Date.parse("2031-01-01T00:00:00Z");
   await database.with(1);
@@ -397,7 +397,7 @@ test("an issuer has its records before its first use, and its tokens have the ti
   );
 });
 
-test("if keys without an issuer are copied into the rows of two issuers, publishes them for neither", async () => {
+test("keys without an issuer that are copied into two issuers' rows are published for neither issuer", async () => {
   const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
@@ -417,7 +417,7 @@ test("if keys without an issuer are copied into the rows of two issuers, publish
   }
 });
 
-test("never serves one issuer's keys for another issuer, even if the other's row has a copy of them under its own name", async () => {
+test("never serves one issuer's keys for another issuer, even if the other issuer's row has a copy of them under that issuer's name", async () => {
   const database = await new Database().with("mine", "victim");
   const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
   for (const [copied, code] of [
@@ -466,7 +466,7 @@ test("create() is not subject to the limits for made-up names and returns the ke
   assert.equal(await kidOf(issuers, 0), kid);
 });
 
-test("metrics count failing issuers, in memory and in runs of due steps, and never name an issuer", async () => {
+test("metrics count the failing issuers in memory and in each run of due steps, and never name an issuer", async () => {
   const database = await new Database().with(1, 2, 3);
   const rows = [1, 2, 3].map((name) => ({ issuer: named(name), due: 0, key: `${name}` }));
   const due: Register["due"] = async (_, after) => rows.filter(({ key }) => key > (after?.key ?? ""));

@@ -238,7 +238,7 @@ const rows: readonly Row[] = [
   ["RFC 7515 section 2", "base64url padding", { ...p256, y: `${y256}=` }, /base64url/],
   ["RFC 7518 section 6.2.1", "a point that is not on its curve", { ...p256, y: x256 }, /valid key/],
   ["RFC 7517 section 4.2", "use sig", { ...p256, use: "sig" }, es256],
-  ["contract 2", "use enc", { ...p256, use: "enc" }, /"use"/],
+  ["endpoint specification 2", "use enc", { ...p256, use: "enc" }, /"use"/],
   ["RFC 7517 section 4.2", "use in uppercase", { ...p256, use: "SIG" }, /"use"/],
   ["RFC 7517 section 4.2", "use null", { ...p256, use: null }, /"use"/],
   ["RFC 7517 section 4.3", "key_ops with verify", { ...p256, key_ops: ["encrypt", "verify"] }, es256],

@@ -170,7 +170,7 @@ async function connectAs(path: string, ids: { readonly uid: number; readonly gid
 }
 
 describe("a Unix socket", () => {
-  test("is only for its user, whatever the umask, and is removed when its server closes", async (t) => {
+  test("is accessible only to its user, whatever the umask, and is removed when its server closes", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     const before = process.umask(0);
     t.after(() => void process.umask(before));

@@ -37,7 +37,7 @@ async function isStaleAt(world: World, replica: Replica, at: number): Promise<vo
 
 const cuts: Readonly<Record<string, (connection: CountedStore, isCut: boolean) => void>> = {
   "is unavailable": (connection, isCut) => (connection.isGone = isCut),
-  "can only be read, as a full disk": (connection, isCut) => (connection.isFull = isCut),
+  "can only be read, as on a full disk": (connection, isCut) => (connection.isFull = isCut),
   "does not answer": (connection, isCut) => (connection.hangs = isCut),
   "is a replaced primary that answers plain reads": (connection, isCut) => (connection.isOld = isCut),
   "is a replaced primary, and the process may only read": (connection, isCut) => {
@@ -81,12 +81,14 @@ describe("a process signs for maxStaleSeconds minus 1% after the start of its la
     await isStaleAt(world, replica, checkInMs + usableMs);
     await world.stop(replica);
   });
+});
 
+describe("a process whose store is unavailable", () => {
   for (const [name, setMs] of [
-    ["10 minutes ahead, which makes it stale 10 minutes earlier", 10 * minute],
-    ["an hour back, which does not make it stale later", -hour],
+    ["becomes stale 10 minutes earlier if the wall clock is set ahead by 10 minutes", 10 * minute],
+    ["does not become stale later if the wall clock is set back by an hour", -hour],
   ] as const) {
-    test(`is unavailable, and the wall clock is set ${name}`, async () => {
+    test(name, async () => {
       const world = new World(() => memoryStore());
       const replica = await world.start({ initialPolicy: policy });
       world.store.isGone = true;

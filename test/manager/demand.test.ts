@@ -58,7 +58,7 @@ test("an instance reads on a request and leaves no timer and no presence record"
   assert.equal(instance.connection.counts.write, 0);
 });
 
-test("contract, section 7, Errors: a method other than GET and HEAD gets 405 before anything is read", async () => {
+test("endpoint specification, section 7, Errors: a method other than GET and HEAD gets 405 before anything is read", async () => {
   const { instance } = await worldWithKeys();
   const response = await instance.provider.fetch(new Request(`${issuer}/jwks`, { method: "POST" }));
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);

@@ -92,7 +92,7 @@ describe("compatibility with later versions", () => {
     await world.stop(replica);
   });
 
-  test("an ended issuer has format 2, and the format and the keys must agree", async () => {
+  test("an ended issuer's document uses format 2, and the format must match the keys", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const { text } = store;
@@ -106,7 +106,7 @@ describe("compatibility with later versions", () => {
     await world.stop(replica);
   });
 
-  test("applies a stored policy even if this version would refuse it", async () => {
+  test("applies a stored policy even if this version would reject it", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     await rewritten(world, store, ({ policy }) => ({ policy: { ...policy, announceForSeconds: 60 } }));

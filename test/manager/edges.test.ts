@@ -228,7 +228,7 @@ describe("a subscriber", () => {
     await world.stop(replica);
   });
 
-  test("without update is rejected", async () => {
+  test("without an update method is rejected", async () => {
     const { manager } = await start();
     await assert.rejects(manager.subscribe({} as never), { code: "ERR_OPTION_INVALID" });
     await manager.close();

@@ -31,7 +31,7 @@ const start = async (world: World, module: Module, count: number): Promise<Repli
   return replicas;
 };
 
-describe("keys in an HSM or key service", () => {
+describe("a manager with keys in an HSM or key service", () => {
   test("one of three managers generates each rotation's key, and all sign with it", async () => {
     const world = new World();
     const module = new Module();
@@ -216,7 +216,7 @@ describe("keys in an HSM or key service", () => {
   });
 
   for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
-    test(`after hours in which it could not sign, ${failure} does not restart its waiting period`, async () => {
+    test(`a key that could not sign for hours: ${failure} does not restart its waiting period`, async () => {
       const world = new World();
       const module = new Module();
       let failsOnce = false;

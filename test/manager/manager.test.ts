@@ -228,7 +228,7 @@ describe("close", () => {
     await replica.manager.close();
   });
 
-  test("waits for work in progress and ends a pause between two attempts", async () => {
+  test("waits for work in progress and ends a pause between attempts", async () => {
     const world = new World();
     const replica = await world.start();
     const wrapping = await createWrapping([world.wrappingKey], issuer);

@@ -28,7 +28,7 @@ import { valuesOf } from "../support/scrape.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { World } from "./world.ts";
 
-describe("metrics of a manager", () => {
+describe("a manager's metrics", () => {
   test("report the keys, the times of their states, and the time of the next step", async () => {
     const world = new World();
     const replica = await world.start();
@@ -163,7 +163,7 @@ describe("store health", () => {
     assert.equal(health.current.store.revisionSince, clock.now());
   });
 
-  test("has the error of an outage", () => {
+  test("has the error that an outage causes", () => {
     const { clock, health } = healthOf();
     health.onCall("read", unavailable);
     const { lastAttemptAt, lastSuccessAt, lastError } = health.current.store;

@@ -214,7 +214,7 @@ describe("a private key that cannot be unwrapped", () => {
     ],
   ];
   for (const [name, halfOf, expected, says] of rows) {
-    test(`${name}: the next key is published but does not become active; with the active key, no process starts`, async () => {
+    test(`${name}: the next key is published but does not become active; if it is the active key, no process starts`, async () => {
       const world = new World();
       const first = await world.start();
       await world.until(first.manager.rotate());
@@ -314,7 +314,7 @@ const attacks: Readonly<Record<string, Attack>> = {
     return `${Buffer.from(JSON.stringify(header)).toString("base64url")}..\n${unsealed(text)}`;
   },
   "a MAC under the attacker's key with the right key's id": underAttackerMac,
-  "another kind of text": () => "garbage",
+  "text of a different kind": () => "garbage",
 };
 
 const notAuthentic = (error: unknown): boolean => {

@@ -86,7 +86,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     });
   }
 
-  test("signs and takes steps by the store's clock if the difference is within the skew", async () => {
+  test("signs and takes steps according to the store's clock if the difference is within the skew", async () => {
     const world = new World();
     const machine = world.machine();
     machine.offMs = -299 * second;

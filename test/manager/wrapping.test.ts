@@ -78,7 +78,7 @@ test("wraps a key differently each time", async () => {
 });
 
 describe("of several wrapping keys, the first one wraps and all unwrap", () => {
-  test("a new first key is added, and then the old one is dropped", async () => {
+  test("a new first key can be added and the old one then dropped", async () => {
     const both = await createWrapping([k2, k1], issuer);
     assert.deepEqual(await both.unwrap("a", jwe), key);
     assert.equal(both.isCurrent(jwe), false);

@@ -101,7 +101,7 @@ describe(peers, async () => {
     );
   });
 
-  test("tests the adapters, and the contract against them", async () => {
+  test("tests the adapters and runs the endpoint tests against them", async () => {
     const command = runOf("Test what uses them").replace(/\S+\/node --test.*/, "echo");
     const { stdout } = await promisify(execFile)("bash", ["-ec", command], { cwd: root });
     const files = stdout.split(/\s+/);

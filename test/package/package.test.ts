@@ -271,7 +271,7 @@ function tinySigner(dsaEncoding) {
 }
 `;
 
-describe("jwksd/testing/adapters tests third-party adapters against the contract", () => {
+describe("jwksd/testing/adapters tests third-party signers and stores", () => {
   for (const [written, failing] of adapters) {
     test(failing.length === 0 ? "a correct adapter passes" : failing.join("; "), async () => {
       await writeFile(join(project, "adapter.test.mjs"), tiny + written);
@@ -285,7 +285,7 @@ describe("jwksd/testing/adapters tests third-party adapters against the contract
   }
 });
 
-test("an invalid call to jwksd/testing/adapters throws an explanation and registers no tests", async () => {
+test("an invalid call to jwksd/testing/adapters throws an explanatory error and does not register tests", async () => {
   const calls = [
     "checkSigner({ signer: tinySigner('der') })",
     "checkSigner(async () => ({}))",

@@ -91,7 +91,7 @@ describe("options that managed keys replace", () => {
   });
 });
 
-test("providers reflect each change: keys, mode, signing key, longest lifetime, and the ends of keys", async () => {
+test("providers reflect each change of the keys, mode, signing key and longest lifetime, and each key's end", async () => {
   const keys = await start();
   const ended: unknown[] = [];
   const onEvent: ProviderOptions["onEvent"] = (event) => {

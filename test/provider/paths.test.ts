@@ -201,8 +201,8 @@ const own = {
 const metadatas: [name: string, metadata: Record<string, unknown> | null | undefined][] = [
   ["none", undefined],
   ["null", null],
-  ["algorithms of clients", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
-  ["other algorithms of clients", { request_object_signing_alg_values_supported: ["ES256", "none"] }],
+  ["clients' algorithms", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
+  ["other clients' algorithms", { request_object_signing_alg_values_supported: ["ES256", "none"] }],
   ["other members", { token_endpoint: "https://op.example/token", claims_supported: ["sub"], "ui_locales#de": "\xe4" }],
 ];
 
@@ -269,7 +269,7 @@ describe("without a discovery document", () => {
   });
 });
 
-describe("a document is incomplete without", () => {
+describe("missingMembers", () => {
   const whole = {
     authorization_endpoint: "https://op.example/authorize",
     token_endpoint: "https://op.example/token",
@@ -277,12 +277,12 @@ describe("a document is incomplete without", () => {
     subject_types_supported: ["public"],
   };
   for (const name of Object.keys(whole)) {
-    test(name, () => {
+    test(`reports a missing ${name}`, () => {
       assert.deepEqual(missingMembers({ ...whole, [name]: undefined }), [name]);
       assert.deepEqual(missingMembers({ ...whole, [name]: null }), [name]);
     });
   }
-  test("nothing, if it has all members", () => assert.deepEqual(missingMembers(whole), []));
+  test("reports nothing if no member is missing", () => assert.deepEqual(missingMembers(whole), []));
 });
 
 const issuer = "https://op.example";
@@ -303,7 +303,7 @@ describe("fetch with the arguments of the global fetch", () => {
     await assert.rejects(fetch("no URL", {}), TypeError);
   });
 
-  test("ignores a platform's further arguments after a Request", async () => {
+  test("ignores additional arguments that a platform passes after a Request", async () => {
     const { jwksUri, fetch } = await createProvider(given);
     // As in Workers, where the environment may have any member.
     const handler: (request: Request, env: { readonly method: string }) => Response | Promise<Response> = fetch;
@@ -343,15 +343,15 @@ const merges: [name: string, options: readonly Given[], differs: Partial<typeof 
   ["withKeyset", [{ issuer }, withKeyset(keyset)], {}],
   ["withKeyset: the last one wins", [given, withKeyset(otherKeyset)], { kids: "b" }],
   ["withKeyset: a plain object after it wins", [withKeyset(otherKeyset), given], {}],
-  ["withKeyset(null) is not given", [given, withKeyset(null)], {}],
+  ["withKeyset(null) has no effect", [given, withKeyset(null)], {}],
   ["withEncryptionKeyset", [given, encrypting], { kids: "a e" }],
   ["withEncryptionKeyset: the last one wins", [given, encrypting, withEncryptionKeyset([])], {}],
-  ["withEncryptionKeyset(null) is not given", [given, encrypting, withEncryptionKeyset(null)], { kids: "a e" }],
+  ["withEncryptionKeyset(null) has no effect", [given, encrypting, withEncryptionKeyset(null)], { kids: "a e" }],
   ["withEndpoints", [given, endpoint("/k")], at("/k")],
   ["withEndpoints: the last one wins", [endpoint("/k"), given, endpoint("/l")], at("/l")],
   ["withEndpoints: the last one replaces the whole option", [given, endpoint("/k"), withEndpoints({})], {}],
-  ["withEndpoints(null) is not given", [given, endpoint("/k"), withEndpoints(null)], at("/k")],
-  ["a path of null is the default", [given, withEndpoints({ jwks: null })], {}],
+  ["withEndpoints(null) has no effect", [given, endpoint("/k"), withEndpoints(null)], at("/k")],
+  ["null as a path means the default", [given, withEndpoints({ jwks: null })], {}],
   ["withJWKSRotationActive", [given, mode(() => true)], { rotation: true }],
   ["withJWKSRotationActive: the last one wins", [given, mode(throwing), mode(() => false)], {}],
   ["withJWKSRotationActive(null)", [given, mode(null)], {}],
@@ -359,7 +359,7 @@ const merges: [name: string, options: readonly Given[], differs: Partial<typeof 
   ["withJWKSRotationActive(undefined) wins", [given, mode(throwing), mode(undefined)], {}],
   ["withJWKSRotationActive: a predicate after null", [given, mode(null), mode(() => true)], { rotation: true }],
   [
-    "a predicate of null in a plain object is not given",
+    "null as a predicate in a plain object has no effect",
     [given, mode(() => true), allNull(null), allNull(undefined)],
     { rotation: true },
   ],
@@ -385,7 +385,7 @@ function allNull(nil: null | undefined): ProviderOptions {
   return Object.fromEntries(names.map((name) => [name, nil]));
 }
 
-describe("contract, section 4, rotation cache mode, 4 and 5: undefined means the long cache, the last value wins, and options merge left to right", () => {
+describe("endpoint specification, section 4, rotation cache mode, 4 and 5: undefined means the long cache, the last value wins, and options merge left to right", () => {
   for (const [name, options, differs] of merges)
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });

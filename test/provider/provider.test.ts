@@ -42,10 +42,10 @@ const changes: [name: string, change: ProviderUpdate, kids: string][] = [
   ["an encryption key becomes a signing key", { keyset: await signing("e"), encryptionKeyset: [] }, "e"],
   ["no encryption keys", { encryptionKeyset: [] }, "a"],
   ["nothing", {}, "a e"],
-  ["null like nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
+  ["null, treated as nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
 ];
 
-describe("contract, section 2, rule 4: the keysets rotate independently; update replaces only the given ones", () => {
+describe("endpoint specification, section 2, rule 4: the keysets rotate independently; update replaces only the given ones", () => {
   for (const [name, change, kids] of changes) {
     test(name, async () => {
       const provider = await provide(await signing("a"), encryption("e"));
@@ -62,7 +62,7 @@ const refused: [code: JwksdErrorCode, name: string, change: unknown][] = [
   ["ERR_KEY_DUPLICATE", "a key of the keyset that stays", { encryptionKeyset: [{ ...encryption("a")[0], kid: "x" }] }],
   [
     "ERR_KEY_FORMAT",
-    "one wrong entry of many",
+    "one invalid entry among many",
     { keyset: await signing("b"), encryptionKeyset: [...encryption("f"), { kid: "g" }] },
   ],
   ["ERR_OPTION_UNKNOWN", "another option", { keyset: await signing("b"), issuer: "https://other.example" }],

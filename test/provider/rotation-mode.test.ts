@@ -57,7 +57,7 @@ const modeOf = (response: Response): string =>
     "public, max-age=300, must-revalidate": "rotation",
   })[response.headers.get("cache-control") ?? ""] ?? "neither";
 
-describe("contract, section 4, rotation cache mode, 2: the predicate is called once for every request to the JWKS path, without arguments, and never otherwise", () => {
+describe("endpoint specification, section 4, rotation cache mode, 2: the predicate is called once for every request to the JWKS path, without arguments, and never otherwise", () => {
   const any = { headers: { "If-None-Match": "*" } };
   const rows: [calls: 0 | 1, status: number, ...Sent][] = [
     [1, 200, "/tenant/oidc/jwks"],
@@ -92,7 +92,7 @@ describe("contract, section 4, rotation cache mode, 2: the predicate is called o
   }
 });
 
-test("contract, section 3: the mode is chosen per request", async () => {
+test("endpoint specification, section 3: the mode is chosen per request", async () => {
   let active = false;
   const { provider } = await providerWith(() => active);
   const seen = [false, true, true, false].map((value) => {

@@ -86,7 +86,7 @@ describe("a signing key refuses inputs that provider.sign would not sign", () =>
       /^claim "exp" is later than lifetimeSeconds allows \(60 seconds\)/,
       { lifetimeSeconds: 60 },
     ],
-    ["an iat of tomorrow", inputOf(header, { iat: now + 86_400 }), /^claim "iat"/],
+    ["an iat tomorrow", inputOf(header, { iat: now + 86_400 }), /^claim "iat"/],
     ...[{}, { exp: now + 60 }].flatMap((claims) =>
       [3601, 0, -1, 1.5, "60", null, undefined].map((lifetimeSeconds): [string, unknown, RegExp, object] => [
         `a lifetime of ${inspect(lifetimeSeconds)} for claims with ${Object.keys(claims).length} times`,

@@ -48,10 +48,10 @@ const readable = {
 for (const proxy of [...proxies, traefik]) {
   const { passed, cut, down } = { down: undefined, ...readable[proxy.name] };
   describe(
-    `a page of another origin, through ${proxy.name}`,
+    `a page from another origin, through ${proxy.name}`,
     { skip: proxy !== traefik && skipWithout(proxy.name) },
     () => {
-      test("can read every refusal, and the program answers for itself", async (t) => {
+      test("can read every refusal; the program decides who can read its own responses", async (t) => {
         const { port, guard, token } = await startSite(t, proxy, { isCrossOrigin: true });
         const result = async (token?: string, ...headers: readonly HeaderLine[]) => {
           const { head, status } = await ask(
@@ -80,7 +80,7 @@ const otherProtocols = [["h2c"], ["H2C"], ["h2c, websocket"], ["h2c", "websocket
 
 for (const proxy of proxies) {
   describe(`an upgrade through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("is for a WebSocket, which is checked when it opens, and for no other protocol", async (t) => {
+    test("works only for a WebSocket, which is checked when it opens", async (t) => {
       // The location repeats the identity headers, because it has its own lines.
       const names = ["Issuer", "Subject", "Client", "Scope"];
       const identity = names.map((name) => `proxy_set_header X-Jwksd-${name} $jwksd_${name.toLowerCase()};`).join(" ");

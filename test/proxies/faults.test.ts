@@ -145,7 +145,7 @@ for (const proxy of proxies) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
     });
 
-    test("a guard on a Unix socket is asked like one on a port", async (t) => {
+    test("a guard on a Unix socket is queried like one on a port", async (t) => {
       const { port, token } = await startSite(t, proxy, { isSocket: true });
       const statuses = [await ask(port, { target: "/orders/1" }, token()), await ask(port, { target: "/orders/1" })];
       assert.deepEqual(

@@ -71,7 +71,7 @@ const step = soak(1, 6);
 
 for (const [way, { proxy, backend }] of ways.entries()) {
   describe(`${proxy.name} in front of ${backend.name}`, { skip: skipWithout(proxy.name, ...backend.programs) }, () => {
-    test("no header field from a client changes whom the program sees or which request is checked", async (t) => {
+    test("no header field from a client changes which user the program sees or which request is checked", async (t) => {
       const { setup, port, token } = await startSite(t, proxy, { backend });
       const valid = token(scopes.orders);
       const alice = { issuer: setup.issuer, subject: "alice", client: "app", scope: "orders:read" };

@@ -18,7 +18,7 @@ const etag = `"${"0123456789abcdef".repeat(4)}"`;
  *
  * RFC 9110: If-None-Match = "*" / #entity-tag (13.1.2); entity-tag = [ "W/" ] DQUOTE *etagc DQUOTE (8.8.3);
  * #element = [ element ] *( OWS "," OWS [ element ] ) for a recipient (5.6.1.2); white space around a field value is not part of
- * it (5.5). The contract, section 4: a weak member does not match.
+ * it (5.5). Endpoint specification, section 4: a weak member does not match.
  */
 function reference(value: string, etag: string): boolean {
   if (trim(value) === "*") return true;
@@ -113,7 +113,7 @@ const lists = (own: string) =>
 
 const values = (own: string) => fc.oneof({ weight: 8, arbitrary: lists(own) }, { weight: 1, arbitrary: text });
 
-describe("a response is 304 if and only if the contract requires it", () => {
+describe("a response is 304 if and only if the endpoint specification requires it", () => {
   test("for any list of validators", () => {
     fc.assert(
       fc.property(values(etag), (value) => assert.equal(notModified(value, etag), reference(value, etag))),

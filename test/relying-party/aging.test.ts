@@ -16,28 +16,28 @@ histories(
     "RFC 9111 section 4.2: fresh": "+47.999s; a = a; sent 0",
     "decision 15: fresh, and refreshed ahead": "+48s; a = a; sent 1",
     "RFC 9111 section 4.2.4: stale": "+60s; a = a; sent 1",
-    "contract 1.3: fresh, and the kid is removed": "serves b; +59.999s; a = a; sent 1",
-    "contract 1.5: stale, and the kid is removed": "serves b; +60s; a = unknown; sent 2",
+    "endpoint specification 1.3: fresh, and the kid is removed": "serves b; +59.999s; a = a; sent 1",
+    "endpoint specification 1.5: stale, and the kid is removed": "serves b; +60s; a = unknown; sent 2",
     "RFC 5861 section 4: up to the cap": "unreachable; +3659.999s; a = a; sent 1",
     "RFC 5861 section 4: no longer": "unreachable; +3660s; a = failed; sent 1",
   },
   "knows a | max-age=60",
 );
 histories(
-  "in long mode, a set is used (contract 3)",
+  "in long mode, a set is used (endpoint specification, section 3)",
   {
     "for an hour": "serves b; +3539.999s; a = a; sent 0",
-    "until its end": "serves b; +3599.999s; a = a; sent 1",
+    "until the hour is over": "serves b; +3599.999s; a = a; sent 1",
     "and another hour during revalidation": "serves b; +7199.999s; a = a; sent 1",
     "but no longer": "serves b; +7200s; a = unknown; sent 2",
   },
   "knows a | public, max-age=3600, stale-while-revalidate=3600",
 );
 histories(
-  "in rotation mode, a set is used (contract 3)",
+  "in rotation mode, a set is used (endpoint specification, section 3)",
   {
     "for five minutes": "serves b; +239.999s; a = a; sent 0",
-    "until their end": "serves b; +299.999s; a = a; sent 1",
+    "until the five minutes are over": "serves b; +299.999s; a = a; sent 1",
     "but no longer": "serves b; +300s; a = unknown; sent 2",
     "decision 15: not in an outage": "429; +300s; a = status; sent 1",
   },
@@ -120,7 +120,7 @@ const expires = "Expires: Fri, 20 Nov 2026 13:01:00 GMT";
 const updates: readonly [name: string, first: string, later: string, freshSeconds: number][] = [
   ["Cache-Control is kept", "max-age=60", "Age: 0", 60],
   ["Cache-Control is replaced", "max-age=60", "max-age=10", 10],
-  ["Cache-Control is replaced whole", "max-age=60, no-cache", "max-age=20", 20],
+  ["Cache-Control is replaced as a whole", "max-age=60, no-cache", "max-age=20", 20],
   ["Expires and Date are replaced", "Expires: 0", `${dated} | ${expires}`, 3_600],
   ["Expires is kept", `max-age=60 | ${dated} | ${expires}`, `private | ${dated}`, 3_600],
   ["an old Age is dropped", "max-age=60 | Age: 50", "X: x", 60],
@@ -183,7 +183,7 @@ histories(
   "a refresh ahead",
   {
     "is one request for all callers": "slowly 2s serves b; +240s; 100 * a = a; +2s; sent 1; b = b; sent 0",
-    "is repeated at a pace after failures; the set is used until its end, and no longer": `
+    "is paced after failures; the set is used until it expires, and no longer": `
       unreachable; +240s; each 1s for 60s: a = a; a = later
       sent at 240 241 243 247 255 265 275 285 295`,
     "is not caused by an unknown kid, which costs one request that bypasses all caches":
@@ -197,16 +197,16 @@ histories("a clock", {
     knows a | max-age=3600, must-revalidate; unreachable; +3400s; a = a; clock -3300s; +300s; a = failed`,
   ...Object.fromEntries(
     ["max-age=3600", "max-age=3600, must-revalidate", "max-age=60, stale-while-revalidate=60"].map((fresh) => [
-      `set back by a year makes the age of a set with ${fresh} unknown: it is revalidated before it is used`,
+      `set back by a year makes the age of a set with ${fresh} unknown, so the set is revalidated before it is used`,
       `knows a | ${fresh}; serves b; clock -1y; a = unknown; b = b`,
     ]),
   ),
   "set back by a year does not keep a set in use for that year during an outage": `
     knows a | max-age=3600; unreachable; clock -1y; a = failed; +30d; a = failed; serves a; +10s; a = a`,
-  "set back by a year does not lock the budget for that year": `
+  "set back by a year does not block the budget for that year": `
     knows a | max-age=86400; 3 new = unknown; +1s; 2 new = unknown; clock -1y; a = a
     serves a b; sent 5; b = unknown; sent 0; +2s; b = b`,
-  "set back by a year does not lock requests after failures for that year": `
+  "set back by a year does not block requests after failures for that year": `
     unreachable; a = failed; clock -1y; serves a; a = later; +1s; a = a`,
   // The set has not changed, so no change of keys clears the kid.
   "set back by a year does not keep a kid unknown for that year": `
@@ -232,7 +232,7 @@ histories("in an outage", {
   "only the first caller waits; the next ones get the stale key immediately": `
     knows a | max-age=60; hanging; +60s; a = waits; +5s; got a; +1s; each 1s for 50s: a = a
     sent 6`,
-  "that may be over after a minute without calls, the caller waits": `
+  "that might be over after a minute without calls, the caller waits": `
     knows a | max-age=60; unreachable; +60s; a = a; slowly 100ms serves b; +60s; a = waits; +200ms; got unknown`,
   // Later callers share that second.
   "of a server that does not respond, a quiet API waits for a second each time, not for the timeout": `
@@ -252,7 +252,7 @@ for (const [name, keys] of [
   ["no key", []],
   ["no usable key", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
 ] as const) {
-  test(`treats a set with ${name} as an outage: uses the old set within its bounds, and then fails`, async () => {
+  test(`treats a set with ${name} as an outage: uses the old set within its limits, and then fails`, async () => {
     const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
     origin.script = servedSet(keys);
     const error = await failure<FetchError>(set.refresh);

@@ -273,7 +273,7 @@ test("uses a response exactly as long as RFC 9111 and RFC 5861 allow, whatever i
 });
 
 describe("an unknown kid's record", () => {
-  test("belongs to one set, and is cleared with that set only", async () => {
+  test("belongs to one set and is cleared only with that set", async () => {
     const ofSet = createUnknownKids();
     const [one, two] = [ofSet(), ofSet()];
     await one.add("k", 0);

@@ -47,10 +47,10 @@ describe("options", () => {
 
 histories("a key set", {
   "sends no request before the first key is needed": "serves a; +1d; sent 0",
-  "takes its bounds of freshness from its options": `
+  "takes its freshness limits from its options": `
     with minFreshSeconds=0 maxFreshSeconds=20 outageToleranceSeconds=10; knows a | max-age=3600
     +15.999s; a = a; sent 0; unreachable; +14s; a = a; +1s; a = failed`,
-  "without a lower bound, uses a set that must not be reused only for the call that fetched it": `
+  "without a lower limit, uses a set with no-store only for the call that fetched it": `
     with minFreshSeconds=0; knows a | no-store; 2 a = a; b = unknown; sent 4`,
   "refreshes even a fresh set, bypassing all caches": "knows a; refresh = ok; sent past",
   "does not accept an earlier request as its refresh": `
@@ -230,11 +230,11 @@ describe("state", () => {
   });
 
   const rows: [name: string, input: (state: KeySetState) => unknown, isReported: boolean, options?: object][] = [
-    ["of another issuer", (state) => ({ ...state, issuer: "https://other.example" }), false, { issuer }],
-    ["of no issuer", (state) => ({ ...state, issuer: undefined }), false, { issuer }],
-    ["of an issuer, for a URL", (state) => ({ ...state, issuer }), false],
-    ["of another URL", (state) => ({ ...state, jwksUri: "https://op.example/other" }), false],
-    ["of an http URL", (state) => ({ ...state, jwksUri: "http://op.example/jwks" }), true],
+    ["from another issuer", (state) => ({ ...state, issuer: "https://other.example" }), false, { issuer }],
+    ["without an issuer", (state) => ({ ...state, issuer: undefined }), false, { issuer }],
+    ["from an issuer, for a URL", (state) => ({ ...state, issuer }), false],
+    ["from another URL", (state) => ({ ...state, jwksUri: "https://op.example/other" }), false],
+    ["from an http URL", (state) => ({ ...state, jwksUri: "http://op.example/jwks" }), true],
     ["from the future", (state) => ({ ...state, requestedAt: state.requestedAt + 1 }), false],
     ["without a time", (state) => ({ ...state, requestedAt: undefined }), true],
     ["with a time that is not a number", (state) => ({ ...state, requestedAt: String(state.requestedAt) }), true],

@@ -387,14 +387,14 @@ for (const [name, api] of [
   });
 }
 
-describe("the status of an error", () => {
+describe("an error's status", () => {
   for (const code of (Object.keys(errorTable.TokenError) as CodeOf<"TokenError">[]).filter((code) =>
     code.startsWith("ERR_TOKEN_"),
   )) {
     test(`${code}: 401`, () => assert.equal(new TokenError(code, "").status, 401));
   }
 
-  test("is 503 if a token cannot be verified now, and 500 if it cannot be signed", () => {
+  test("is 503 if a token cannot be verified at the moment, and 500 if it cannot be signed", () => {
     assert.equal(new TokenError("ERR_REPLAY_FULL", "").status, 503);
     assert.equal(new TokenError("ERR_CLAIMS_INVALID", "").status, 500);
   });
@@ -416,7 +416,7 @@ describe("the status of an error", () => {
 
 const of = (name: string, result = ""): string => `jwksd_remote_set_${name}{set="${jwksUri}"${result}}`;
 
-describe("metrics of a key set", () => {
+describe("a key set's metrics", () => {
   test("count fetches by result and report the time of the set", async () => {
     const { keys, ask, clock, origin } = verifierOf();
     const now = (): Record<string, number> => samplesOf(keys.metrics());

@@ -9,7 +9,7 @@ const unknown = "ERR_TOKEN_KID_UNKNOWN";
 const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
-describe("an unknown kid (contract 1.4)", () => {
+describe("an unknown kid (endpoint specification 1.4)", () => {
   test("causes one request that bypasses all caches, without the ETag, because nginx may compute the same ETag for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
@@ -19,7 +19,7 @@ describe("an unknown kid (contract 1.4)", () => {
     assert.deepEqual([init.cache, init.redirect], ["no-cache", "manual"]);
   });
 
-  test("never gets a different key (contract 1.5)", async () => {
+  test("never gets a different key (endpoint specification 1.5)", async () => {
     const { ask, keys } = await warmVerifier(served(["only"]));
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
@@ -125,12 +125,12 @@ histories(
     knows a | max-age=86400; each 500ms for 45.5s: 5 new = unknown
     sent at 0 0 0 1 3 7 15 25 35 45`,
     // The fifth request was a millisecond too early for that.
-    "is whole again after a minute without a request, and not before": `
+    "is full again after a minute without a request, and not before": `
     knows a | max-age=86400; 3 new = unknown; +1s; new = unknown
     +59.999s; 2 new = unknown; sent 5; +60s; 4 new = unknown; sent 3; +1s; new = unknown; sent 1`,
     ...Object.fromEntries(
       ["minFreshSeconds=0; knows a | max-age=60", "minFreshSeconds=5; knows a | no-cache"].map((fresh) => [
-        `once spent, makes a kid unknown that a fresh set lacks, until the next request: ${fresh}`,
+        `that is spent makes a kid that a fresh set lacks unknown until the next request: ${fresh}`,
         `with ${fresh}; 3 new = unknown; serves a b; b = unknown; +1s; b = b`,
       ]),
     ),
@@ -138,12 +138,12 @@ histories(
     knows a; each 1d for 10d: new = unknown
     a = a; new = unknown; serves b; b = b`,
     // Other bytes with the same keys are not a change.
-    "is whole again immediately when the keys change, and only then": `
+    "is full again immediately when the keys change, and only then": `
     knows a; 9 new = unknown; sent 3
     refresh = ok; 9 new = unknown; sent 1
     other bytes; refresh = ok; 9 new = unknown; sent 1
     serves a b; refresh = ok; 9 new = unknown; sent 4`,
-    "delays no caller": "knows a; 3 new = unknown; serves a b; b = unknown; timers 0; +1s; b = b; sent 4",
+    "does not delay callers": "knows a; 3 new = unknown; serves a b; b = unknown; timers 0; +1s; b = b; sent 4",
   },
   "",
   { "other bytes": servedSet([{ ...entry("a"), x5t: "x" }]) },
@@ -184,7 +184,7 @@ histories("failures", {
     refresh = ok; unreachable; b = failed; +1s; b = failed`,
   "are forgotten after a minute": `
     unreachable; a = failed; +1s; a = failed; +2s; a = failed; +1m; a = failed; a = later; +1s; a = failed`,
-  "delay no caller, and callers share the next request": `
+  "do not delay callers, which share the next request": `
     unreachable; a = failed; 20 * a = later; timers 0; +1s; 20 * a = failed; sent 2; serves a; +2s; 3 * a = a; sent 1`,
   "leave a stale set in use without a delay": "knows a | max-age=60; 503; +60s; 10 a = a; sent 1; timers 0",
   "are retried after 1, 2, 4, 8, 10, 10 s": `

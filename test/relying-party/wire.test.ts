@@ -52,7 +52,7 @@ const ask = (url: string, options: RemoteKeySetOptions = {}): Promise<string> =>
   return outcome(async () => (await keys(header)) && "a");
 };
 
-test("discovery, revalidation and a bypass send these requests", async (t) => {
+test("discovery, revalidation and a bypass send the expected requests", async (t) => {
   const origin = await startOrigin(t, ({ url, headers }, response) => {
     const etag = `"1"`;
     if (url !== "/jwks") response.end(JSON.stringify({ issuer: origin.url, jwks_uri: `${origin.url}/jwks` }));
@@ -194,7 +194,7 @@ describe("a failing connection", () => {
   const broken: [name: string, listener: RequestListener][] = [
     ["is closed before the response", (request) => request.socket.destroy()],
     [
-      "is closed within the body",
+      "is closed in the middle of the body",
       (_, response) => {
         response.writeHead(200, { "Content-Length": set.length });
         response.write(set.slice(0, 10), () => response.destroy());
@@ -324,7 +324,7 @@ histories(
     "for an hour without caching headers": `${kept}; +3599.999s; a = a; sent /jwks; +10s; a = a; sent config /jwks`,
     ...Object.fromEntries(
       Object.entries({ "max-age=1000": 1_000, "no-store": 300, "max-age=604800": 86_400 }).map(([caching, seconds]) => [
-        `as long as it says, within five minutes and a day: ${caching}`,
+        `for as long as it says, but at least five minutes and at most a day: ${caching}`,
         `with issuer=https://op.example; serves a | max-age=10, must-revalidate; @config ${caching}; a = a; sent config /jwks
       +${seconds * 1_000 - 1}ms; a = a; sent /jwks; +10s; a = a; sent config /jwks`,
       ]),
@@ -492,7 +492,7 @@ describe("cache poisoning across issuers, with two key sets and one kid:", () =>
     assert.equal(await check(evilSet, sign({}, ecKey("a"), { iss: evil }), { issuer: evil }), "ERR_TOKEN_SIGNATURE");
   });
 
-  test("a token of one issuer is not accepted for the other", async () => {
+  test("one issuer's token is not accepted for the other", async () => {
     assert.equal(await check(ownSet, sign({}, ecKey("a"), { iss: evil })), "ERR_TOKEN_CLAIM");
     assert.equal(await check(evilSet, forged, { issuer: evil }), "ERR_TOKEN_CLAIM");
   });

@@ -77,8 +77,8 @@ export class Deadlines {
     );
     const silent = isEnded(records) ? [] : [...signed].filter(([, at]) => isLate(at, 0));
     return [
-      ...keys.map(({ kid, state }) => `promise 3, after ${now / second} s: ${kid} is still ${state}`),
-      ...silent.map(([name]) => `promise 3, after ${now / second} s: ${name} does not sign`),
+      ...keys.map(({ kid, state }) => `invariant 3, after ${now / second} s: ${kid} is still ${state}`),
+      ...silent.map(([name]) => `invariant 3, after ${now / second} s: ${name} does not sign`),
     ];
   }
 

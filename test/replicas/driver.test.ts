@@ -65,7 +65,7 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers on one store never break a promise in real time, with", () => {
+describe("three managers on one store never violate an invariant in real time, with", () => {
   for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };

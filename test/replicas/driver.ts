@@ -253,7 +253,7 @@ export class Simulation {
     const state = manager?.records.find((record) => record.kid === kid)?.state;
     if (state === "revoked" || state === "removed")
       this.oracle.violations.push(
-        `promise 2, after ${now / second} s: ${name} signs with ${kid} although it knows that the key is ${state}`,
+        `invariant 2, after ${now / second} s: ${name} signs with ${kid} although it knows that the key is ${state}`,
       );
     const lifetime = manager?.maxTokenLifetimeSeconds ?? 0;
     // On one machine, verifiers also use its clock: otherwise, each jump would change the lifetime of existing tokens.

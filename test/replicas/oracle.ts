@@ -124,7 +124,7 @@ export class Oracle {
     return now < (this.#exemptUntil.get(kid) ?? -Infinity);
   }
 
-  #violated(now: number, promise: 1 | 2 | 4, problem: string): void {
-    if (this.violations.length < 5) this.violations.push(`promise ${promise}, after ${inSeconds(now)}: ${problem}`);
+  #violated(now: number, invariant: 1 | 2 | 4, problem: string): void {
+    if (this.violations.length < 5) this.violations.push(`invariant ${invariant}, after ${inSeconds(now)}: ${problem}`);
   }
 }

@@ -70,7 +70,7 @@ const steps: readonly {
     wakeAt: period + hour,
   },
   {
-    rule: "a step that is a year late is taken by the store's clock: no process was running",
+    rule: "a step that is a year late, because no process was running, is taken according to the store's clock",
     given: [active, announced, retiring],
     at: year,
     states: "a retiring, b active, r removed",
@@ -94,7 +94,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "an encryption key is removed when no cache serves it any more",
+    rule: "an encryption key is removed when no cache serves it anymore",
     given: [active, enc(active), enc(retiring)],
     at: encRetirement,
     isMoment: true,
@@ -103,7 +103,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "an old key can be removed at the moment at which the next one becomes active",
+    rule: "an old key can be removed at the moment the next one becomes active",
     given: [active, announced, { ...retiring, replacedAt: start + announcement - retirement }],
     at: announcement,
     states: "a retiring, b active, r removed",
@@ -111,7 +111,7 @@ const steps: readonly {
     wakeAt: period,
   },
   {
-    rule: "steps of both uses are taken at one moment, the signing keys first",
+    rule: "steps for both uses are taken at the same time, those for signing keys first",
     given: [active, announced, enc(active), enc(announced)],
     at: announcement,
     states: "a retiring, b active, ea retiring, eb active",
@@ -119,7 +119,7 @@ const steps: readonly {
     wakeAt: period,
   },
   {
-    rule: "both uses need their next key at one moment",
+    rule: "both uses need their next key at the same time",
     given: [active, enc(active)],
     at: period,
     states: "a active, ea active",
@@ -127,7 +127,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "the first encryption key is created by a command only",
+    rule: "only a command creates the first encryption key",
     given: [active, enc(retiring)],
     at: 0,
     states: "a active, er retiring",
@@ -150,7 +150,7 @@ const steps: readonly {
     wakeAt: Infinity,
   },
   {
-    rule: "a key that cannot sign delays no other key",
+    rule: "a key that cannot sign does not delay other keys",
     given: [active, announced, retiring, enc(active), enc(announced)],
     at: announcement,
     cannotSign: ["b"],

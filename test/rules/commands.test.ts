@@ -113,11 +113,11 @@ const allowed: readonly Allowed[] = [
   ["activate eb force", "there is no active key", "activated eb", { given: [active, encAnnounced], early: "eb" }],
   ["retire a", "the announced key replaces it", "retired a, activated b", over],
   ["retire a force", "too early", "retired a, activated b", { early: "b" }],
-  ["remove r", "nothing needs it any more", "removed r", { at: neededUntil }],
+  ["remove r", "nothing needs it anymore", "removed r", { at: neededUntil }],
   ["remove r force", "tokens still need it", "removed r"],
   [
     "remove er",
-    "no cache serves it any more",
+    "no cache serves it anymore",
     "removed er",
     { given: [active, encActive, encRetiring], at: encNeededUntil },
   ],
@@ -316,7 +316,7 @@ const refusedCommands: readonly Refused[] = [
   }),
   [
     "announce with twin",
-    "a key that has another kid",
+    "a key that has a different kid",
     /^kid "t" is the same key and is r/,
     { given: [active, removed] },
   ],
@@ -475,7 +475,7 @@ test("ending an issuer restarts all waiting periods, and revoked keys get the sa
   }
 });
 
-test("lowering a policy before ending an issuer does not free its name earlier", () => {
+test("a policy that is shortened before an issuer is ended does not free its name earlier", () => {
   const given = recordBounds(frozen([{ ...active, use: "sig" as const }]), {
     ...policy,
     maxTokenLifetimeSeconds: 86_400,

@@ -101,7 +101,7 @@ describe("a waiting period begins at a read that has seen the step, when each ta
     });
   }
 
-  test("the periods of all keys begin at one read; if none has to begin, the records are unchanged", () => {
+  test("all keys' waiting periods begin at the same read; if none needs to begin, the records are unchanged", () => {
     const later = { publishedAt: now, replacedAt: now };
     const begun = waits.map((record) => ({ ...record, ...pick(later, record) }));
     assert.deepEqual(beginWaits(frozen(waits.map(waiting)), policy, now), begun);

@@ -99,7 +99,7 @@ describe("the doctor in a pipeline", () => {
     assert.deepEqual(commandsIn(`${stdout}::notice::a`), ["::notice::a"]);
   });
 
-  test("the workflow uses the action of this version", async () => {
+  test("the workflow uses this version's action", async () => {
     assert.match(
       await read("examples/doctor-in-ci/workflow.yml"),
       new RegExp(`ops/doctor-action@v${packageJson.version}`),

@@ -76,7 +76,7 @@ async function checkReplies(port: number, { mounts = [""], alone = false }: Exam
   }
 }
 
-/** Returns the responses that the contract requires for a document, with exactly these headers. */
+/** Returns the responses that the endpoint specification requires for a document, with exactly these headers. */
 function documentRows(target: string, text: string, isJwkSet: boolean): Row[] {
   const etag = `"${createHash("sha256").update(text, "latin1").digest("hex")}"`;
   const ofDocument = ({ headers, ...reply }: WireReply): WireReply => {
@@ -179,7 +179,7 @@ const examples: readonly (readonly [runtime: string, file: string, options?: Exa
   ["a managed keyset in a key service", "managed-hsm.ts", { alone: true, env: inVault }],
 ];
 
-describe("each example serves what the contract requires", { concurrency: 2 }, () => {
+describe("each example serves what the endpoint specification requires", { concurrency: 2 }, () => {
   for (const [runtime, file, options] of examples) {
     test(`${runtime} (${file})`, (t) => checkExample(t, `examples/${file}`, options));
   }

@@ -173,7 +173,7 @@ describe("starting without the store", () => {
 
   test("fails on any error but an unavailable store, even with a saved set", async () => {
     const savedSet = { ...memoryText(), text: await saved(), read: async () => saved() };
-    const refused = new StoreError("ERR_STORE_ISSUER", "of another issuer");
+    const refused = new StoreError("ERR_STORE_ISSUER", "from another issuer");
     const clock = { ...simulatedClock(), now: () => at + 1_000 };
     const options = { issuer, wrappingKeys: wrappingKey, savedSet, clock, start: () => Promise.reject(refused) };
     await assert.rejects(startWithSavedSet(options), refused);
@@ -327,23 +327,23 @@ describe("a saved set", () => {
     { name: "that is null", edit: () => "null", says: /damaged/ },
     { name: "without a MAC", edit: (text) => text.replace('"mac"', '"ma"'), says: /damaged/ },
     {
-      name: "with a key of an attacker",
+      name: "with an attacker's key",
       edit: (text) => text.replace(x ?? "", "A".repeat(43)),
       says: /keys do not match its MAC/,
     },
     {
-      name: "with another order",
+      name: "with a different order",
       edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
       says: /keys do not match its MAC/,
     },
     { name: "under another wrapping key", by: others, says: /its MAC was not computed with any of the wrapping keys/ },
     {
-      name: "of another issuer",
+      name: "from another issuer",
       of: { ...owner, issuer: "https://b.example" },
       says: /it belongs to issuer "https:\/\/b\.example"/,
     },
     {
-      name: "of an issuer, if none is set",
+      name: "from an issuer, if none is set",
       rule: { wanted: { issuer: "http://127.0.0.1:9900", isChosen: false } },
       says: /it belongs to issuer/,
     },
@@ -385,7 +385,7 @@ describe("a saved set", () => {
   });
 });
 
-describe("the saver of a set", () => {
+describe("a set's saver", () => {
   test("records every minute that the set is the latest, but not while the store is unreachable", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];

@@ -14,7 +14,7 @@ const publicKey = (await jose.importJWK(withoutPrivate(key), "ES256")) as jose.C
 const message = new TextEncoder().encode("header.claims");
 const good = signature("ES256", key)(Buffer.from(message));
 
-/** One event, and the number of microtasks until the next one; `"settle"` waits until nothing can happen any more. */
+/** One event, and the number of microtasks until the next one; `"settle"` waits until nothing can happen anymore. */
 type Step =
   | { readonly does: "call" }
   | { readonly does: "abort" | "sign" | "fail" | "return an invalid signature"; readonly which: number }

@@ -72,7 +72,7 @@ function end(operation: Operation | undefined, result: unknown = good): void {
   operation.end(result);
 }
 
-describe("the result of a signer", () => {
+describe("a signer's result", () => {
   const der = sign("sha256", message, createPrivateKey({ key: { ...key }, format: "jwk" }));
   const other = signature("ES256", ecKey("b"))(Buffer.from(message));
   const elsewhere = signature("ES256", key)(Buffer.from("other.claims"));

@@ -176,7 +176,7 @@ describe("creates a signer from any form of private key", () => {
   }
 });
 
-test("a signer signs concurrently and leaves each message unchanged (contract, section 2, entry.Signer)", async () => {
+test("a signer signs concurrently and leaves each message unchanged (endpoint specification, section 2, entry.Signer)", async () => {
   const signer = await localSigner(a);
   const publicKey = createPublicKey({ key: withoutPrivate(a), format: "jwk" });
   const messages = Array.from({ length: 50 }, (_, index) => new TextEncoder().encode(`message ${index}`));

@@ -178,7 +178,7 @@ describe("a gRPC server", () => {
 });
 
 describe("Protocol Buffers messages", () => {
-  test("are decoded to what was encoded", () => {
+  test("are decoded to the encoded values", () => {
     const message = Buffer.concat([bytesField(1, "ä".repeat(200)), numberField(2, 2 ** 40 + 300), bytesField(16, "x")]);
     const fields = readFields(message);
     assert.deepEqual(
@@ -206,7 +206,7 @@ describe("Protocol Buffers messages", () => {
     });
   }
 
-  test("have strings only in UTF-8", () => {
+  test("can contain only UTF-8 strings", () => {
     assert.throws(() => stringField(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
     assert.throws(() => stringField(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
   });

@@ -205,7 +205,7 @@ const tokens: [section: string, name: string, token: Promise<string>, verdict: s
   ["1.2", "a token signed with a retiring key verifies", token(retiring), "verified"],
   [
     "1.4",
-    "a token of another key names a kid that is not published",
+    "a token signed with another key names a kid that is not published",
     token(named("other")),
     "ERR_JWKS_NO_MATCHING_KEY",
   ],
@@ -232,7 +232,7 @@ for (const adapter of adapters) {
     const started = startedOnce(adapter);
 
     for (const [section, name, input, expect] of tokens) {
-      test(`contract, section ${section}: ${name}`, async () => {
+      test(`endpoint specification, section ${section}: ${name}`, async () => {
         const { jwks } = await discovered(await started(defaultSetup), defaultIssuer);
         const verdict = await jose.jwtVerify(await input, jose.createLocalJWKSet(jwks)).then(
           () => "verified",
@@ -243,7 +243,7 @@ for (const adapter of adapters) {
     }
 
     for (const [name, input, expect] of uris) {
-      test(`contract, section 1.6: ${name}`, async () => {
+      test(`endpoint specification, section 1.6: ${name}`, async () => {
         const target = await started({ ...defaultSetup, ...input });
         const { jwksUri, jwks } = await discovered(target, input.issuer ?? defaultIssuer);
         assert.equal(jwksUri, expect);
@@ -313,7 +313,7 @@ const changes: Pick<Setup, "keys" | "encryptionKeys">[] = [
 for (const adapter of adapters) {
   describe(adapter.name, () => {
     const started = startedOnce(adapter);
-    test("contract, section 3: the ETag changes whenever the body changes", async () => {
+    test("endpoint specification, section 3: the ETag changes whenever the body changes", async () => {
       const etags = await Promise.all(
         changes.map(async (setup) => (await (await started(setup)).send({ target })).headers["etag"]),
       );

@@ -6,9 +6,9 @@ import { type Setup, adapters, startedOnce } from "../support/adapters.ts";
 import { type NamedKey, named } from "../support/keys.ts";
 import type { WireReply, WireRequest } from "../support/wire.ts";
 
-/** One requirement of the contract for one request. */
+/** One requirement of the endpoint specification for one request. */
 export interface Row {
-  /** Section of the contract, with the relevant part. */
+  /** Section of the JWKS Endpoint Specification, with the relevant part. */
   readonly section: string;
   readonly name: string;
   /** Differences from {@link defaultSetup}. */
@@ -20,7 +20,7 @@ export interface Row {
 export const defaultSetup: Setup = { keys: [named("active"), named("retiring")] };
 
 /**
- * Tests each row with every adapter, in one test for each part of the contract; a failure names its rows. Additional header fields are a
+ * Tests each row with every adapter, in one test for each part of the specification; a failure names its rows. Additional header fields are a
  * failure too.
  */
 export function checkTable(rows: readonly Row[]): void {
@@ -32,7 +32,7 @@ export function checkTable(rows: readonly Row[]): void {
           adapter.takes?.({ ...defaultSetup, ...setup }, input.target, expect.status) ?? true,
       );
       for (const [section, sectionRows] of Map.groupBy(applicable, ({ section }) => section)) {
-        test(`contract, section ${section}: ${sectionRows.length} rows`, async () => {
+        test(`endpoint specification, section ${section}: ${sectionRows.length} rows`, async () => {
           const seen: (readonly [string, WireReply])[] = [];
           for (const { name, setup, input } of sectionRows) {
             const target = await started({ ...defaultSetup, ...setup });
@@ -61,7 +61,7 @@ export function comparable({ status, headers, body }: WireReply): WireReply {
   return { status, headers: problemHeaders, body: `problem ${problem.status}` };
 }
 
-/** A document as the contract defines it: its bytes and its validator. */
+/** A document as the specification defines it: its bytes and its validator. */
 export interface ExpectedDocument {
   readonly text: string;
   readonly etag: string;

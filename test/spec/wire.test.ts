@@ -165,7 +165,7 @@ for (const adapter of [...wireAdapters, oidcAdapter]) {
     for (const [section, name, input, methods, expect] of adapter === serviceAdapter
       ? [...exchanges, ...serviceExchanges]
       : exchanges) {
-      test(`contract, section ${section}: ${name}`, async () => {
+      test(`endpoint specification, section ${section}: ${name}`, async () => {
         const { port } = await started(defaultSetup);
         const replies = parseReplies(await exchange(port, input), methods);
         assert.deepEqual(replies.map(comparable), expect);
@@ -175,7 +175,7 @@ for (const adapter of [...wireAdapters, oidcAdapter]) {
     }
 
     for (const [section, name, rows] of pipelines) {
-      test(`contract, section ${section}: ${name}`, async () => {
+      test(`endpoint specification, section ${section}: ${name}`, async () => {
         const { port } = await started(defaultSetup);
         const replies = await pipeline(
           port,
@@ -189,7 +189,7 @@ for (const adapter of [...wireAdapters, oidcAdapter]) {
       });
     }
 
-    test("contract, section 4, If-None-Match: a value above the header limit gets 431, and other requests are served", async () => {
+    test("endpoint specification, section 4, If-None-Match: a value above the header limit gets 431, and other requests are served", async () => {
       const { port } = await started(defaultSetup);
       const huge = `GET /jwks HTTP/1.1\r\nHost: a\r\nIf-None-Match: ${'"x", '.repeat(6000)}"y"\r\n\r\n`;
       assert.match((await exchange(port, huge)).toString("latin1"), /^HTTP\/1\.1 431 /);

@@ -233,7 +233,7 @@ describe("the PostgreSQL store", { skip }, () => {
     for (const rest of ["u%zz@/d", "@:x/d"]) assert.equal(isPostgresUrl(at(rest)), false, rest);
   });
 
-  test("closing the store leaves the caller's pool open, without used connections", async (t) => {
+  test("closing the store leaves the caller's pool open and releases its connections", async (t) => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 3 });
     t.after(() => pool.end());
     const store = postgresStore(pool, { issuer: newIssuer() });
@@ -456,7 +456,7 @@ describe("the PostgreSQL store", { skip }, () => {
       return newest === "t";
     };
 
-    test("TLS settings have their libpq meaning", async () => {
+    test("TLS settings mean the same as in libpq", async () => {
       const crt = join(folder, "server.crt");
       assert.equal(await isEncrypted(to("127.0.0.1", "sslmode=disable")), false);
       for (const query of ["", "sslmode=prefer", "sslmode=require", `sslmode=verify-ca&sslrootcert=${crt}`]) {

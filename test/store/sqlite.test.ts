@@ -157,7 +157,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await textOf(store), "b");
 });
 
-test("during another process's unfinished read, commits fail, and presence writes report a read-only store, so that check-ins only read", async (t) => {
+test("during another process's unfinished read, commits fail, and presence writes report a read-only store, so check-ins only read", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();
@@ -360,7 +360,7 @@ const asRoot = process.getuid?.() === 0;
 const around = asRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] : [];
 
 test(
-  "a read-only file and an unreadable one have different codes",
+  "a read-only file and an unreadable one cause errors with different codes",
   { skip: asRoot && skipWithout("setpriv") },
   async (t) => {
     const folder = await temporaryFolder(t);

@@ -64,7 +64,7 @@ describe("restores a folder that another process has changed, with a warning", (
     ["the set is not JSON", ({ jwks }) => writeFile(jwks, "<html>"), /: jwks$/],
     ["the set is not a JWK Set", ({ jwks }) => writeFile(jwks, '{"keys":[null]}'), /: jwks$/],
     ["the set is empty", ({ jwks }) => writeFile(jwks, '{"keys":[]}'), /: jwks$/],
-    ["the discovery document is other JSON", ({ discovery }) => writeFile(discovery, "null"), /configuration$/],
+    ["the discovery document is different JSON", ({ discovery }) => writeFile(discovery, "null"), /configuration$/],
     [
       "another key has our key's kid",
       async ({ jwks }) => {
@@ -123,8 +123,8 @@ describe("a folder is not overwritten", () => {
       "jwks",
       (text: string) => text.replace("[", `[${JSON.stringify(JSON.parse(keySetText("theirs")).keys[0])},`),
     ],
-    ["the same keys in another form", "jwks", (text: string) => `${text}\n`],
-    ["the discovery document of another issuer", "discovery", (text: string) => text.replace("http", "https")],
+    ["the same keys in a different form", "jwks", (text: string) => `${text}\n`],
+    ["another issuer's discovery document", "discovery", (text: string) => text.replace("http", "https")],
   ] as const) {
     test(`if another process has written ${what}`, async (t) => {
       const at = await inFolder(t);
@@ -165,7 +165,7 @@ async function inBucket(t: TestContext) {
 }
 
 describe("a bucket that another process changes", { timeout: 60_000 }, () => {
-  test("is restored if an object is missing, has other content, or has other headers", async (t) => {
+  test("is restored if an object is missing, has different content, or has different headers", async (t) => {
     const { stub, follow, text } = await inBucket(t);
     const publisher = await follow();
     const [key, set] = ["a/jwks", text("jwks")];
@@ -183,7 +183,7 @@ describe("a bucket that another process changes", { timeout: 60_000 }, () => {
     }
   });
 
-  test("is not overwritten over and over if that process is a publisher with other settings", async (t) => {
+  test("is not overwritten over and over if that process is a publisher with different settings", async (t) => {
     const { stub, follow, issuer, data, text } = await inBucket(t);
     const metadata = join(await temporaryFolder(t), "metadata.json");
     await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');

@@ -86,7 +86,7 @@ test("a folder is consistent at any moment, even after kill -9", async (t) => {
   assert.equal(
     kept.some((name) => name.startsWith("draft")),
     false,
-    "the killed processes' drafts are removed",
+    "the killed processes' temporary files are removed",
   );
   await target.close();
 });

@@ -506,7 +506,7 @@ describe("provider.verify", () => {
     assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
   });
 
-  test("contract, section 1, point 5: each update applies: retiring keys are accepted, removed keys are not, and they can come back", async () => {
+  test("endpoint specification, section 1, point 5: each update takes effect: retiring keys are accepted, removed keys are not, and they can come back", async () => {
     const provider = await provide("a");
     const verdicts = async (): Promise<string[]> =>
       Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));
@@ -552,13 +552,13 @@ const provider = await createProvider({
 const sign = (claims: object, options: SignOptions = {}): Promise<string> =>
   provider.sign({ aud: "api", ...claims }, options);
 
-describe("keeps times in the claims if they are within the policy", () => {
+describe("keeps the times in the claims if the policy allows them", () => {
   const rows: [source: string, claims: object, options?: SignOptions][] = [
     ["4.1.4, 4.1.6", { iat: now, exp: now + 900 }],
     ["4.1.4: as long as the policy allows", { exp: now + 3600 }],
     ["4.1.4: a second", { exp: now + 1 }],
     ["4.1.4: a fraction of a second", { exp: now + 1.5 }],
-    ["4.1.6: by a clock that is ahead", { iat: now + 60, exp: now + 900 }],
+    ["4.1.6: set by a clock that is ahead", { iat: now + 60, exp: now + 900 }],
     ["4.1.6: a token that is issued again", { iat: now - 86_400, exp: now + 900 }],
     ["4.1.6: with a lifetime", { iat: now - 5 }, { lifetimeSeconds: 60 }],
     ["4.1.5", { nbf: now, exp: now + 900 }],
@@ -576,7 +576,7 @@ describe("keeps times in the claims if they are within the policy", () => {
   }
 });
 
-describe("rejects times outside the policy and names the claim", () => {
+describe("rejects times that the policy does not allow and names the claim", () => {
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
     [
       { exp: now + 3601 },

@@ -62,7 +62,7 @@ async function open(file: string) {
 const sign = ({ sign }: Provider) => sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 });
 
 for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
-  describe(`the store of version ${file.replace(".json", "")}`, () => {
+  describe(`a store from version ${file.replace(".json", "")}`, () => {
     test("is served and verifies as before, signs with the same key, and completes its rotation", async () => {
       const { recorded, manager, provider, start, pass } = await open(file);
       const token = await sign(provider);
@@ -82,7 +82,7 @@ for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
 }
 
 for (const file of files.filter((file) => file.endsWith("-ended.json"))) {
-  describe(`the store of an ended issuer of version ${file.replace("-ended.json", "")}`, () => {
+  describe(`an ended issuer's store from version ${file.replace("-ended.json", "")}`, () => {
     test("is served and verifies as before, signs nothing, and its last key is removed", async () => {
       const { manager, provider, start, pass } = await open(file);
       await assert.rejects(sign(provider), { code: "ERR_SIGNER_ENDED" });
