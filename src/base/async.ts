@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** An operation's time limit, and the errors with which it can be cut short. */
+/** A time limit for an operation, and the errors to reject with if it is cut short. */
 export interface Deadline {
   readonly clock: Clock;
   readonly timeoutMs: number;

@@ -35,7 +35,7 @@ export function bodyText(text: string): string {
   return `it is ${kindText(text)} (${counted(text.length, "character")})`;
 }
 
-/** Reports what a non-JSON body looks like (HTML, PEM, text). */
+/** Describes what a non-JSON body looks like (HTML, PEM, text). */
 export function kindText(text: string): string {
   if (isHtml(text)) return isLogin(text) ? "an HTML login page" : "an HTML page";
   if (text.includes("-----BEGIN ")) return "PEM";

@@ -15,7 +15,7 @@ export interface State {
   /** String that is equal for sets with the same keys, regardless of order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** Time that caches may serve this response, in seconds. */
+  /** Time for which caches may serve this response, in seconds. */
   readonly servedSeconds: number;
   /** The reason the response does not contain a set. */
   readonly problem: string | undefined;

@@ -9,7 +9,7 @@ import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing-requests.ts";
 import { isPublicAddress } from "./public-addresses.ts";
 
-/** Maximum number of lookups in flight. It is needed because the `resolve` option may ignore its signal. */
+/** Maximum number of lookups in flight. There is a limit because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
 /** Options for `createGuardedFetch`. `guardedFetch` uses the defaults. */
@@ -36,9 +36,9 @@ const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callba
  * host's addresses are allowed, and connects only to an address that was checked, even if the host name's addresses
  * change in the meantime. It sends only GET, does not follow redirects, and rejects a compressed body unless the status is an error.
  *
- * The returned function throws ConfigError `ERR_OPTION_INVALID` if it is given another method or a body, FetchError
- * `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and errors
- * from the lookup and the connection.
+ * The returned function throws ConfigError `ERR_OPTION_INVALID` if it is given a method other than GET or a body,
+ * FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`,
+ * and errors from the lookup and the connection.
  *
  * @example
  * ```ts

@@ -160,7 +160,7 @@ async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffe
   try {
     body = await readFile(file);
   } catch (error) {
-    // Node's file errors have the system's code.
+    // Node's file errors have the operating system's error code.
     const { code = "no such file" } = error as NodeJS.ErrnoException;
     throw new ServiceError(
       "ERR_FILE_UNREADABLE",

@@ -107,7 +107,7 @@ async function importedKey(
 const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
 
 /**
- * Rejects a signing key for another algorithm. Every key counts as a signing key unless its use or alg is for
+ * Rejects a signing key that is not for ES256. Every key counts as a signing key unless its use or alg is for
  * encryption.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`

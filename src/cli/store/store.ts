@@ -115,7 +115,7 @@ async function migrated(
   }
   await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;
-    // The document may have been written even so. Reading it back shows whether it was.
+    // The document may have been written anyway. Reading it back shows whether it was.
   });
   if ((await target.read()).text === text && (await source.read(version)).version === version) return document;
   throw new StoreError(

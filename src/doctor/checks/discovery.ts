@@ -9,7 +9,7 @@ import type { Exchange, Failure, Observations } from "../observations.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./published-secrets.ts";
 
-/** Kinds of failure where a server responded but the response was incomplete. */
+/** Kinds of failure in which a server responded but the response was incomplete. */
 const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
 /** Checks the discovery document and whether the keys match it. */

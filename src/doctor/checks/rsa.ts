@@ -6,7 +6,7 @@ import { checkPolynomial } from "./rsa-polynomial.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
-/** Maximum size of a modulus to try to factor, in bits. Larger ones would take too long. */
+/** Maximum size of a modulus that the checks try to factor, in bits. Factoring larger ones would take too long. */
 export const mostBits = 8192;
 const mostBitsInAll = 4_096_000;
 /** Minimum size of a modulus, in bits. Smaller numbers are not keys, and match every fingerprint. */
@@ -16,8 +16,8 @@ const fermatRounds = 100;
 /** Number of consecutive equal bytes that does not occur by chance. */
 const repetitions = 16;
 /**
- * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger
- * ones.
+ * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and larger keys
+ * are not.
  */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;

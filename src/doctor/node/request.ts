@@ -33,7 +33,7 @@ export interface ObserveOptions {
 /** Limits that apply to each request. */
 export interface RequestLimits extends Given<ObserveOptions> {
   readonly timeoutMs: number;
-  /** Time after which no request is started, in milliseconds. */
+  /** Time after which no new request is started, in milliseconds. */
   readonly totalMs: number;
   readonly allowInsecure: boolean;
 }
@@ -213,7 +213,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promi
       chunks.push(chunk);
     }
   } catch {
-    // The deadline also leads here, but then the result is not used.
+    // Also reached at the deadline, but then the result is not used.
     return { ...head, ...incomplete(`the body ends early, after ${counted(size, "byte")}`) };
   }
   if (method === "HEAD" || statusCode === 304) return head;

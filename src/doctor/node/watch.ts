@@ -24,8 +24,8 @@ export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
   /**
-   * Time between fetches, in milliseconds. Default: 5000; less for a short watch, and more for a long one, which makes
-   * at most 720 fetches.
+   * Time between fetches, in milliseconds. Default: 5000, but less for a short watch, and more for a long one, so that
+   * there are at most 720 fetches.
    */
   readonly intervalMs?: Optional<number>;
   /** Source of time. Default: the machine's clock. */

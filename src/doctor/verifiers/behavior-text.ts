@@ -1,9 +1,9 @@
-// Sentences about what verifiers were measured to do.
+// Sentences about the measured behavior of verifiers.
 
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./measured-behavior.ts";
 
-/** Selects a measured time, in seconds. `null` means without end. */
+/** Selects a measured time, in seconds. `null` means that it never ends. */
 type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];

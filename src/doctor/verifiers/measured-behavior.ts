@@ -17,7 +17,10 @@ export interface Behavior {
   readonly refusesNewKey: {
     /** The time if the verifier has just fetched the set. */
     readonly afterFetch: number | null;
-    /** The time if the verifier has sent no request for at least ten minutes, apart from refetches on its own. */
+    /**
+     * The time if the verifier has sent no request for at least ten minutes, apart from refetches that it makes on its
+     * own.
+     */
     readonly inCalm: number | null;
     /** The time if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;

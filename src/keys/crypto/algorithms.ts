@@ -1,6 +1,6 @@
 import type { CryptoKey } from "jose";
 
-/** A Web Crypto algorithm and what it requires of a key. */
+/** A Web Crypto algorithm and its requirements for a key. */
 interface Algorithm {
   readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
   readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";

@@ -2,7 +2,7 @@ import type { CryptoKey, JWK } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 
 /**
- * What `#crypto` exports on every runtime. An operation returns its result directly if the runtime can compute it
+ * The exports of `#crypto` on every runtime. An operation returns its result directly if the runtime can compute it
  * synchronously; otherwise, it returns a promise. Signatures are in JWS format.
  */
 export interface Primitives {

@@ -83,7 +83,7 @@ export function describePin(source: PinSource): string {
 
 const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
-// Maps a keyed hash of each PIN that this process has tried to whether the PIN was accepted or refused.
+// Whether each PIN that this process has tried was accepted or refused. Each PIN is identified by its keyed hash.
 const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 

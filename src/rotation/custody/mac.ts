@@ -37,7 +37,7 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
   const key = keyNamed(kid, keys, "the store's MAC was computed with");
   const jws = { protected: header, payload: new TextEncoder().encode(unsealed(text)), signature };
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
-  // The same key also makes MACs of other types. @see RFC 8725 section 3.11
+  // The same key is also used for other types of MACs. @see RFC 8725 section 3.11
   if (verified?.protectedHeader?.typ === typ) return key.id;
   throw notAuthentic("it does not match its MAC");
 }

@@ -5,10 +5,10 @@ import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
 
 /**
- * A process's entry in the store. No decision depends on it, because anyone who can write to the store can forge one.
+ * A process's entry in the store. No decision depends on it, because anyone who can write to the store can forge it.
  */
 export interface PresenceRecord {
-  /** Id of the process. Each start gets a new one. */
+  /** Id of the process, which is new on every start. */
   readonly id: string;
   /** Human-readable name of the process. */
   readonly name: string;

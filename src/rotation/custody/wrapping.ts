@@ -103,7 +103,7 @@ export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
 const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; for a new store, generate one with: ${recipe}; for an existing store, use its key`;
 
-/** Remedy for a wrapping key that is lost. */
+/** Remedy for a lost wrapping key. */
 export const ifLost = 'if that key is lost, see "A lost wrapping key" in docs/emergencies.md';
 
 /**

@@ -20,7 +20,7 @@ const overdueMs = 2 * 3_600_000;
  */
 type IssuerState = "ok" | "overdue" | "ended" | "failing";
 
-/** An issuer's key that is published or that decrypts. */
+/** An issuer's key that is published or used for decryption. */
 interface IssuerKey {
   readonly kid: string;
   readonly use: KeyUse;

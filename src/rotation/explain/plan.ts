@@ -72,8 +72,8 @@ const maxTurns = 1000;
  * Plans what will happen if no command is given. Calls `advance` for every time at which a step is due, with
  * placeholders for keys that do not exist yet. A manager cannot deviate from the plan, because it calls `advance` too.
  *
- * @param until end of the plan, in epoch milliseconds. Default: once every use has completed one full rotation to a new
- * key
+ * @param until end of the plan, in epoch milliseconds. Default: the time at which every use has completed one full
+ * rotation to a new key
  */
 export function plan(
   records: readonly KeyRecord[],

@@ -38,7 +38,7 @@ export interface ReplicaStatus {
 
 /** The status of a target. Its documents are served even if no process runs. */
 export interface TargetStatus extends TargetRecord {
-  /** Whether the target has not received a step yet. If so, the step's waiting period has not begun. */
+  /** Whether the target has yet to receive a step. If so, the step's waiting period has not begun. */
   readonly isBehind: boolean;
 }
 
@@ -50,7 +50,7 @@ export interface WaitStatus {
   readonly action: "activated" | "removed";
   /** Time since which the period has been waiting to begin, in epoch milliseconds. */
   readonly since: number;
-  /** Names of the targets that have not received the step before the period. */
+  /** Names of the targets that have not received the step that precedes the period. */
   readonly targets: readonly string[];
   /** Sentences that explain why the period has not begun. */
   readonly text: string;

@@ -13,7 +13,7 @@ import type { StoreDocument } from "../custody/document.ts";
 import type { At, BegunWait } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "../rules/records.ts";
 
-/** The result of reading a store, with the times of the request and the response by this machine's clocks. */
+/** The result of reading a store, with the times of the request and the response according to this machine's clocks. */
 export interface Seen {
   readonly document: StoreDocument;
   readonly version: string | undefined;
@@ -76,7 +76,7 @@ export interface WaitClock {
   record(seen: Seen): void;
   /**
    * Returns how much of a waiting period is left, in milliseconds. The period is over when both clocks agree that it
-   * is, or when its whole length has passed by the monotonic clock.
+   * is, or when its whole length has passed according to the monotonic clock.
    */
   leftMs(record: LiveRecord, wait: BegunWait, now: number): number;
 }

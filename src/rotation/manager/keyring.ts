@@ -66,8 +66,8 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
   /** Returns what `decide` would change. @throws StoreError, and errors from `decide` */
   preview(decide: Decide): Promise<Changed>;
   /**
-   * Changes the store by compare-and-set. First checks that a new key can be opened, and that a key that becomes active
-   * can sign.
+   * Changes the store with a compare-and-set. First checks that a new key can be opened, and that a key that becomes
+   * active can sign.
    *
    * @param newKey key that was generated for this change; it is destroyed if it is certain that no record names it
    * @param found see `StoreAccess.change`

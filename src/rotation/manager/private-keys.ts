@@ -36,7 +36,7 @@ import {
 
 /** The open private keys, by kid. */
 export interface OpenKeys {
-  /** Signers for active and announced keys. Retiring keys are not included, because they sign no new requests. */
+  /** Signers for active and announced keys. Retiring keys are not included, because they do not sign new requests. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
@@ -117,7 +117,7 @@ export interface KeyOpener {
    * Otherwise, a broken key could keep a key in the set that another process has removed or revoked.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /** Returns the keys that are open now. */
+  /** Returns the keys that are currently open. */
   opened(this: void, records: readonly KeyRecord[]): OpenKeys;
   /** Closes the signers of removed keys. A retiring key's signer stays open for signatures in progress. */
   closeUnused(this: void, records: readonly KeyRecord[]): void;

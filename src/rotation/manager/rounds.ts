@@ -227,7 +227,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
 
     at(seen) {
       const { now, areClocksOff = false, policy } = atOf(seen, clock);
-      // A waiting period may be over by the wall clock but not yet by the monotonic clock.
+      // A waiting period may be over according to the wall clock but not yet according to the monotonic clock.
       const seemsOver = (record: LiveRecord): boolean => {
         const { since, forMs = 0 } = waitOf(record, policy) ?? {};
         return since !== undefined && since + forMs <= now && waitClock.leftMs(record, { since, forMs }, now) > 0;

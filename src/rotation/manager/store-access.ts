@@ -38,7 +38,7 @@ const reservedBytes = 4_096;
 
 /**
  * Decides what to change, given what was read. If the change has no members, nothing is written. Called again if
- * another commit was first.
+ * another commit came first.
  */
 export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 
@@ -102,7 +102,7 @@ export interface StoreAccess {
    */
   read(options?: { readonly confirmed?: boolean }): Promise<Seen>;
   /**
-   * Reads the document, lets `decide` change it, and commits the change. If another commit was first, starts over.
+   * Reads the document, lets `decide` change it, and commits the change. If another commit came first, starts over.
    *
    * @param found result of a read that was just made, for the first attempt
    * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; a read shows
@@ -178,7 +178,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   /**
-   * Tries once to write. Resolves to `undefined` if it is unknown whether the document was written.
+   * Tries to write once. Resolves to `undefined` if it is unknown whether the document was written.
    *
    * @throws StoreError if it was certainly not written
    */
@@ -240,7 +240,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
         const room = maxBytes - reservedBytes;
-        // The private keys move to another owner together with the document, so a commit that does not change the
+        // The private keys move to a different owner together with the document, so a commit that does not change the
         // records keeps the owner.
         const owner = decision.records === undefined ? seen.document.owner : custody.owner;
         const document = nextDocument(seen.document, { owner, ...decision }, commit, room);
@@ -295,8 +295,8 @@ function isNothing({ events = [], ...changed }: DocumentChange, document: StoreD
 }
 
 /**
- * Refuses a store that was restored from an older backup or has lost commits in a failover, because it may have lost a
- * key's revocation, for example.
+ * Refuses a store that was restored from an older backup or has lost commits in a failover. It may have lost a key's
+ * revocation, for example.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */

@@ -153,7 +153,7 @@ export interface KeyManagerOptions {
 
 /** Options for `rotate`. */
 export interface RotateOptions {
-  /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
+  /** Use of the key: it signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: Optional<KeyUse>;
   /**
    * Algorithm of the key. Default: the algorithm of this use's active key; without an active key, `ES256` or
@@ -192,8 +192,8 @@ export interface RollBackOptions {
 /** Options for `end`. */
 export interface EndOptions {
   /**
-   * Whether all keys are revoked, so that their tokens fail. If not, each key stays published until its last token has
-   * expired. Default: `false`.
+   * Whether to revoke all keys, which makes their tokens fail. If `false`, each key stays published until its last
+   * token has expired. Default: `false`.
    */
   readonly now?: Optional<boolean>;
 }
