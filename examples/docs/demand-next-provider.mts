@@ -17,7 +17,7 @@ async function start() {
   return createProvider({ keys, metadata: { token_endpoint: `${issuer}/token` } });
 }
 
-// Routes share it, and it survives reloads by `next dev`.
+// All routes share it, and it survives when `next dev` reloads modules.
 const kept = globalThis as { provider?: ReturnType<typeof start> };
 
 /** Starts the provider with the first request, because `next build` loads the routes without a database. */

@@ -21,14 +21,14 @@ async function hash(text: string): Promise<string> {
   return String(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 }
 
-/** Compares hashes, because the time of a comparison says how long the equal beginning is. */
+/** Compares hashes, because the time that a comparison takes reveals how long the matching prefix is. */
 async function isOperator(request: Request): Promise<boolean> {
   const secret: string = env.OPERATOR_SECRET ?? "";
   const sent = request.headers.get("Authorization") ?? "";
   return secret.length >= 32 && (await hash(sent)) === (await hash(`Bearer ${secret}`));
 }
 
-/** Returns the keys, and the next steps. */
+/** Returns the keys and the next steps. */
 function report() {
   const now = Date.now();
   return {

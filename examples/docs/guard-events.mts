@@ -5,8 +5,8 @@ export const bearer = createBearer({
   audience: "https://api.example.com",
   onEvent(event) {
     if (event.type === "refused") console.log(`${event.method} ${event.path}: ${event.status}, ${event.reason}`);
-    if (event.type === "failed") console.error("answered 503:", event.cause);
+    if (event.type === "failed") console.error("returned 503:", event.cause);
     if (event.type === "key-set" && event.event.type === "failed")
-      console.error(`no keys of ${event.issuer}: ${event.event.error.message}`);
+      console.error(`no keys from ${event.issuer}: ${event.event.error.message}`);
   },
 });

@@ -135,8 +135,8 @@ describe("guard samples", { concurrency: 3 }, () => {
       await bearer.check(new Request("https://api.example.com/", requestInit(token)));
     for (const part of [
       /^GET \/: 401, there is no Authorization header$/m,
-      /^answered 503: FetchError: http/m,
-      /^no keys of http:\S+: http:\S+: responded with status 5/m,
+      /^returned 503: FetchError: http/m,
+      /^no keys from http:\S+: http:\S+: responded with status 5/m,
     ])
       assert.match(lines.join("\n"), part);
   });
