@@ -27,7 +27,7 @@ export async function flood(): Promise<Section> {
   return {
     title: "A flood of unknown kids",
     text: [
-      "For ten minutes, each key set receives 50 tokens with unknown kids and one valid token per second. In the middle, the provider rotates its keys, so the next valid token has a kid that no cache has. In four runs, the rotation happens 2, 9, 16 and 23 seconds after the fifth minute. Every package is the real one, and runs in its own process on a simulated clock. Requests are counted as they leave the process.",
+      "For ten minutes, each key set receives 50 tokens with unknown kids and one valid token per second. Halfway through, the provider rotates its keys, so the next valid token has a kid that no cache has. In four runs, the rotation happens 2, 9, 16 and 23 seconds after the fifth minute. The packages are the real ones, and each runs in its own process on a simulated clock. Requests are counted as they leave the process.",
       table(["key set", "fetches per minute", "valid tokens refused in the 2 minutes after the rotation"], rows),
     ].join("\n\n"),
     goals: [
