@@ -3,7 +3,7 @@ import { withFlags } from "../service/config/setting-names.ts";
 
 /** Remedies that name flags and commands, which the library does not know about, keyed by error code. */
 const advice: { readonly [Code in JwksdErrorCode]?: string } = {
-  ERR_STORE_ISSUER: "set --issuer, or another store with --data or --store",
+  ERR_STORE_ISSUER: "the flags are --issuer, --store and --data",
 };
 
 /** Returns the message of a library error for the command line. */

@@ -66,7 +66,7 @@ export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discover
     if (routes.get(path) === "discovery") {
       throw new ConfigError(
         "ERR_PATH_INVALID",
-        `endpoints.jwks sets the path of the JWK Set to "${path}", which is the path of the discovery document`,
+        `endpoints.jwks must not be "${path}", because that is the path of the discovery document`,
       );
     }
     routes.set(path, "jwks");
@@ -84,7 +84,7 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
   if (issuer === undefined)
     throw new ConfigError(
       "ERR_ISSUER_INVALID",
-      "issuer is missing; set it to the https URL by which relying parties identify the provider",
+      "the issuer is missing; set it to the https URL that identifies the provider to relying parties",
     );
   const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
   if (url === undefined) throw invalid("is not a URL; write it like https://login.example.com");

@@ -117,8 +117,8 @@ describe("replaces option names in the library's errors with flags", () => {
     [
       "a policy",
       { initialPolicy: { rotateEveryDays: 1, announceForSeconds: 3600 } },
-      /^announceForSeconds is 3600 and .*cacheSlackSeconds \(7200\)/,
-      /^--announce-for-seconds is 3600 and .*--cache-slack-seconds \(7200\)/,
+      /^announceForSeconds is 3600 but .*7200 s \(cacheSlackSeconds\)/,
+      /^--announce-for-seconds is 3600 but .*7200 s \(--cache-slack-seconds\)/,
     ],
     [
       "a wrapping key that is not given",
@@ -129,8 +129,8 @@ describe("replaces option names in the library's errors with flags", () => {
     [
       "the keys of another issuer",
       { issuer: "https://b.example" },
-      /continue with issuer https:\/\/a\.example, or use another store$/,
-      /or use another store; set --issuer, or another store with --data or --store \[ERR_STORE_ISSUER\]$/,
+      /set the issuer to https:\/\/a\.example, or use a different store$/,
+      /or use a different store; the flags are --issuer, --store and --data \[ERR_STORE_ISSUER\]$/,
     ],
   ];
   for (const [name, more, library, text] of rows) {
@@ -141,7 +141,8 @@ describe("replaces option names in the library's errors with flags", () => {
       );
       assert.ok(error instanceof JwksdError);
       assert.match(error.message, library);
-      assert.doesNotMatch(error.message, /(^|\W)--[a-z]/);
+      // A wrapping key's name, which is in quotation marks, may begin with two hyphens.
+      assert.doesNotMatch(error.message, /(^|[^\w"])--[a-z]/);
       assert.match(errorText(error), text);
     });
   }

@@ -149,7 +149,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const { effects } = await change("keys", "revoke", "first", "--yes");
     assert.match(
       effects.join("\n"),
-      /Verifiers may trust it until .* at most maxStaleSeconds 3600, and caches keep that set for another 7200 s/,
+      /Verifiers may trust it until .* at most 3600 s \(maxStaleSeconds\), and caches keep that set for another 7200 s/,
     );
     assert.match(await ok("keys"), /is revoked\. Verifiers may trust it until/);
     await refused("ERR_TRANSITION", "keys", "revoke", "first", "--yes");
@@ -369,7 +369,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
       const told = await refused("ERR_STORE_ISSUER", ...args, ...issuer);
       assert.match(
         told,
-        /no issuer yet .*127\.0\.0\.1:9900.* this is issuer "https:\/\/login\.example\.com"; omit --issuer/,
+        /no issuer yet .*127\.0\.0\.1:9900.* this process is configured for issuer "https:\/\/login\.example\.com"; omit --issuer/,
       );
     }
     for (const args of [
@@ -473,7 +473,7 @@ describe("a store's policy", { timeout }, () => {
     assert.match(same, /^There is nothing to change\. The store already has this policy\./);
 
     const why = await refused("ERR_POLICY_INVALID", "policy", "--max-stale-seconds", "20000");
-    assert.match(why, /--announce-for-seconds is 20000 and must be at least 34700: .*--max-stale-seconds \(20000\)/);
+    assert.match(why, /--announce-for-seconds is 20000 but must be at least 34700: .*20000 s \(--max-stale-seconds\)/);
     // Checked together with the store's other values, not with the defaults.
     await ok("policy", "--max-stale-seconds", "60", "--cache-slack-seconds", "0");
     await ok("policy", "--announce-for-seconds", "8000");

@@ -85,7 +85,7 @@ interface Listed {
 
 const record = (name: string): string => presenceText(presenceRecord(name, { name: "a", at: Date.now() }));
 const soonStale = ["--max-stale-seconds", "2"];
-const stale = /^this process does not sign now: it has not checked in with its store/;
+const stale = /^this process cannot sign at the moment: it has not checked in with its store/;
 
 describe("a replica's name", { timeout: 60_000 }, () => {
   test("is the host name or the configured name", async (t) => {
@@ -112,7 +112,7 @@ describe("a stale process", { timeout: 60_000, concurrency: true }, () => {
     try {
       await service.logged(({ msg }) => stale.test(msg));
       await eventually("it is not ready", async () => (await ready()).startsWith("503"));
-      assert.match(await ready(), /^503 not ready: this process does not sign now: it has not checked in/);
+      assert.match(await ready(), /^503 not ready: this process cannot sign at the moment: it has not checked in/);
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");

@@ -94,7 +94,7 @@ describe("a store that an attacker has written", { timeout }, () => {
       assert.equal(code, 1);
       assert.match(
         stderr,
-        /^jwksd: this output is not verified: the stored document is not authentic: .*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
+        /^jwksd: this output is not verified: the stored document is not authentic \(.*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
       );
       assert.match(stdout, /first/);
     }
@@ -212,7 +212,7 @@ describe("the issuer", { timeout }, () => {
       assert.match(
         stderr,
         new RegExp(
-          `no issuer yet \\(last served as "${here}"\\), but this is issuer "${login}"; omit --issuer, or .* with jwksd serve --issuer ${login} or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
+          `no issuer yet \\(last served as "${here}"\\), but this process is configured for issuer "${login}"; omit --issuer, or .* with jwksd serve --issuer ${login} or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
         ),
       );
     }

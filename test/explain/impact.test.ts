@@ -26,15 +26,15 @@ const on = "Rotation mode turns on at 2026-11-20 12:00:00 UTC: from then on, cac
 const off =
   "Rotation mode turns off at 2026-11-20 12:00:00 UTC: from then on, caches may again keep the set for 7200 s.";
 const aRetires =
-  'Signing key "a" stops signing in each process that reads this change, and everywhere after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token will have expired, so nothing breaks.';
+  'Signing key "a" stops signing in each process as soon as it reads this change, and everywhere within 3600 s (maxStaleSeconds). The key stays published until 2026-11-20 14:10:00 UTC, when its last token will have expired, so nothing breaks.';
 const fails = "Every token that it signed fails in verifiers that have the new set.";
 const tokensFail = `${fails} ${replacedKeyText()}`;
 const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(maxAge)}`;
 
 /** Returns the time until which verifiers trust a revoked key, with the reason. */
 const until = (honest: string, cached: string, ignoring: string): string =>
-  `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes it for at most maxStaleSeconds 3600, and caches keep that ` +
-  `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it until 2026-11-20 ${ignoring} UTC (cacheSlackSeconds 7200), or longer.`;
+  `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes it for at most 3600 s (maxStaleSeconds), and caches keep that ` +
+  `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it for another 7200 s (cacheSlackSeconds), until 2026-11-20 ${ignoring} UTC, or longer.`;
 const long = until("15:00:00", "7200 s, because rotation mode has not ", "17:00:00");
 const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00");
 
@@ -58,7 +58,7 @@ const rows: readonly Row[] = [
     [a],
     { type: "rotate", use: "sig", key: newKey("b") },
     [
-      'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC; every cache has it by then, so nothing breaks.',
+      'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC. Every cache will have it by then, so nothing breaks.',
       on,
     ],
   ],
@@ -113,7 +113,7 @@ const rows: readonly Row[] = [
     { type: "import", key: newKey("a"), state: "active" },
     [
       'Signing key "a" signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, ' +
-        "nothing breaks. If that provider has published only other keys, verifiers reject its tokens until their cached sets expire.",
+        "nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.",
     ],
   ],
   [
@@ -182,7 +182,7 @@ const rows: readonly Row[] = [
     [a, enc],
     { type: "announce", key: newKey("f", "enc") },
     [
-      'Encryption key "f" is published now, after the active key, and replaces that key at 2026-11-21 12:00:00 UTC; nothing breaks.',
+      'Encryption key "f" is published now, listed after the active key, and replaces that key at 2026-11-21 12:00:00 UTC; nothing breaks.',
       on,
     ],
   ],
@@ -202,8 +202,8 @@ const rows: readonly Row[] = [
     [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
     "advance",
     [
-      'Encryption key "e" is no longer published; data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when caches ' +
-        "will no longer serve it, so nothing breaks.",
+      'Encryption key "e" is no longer published. Data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when caches ' +
+        "will no longer serve the key, so nothing breaks.",
       'Encryption key "f" is the key to which relying parties encrypt from now on; nothing breaks.',
     ],
   ],
@@ -221,7 +221,7 @@ const rows: readonly Row[] = [
     ],
     { type: "remove", kid: "d", force: true },
     [
-      'Encryption key "d" is removed too early: data encrypted to it, including what relying parties with a cached set encrypt to it ' +
+      'Encryption key "d" is removed too early: data encrypted to it, including data that relying parties with a cached set will encrypt to it ' +
         "until 2026-11-20 17:10:00 UTC, can no longer be decrypted.",
       off,
     ],
@@ -281,7 +281,7 @@ describe("the impact of a change on verifiers", () => {
     };
     const [retires, signs] = sentencesFor(a);
     // 1,000 + 600 + 2 * 10 s, and 1,000 + 7,200 + 60 s.
-    assert.match(retires ?? "", /maxStaleSeconds 1000; .* until 2026-11-20 12:27:00 UTC/);
+    assert.match(retires ?? "", /1000 s \(maxStaleSeconds\)\. .* until 2026-11-20 12:27:00 UTC/);
     assert.match(
       signs ?? "",
       /Until 2026-11-20 14:17:40 UTC, .* reject its tokens\. .* plus 60 s \(cacheSlackSeconds\)/,

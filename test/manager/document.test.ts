@@ -165,7 +165,7 @@ describe("a document is bounded", () => {
     // The remaining space is reserved for revocations.
     const refused = {
       code: "ERR_STORE_FULL",
-      message: /18,000 bytes\); run jwksd store migrate to copy the keys to a store that can hold more$/,
+      message: /18,000 bytes\); copy the keys to a larger store with jwksd store migrate$/,
     };
     let rotations = 0;
     const rotate = async (): Promise<void> => {
@@ -323,7 +323,7 @@ describe("issuer checks", () => {
       "serve, another issuer's keys",
       servedBy(b),
       a,
-      /belong to issuer "https:\/\/a\.example", but this is issuer "https:\/\/b\.example"; continue with issuer https:\/\/a\.example, or use another store/,
+      /belong to issuer "https:\/\/a\.example", but this process is configured for issuer "https:\/\/b\.example"; set the issuer to https:\/\/a\.example, or use a different store/,
     ],
     ["serve without an issuer, a new store", servedBy(here), undefined, here],
     ["serve without an issuer, keys without an issuer", servedBy(here), there, there],
@@ -335,16 +335,16 @@ describe("issuer checks", () => {
     ],
     ["a program, a new store", ownedBy(a.issuer), undefined, a],
     ["a program, its own keys", ownedBy(a.issuer), a, a],
-    ["a program, another issuer's keys", ownedBy(b.issuer), a, /continue with issuer https:\/\/a\.example/],
+    ["a program, another issuer's keys", ownedBy(b.issuer), a, /set the issuer to https:\/\/a\.example/],
     [
       "a program, keys without an issuer",
       ownedBy(here.issuer),
       here,
-      /; assign the store to it with .* or jwksd keys rewrap --issuer http:\/\/127\.0\.0\.1:9900$/,
+      /; assign the store to that issuer with .* or jwksd keys rewrap --issuer http:\/\/127\.0\.0\.1:9900$/,
     ],
     ["a command, a new store", commandedBy(a), undefined, a],
     ["a command, its own keys", commandedBy(a), a, a],
-    ["a command, another issuer's keys", commandedBy(b), a, /continue with issuer https:\/\/a\.example/],
+    ["a command, another issuer's keys", commandedBy(b), a, /set the issuer to https:\/\/a\.example/],
     [
       "a command, keys without an issuer",
       commandedBy(a),
@@ -355,7 +355,7 @@ describe("issuer checks", () => {
     ["a command without an issuer, an issuer's keys", commandedBy(here), a, a],
     ["a command without an issuer, keys without an issuer", commandedBy(here), there, there],
     ["rewrap, keys without an issuer", movedBy(a), here, a],
-    ["rewrap, another issuer's keys", movedBy(b), a, /continue with issuer/],
+    ["rewrap, another issuer's keys", movedBy(b), a, /set the issuer to/],
     ["rewrap without an issuer, an issuer's keys", movedBy(here), a, a],
   ];
   for (const [name, rule, found, expected] of rows) {

@@ -27,7 +27,7 @@ describe("a process whose clock differs from the store's by more than the skew t
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
       assert.match(
         replica.manager.health.stale?.message ?? "",
-        /now: this machine's clock is .* the store's clock, and clockSkewSeconds allows 300 s; correct the wrong clock$/,
+        /moment: this machine's clock is .* the store's clock, but clockSkewSeconds allows only 300 s; correct the wrong clock$/,
       );
       assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
       // Commands that need no waiting period are executed, by the store's clock.
@@ -269,7 +269,7 @@ describe("a first key", () => {
     const [message = "", ...more] = emptied(replica.events);
     assert.match(
       message,
-      /^ERR_STORE_EMPTY processes of https:\/\/op\.example are running, but the store has no keys: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
+      /^ERR_STORE_EMPTY the store has no keys, but other processes for https:\/\/op\.example are running: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
     );
     assert.deepEqual([more, typesOf(replica.events)], [[], ["store-emptied", "changed"]]);
     assert.deepEqual(

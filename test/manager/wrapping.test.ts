@@ -111,7 +111,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     [Buffer.alloc(33, 7).toString("base64url"), "has 44 characters, not 43"],
     [`${wrappingKey(7)}==`, "ends in more than one ="],
     [Buffer.alloc(32, 255).toString("base64"), "is in base64, with + or / instead of - and _"],
-    [Buffer.alloc(32, 7).toString("hex"), "is in hexadecimal digits"],
+    [Buffer.alloc(32, 7).toString("hex"), "is in hexadecimal"],
     [`${wrappingKey(7)}\n`, "has characters that base64url does not have"],
     [JSON.stringify({ k: wrappingKey(7) }), "has characters that base64url does not have"],
   ];

@@ -274,7 +274,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     ];
     const otherPath = new RegExp(`in the URI is /other\\.so, but the configured modulePath is ${modulePath};`);
     const otherToken = new RegExp(
-      `the token "other" is not present; these tokens are: "${label}" \\(serial "[0-9a-f]+"\\);`,
+      `the token "other" is not present; tokens that are present: "${label}" \\(serial "[0-9a-f]+"\\);`,
     );
     const uris: [uri: string, code: string, message?: RegExp][] = [
       [`${uri}?module-path=/other.so`, "ERR_SIGNER_URI", otherPath],

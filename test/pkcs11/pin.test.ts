@@ -53,7 +53,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 1);
     // No other backend in this process tries it either, whatever the URI says about the token.
     const error = await refusal(() => open().open(`${uri};manufacturer=SoftHSM%20project`), unauthorized);
-    assert.match(error.message, /may already have refused this PIN/);
+    assert.match(error.message, /may already have rejected this PIN/);
     assert.equal(logins(), 1);
     // After a refusal, this backend does not try the right PIN either, because it cannot know that the file has changed.
     writeFileSync(token.pinFile, token.pin);
@@ -154,7 +154,7 @@ describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
     const settled = Promise.allSettled(opening);
     await eventually("the token has both PINs", async () => logins() === 2);
     process.kill(children()[0] as number, "SIGKILL");
-    const message = /the PIN may have been refused, so jwksd will not try a PIN again until/;
+    const message = /the PIN may have been rejected, so jwksd will not try a PIN again until/;
     await assert.rejects(Promise.all(opening), { code: unauthorized, message });
     shim.control();
     for (const result of await settled) if (result.status === "fulfilled") await result.value.close();

@@ -555,7 +555,7 @@ describe("a policy command", () => {
 
   test("is refused if the resulting policy is invalid", async () => {
     const { message } = await refusal(() => change({ maxStaleSeconds: 80_000 }), "ERR_POLICY_INVALID");
-    assert.match(message, /announceForSeconds is 86400 and must be at least 94460/);
+    assert.match(message, /announceForSeconds is 86400 but must be at least 94460/);
   });
 });
 

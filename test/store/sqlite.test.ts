@@ -152,7 +152,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await write, true);
   other.exec("BEGIN EXCLUSIVE");
   const error = await refusal(store.write("d", version), "ERR_STORE_UNAVAILABLE", path);
-  assert.match(error.message, /another process has locked it/);
+  assert.match(error.message, /another process, such as .* has locked it/);
   other.exec("ROLLBACK");
   assert.equal(await textOf(store), "b");
 });
@@ -164,7 +164,7 @@ test("during another process's unfinished read, commits fail, and presence write
   const other = new DatabaseSync(path);
   t.after(() => other.close());
   other.exec("BEGIN; SELECT * FROM document");
-  const locked = /another process has locked it, for a write or for an unfinished read/;
+  const locked = /another process, such as .* has locked it for a write or an unfinished read/;
   const [error, refused] = await Promise.all([
     refusal(store.write("b", version), "ERR_STORE_UNAVAILABLE", path),
     refusal(store.presence?.put("id", "record") as Promise<void>, "ERR_STORE_READ_ONLY", path),
@@ -271,7 +271,7 @@ test("does not mix a backup with the journal of a process that died during a wri
   copyFileSync(`${path}.backup`, dead);
   for (const attempt of [() => sqliteStore(dead).read(), () => running.read(), () => running.write("x", undefined)]) {
     const error = await refusal(attempt(), "ERR_STORE_FORMAT", dead);
-    assert.match(error.message, /unfinished write to another file.*delete .*store\.db\.dead-journal$/);
+    assert.match(error.message, /unfinished write to a different file.*delete .*store\.db\.dead-journal$/);
   }
   rmSync(`${dead}-journal`);
   assert.equal(await textOf(running), "older");

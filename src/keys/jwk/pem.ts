@@ -25,7 +25,7 @@ export function pemBlocks(text: string, name: string): PemBlock[] {
       throw keyError(
         "ERR_KEY_FORMAT",
         name,
-        String.raw`this PEM has the two characters \ and n instead of line breaks, as environment variables often do; replace them, in JavaScript with text.replaceAll("\\n", "\n")`,
+        String.raw`this PEM has the two characters \ and n instead of line breaks, which is common in environment variables; replace them (in JavaScript: text.replaceAll("\\n", "\n"))`,
       );
     }
     const lines = body.replace(/\s+/g, "").replace(/.{1,64}/g, "$&\n");

@@ -24,7 +24,7 @@ const errors = {
   refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
   // The PIN was refused or must not be tried.
   pin: signerError("ERR_SIGNER_UNAUTHORIZED", `${noMorePins} with the correct PIN`),
-  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so ${noMorePins}`),
+  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been rejected, so ${noMorePins}`),
   throttled: signerError("ERR_SIGNER_THROTTLED", later),
   timeout: signerError("ERR_SIGNER_TIMEOUT", later),
   unavailable: signerError("ERR_SIGNER_UNAVAILABLE", later),

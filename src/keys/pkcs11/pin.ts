@@ -128,7 +128,7 @@ export function createPinAttempts(source: PinSource | undefined, modulePath: str
         .update(JSON.stringify([modulePath, token, pin]))
         .digest("hex");
       if (outcomes.get(last) !== "refused") return pin;
-      throw new TokenFailure("pin", "the token may already have refused this PIN", true);
+      throw new TokenFailure("pin", "the token may already have rejected this PIN", true);
     },
 
     accepted() {

@@ -131,9 +131,9 @@ export class TokenProcess {
       await new Promise<void>((resolve, reject) => {
         this.#child.on("message", (message: FromChild) => {
           if (message.kind === "login") {
-            step = "reading the PIN after starting the module";
+            step = "starting the module and reading the PIN";
             readPin(message.token).then((pin) => {
-              step = "logging in after starting the module";
+              step = "starting the module and logging in";
               isLoggingIn = true;
               this.#send({ kind: "pin", pin });
             }, reject);

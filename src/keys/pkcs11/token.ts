@@ -140,7 +140,7 @@ function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
   if (token === undefined) {
     throw new TokenFailure(
       "unavailable",
-      `${nameOfToken(selector)} is not present; these tokens are: ${namesOf(present)}`,
+      `${nameOfToken(selector)} is not present; tokens that are present: ${namesOf(present)}`,
     );
   }
   if (others.length > 0) {

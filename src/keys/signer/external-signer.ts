@@ -23,7 +23,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
 
     async sign({ digest, signal }) {
       if (closing !== undefined) {
-        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
+        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; use the new signer`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
         throw invalidOption(`${uri}: a digest must be a SHA-256 hash, which has 32 bytes`);

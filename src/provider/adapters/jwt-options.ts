@@ -55,7 +55,7 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
       issuer: provider.issuer,
       async sign(claims, { typ, ...header } = {}, { signingKeyId, signingAlgorithm = "ES256" } = {}) {
         if (signingKeyId !== undefined)
-          throw unsupported("signingKeyId", "all tokens are signed with the active key, so that keys can rotate");
+          throw unsupported("signingKeyId", "all tokens are signed with the active key, because keys rotate");
         if (signingAlgorithm !== "ES256") throw unsupported("signingAlgorithm", "jwksd signs with ES256");
         return provider.sign(claims, { typ, header });
       },

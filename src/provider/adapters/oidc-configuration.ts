@@ -54,8 +54,8 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
     if (typeof ttl !== "number" || ttl <= most) continue;
     const which = configuration.ttl?.[name] === undefined ? "the default of ttl" : "ttl";
     throw invalid(
-      `${which}.${name} is ${ttl} s, but must be at most ${most} s: a key is removed maxTokenLifetimeSeconds ` +
-        `(${maxTokenLifetimeSeconds} s, in the policy) after its last signature; shorten the lifetime or raise the maximum`,
+      `${which}.${name} is ${ttl} s, but must be at most ${most} s, because a key is removed ${maxTokenLifetimeSeconds} s ` +
+        `(maxTokenLifetimeSeconds in the policy) after its last signature; shorten the lifetime or raise the maximum`,
     );
   }
 }

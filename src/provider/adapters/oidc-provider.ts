@@ -111,7 +111,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   function warnOfPlainUrls({ socket }: NodeRequest & { readonly socket?: { readonly encrypted?: boolean } }): void {
     if (hasWarned || current.instance.proxy === true || socket?.encrypted === true) return;
     hasWarned = true;
-    const message = `the issuer is ${manager.issuer}, but requests arrive without TLS, so oidc-provider publishes http URLs; set provider.proxy = true behind a proxy that terminates TLS and sets X-Forwarded-Proto (docs/oidc-provider.md)`;
+    const message = `the issuer is ${manager.issuer}, but requests arrive without TLS, so oidc-provider publishes http URLs; if a proxy terminates TLS and sets X-Forwarded-Proto, set provider.proxy = true (docs/oidc-provider.md)`;
     process.emitWarning(message, "JwksdWarning");
   }
 

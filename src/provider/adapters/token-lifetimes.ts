@@ -34,8 +34,8 @@ export function checkTokenLifetimes(
     for (const [name, seconds] of lifetimesOf[id]?.(options) ?? []) {
       if (seconds <= maxTokenLifetimeSeconds) continue;
       throw invalidOption(
-        `in better-auth's options, ${name} is ${seconds} s, but must be at most ${maxTokenLifetimeSeconds} s: a key is removed ` +
-          `maxTokenLifetimeSeconds (in the policy) after its last signature; shorten the lifetime or raise the maximum`,
+        `in better-auth's options, ${name} is ${seconds} s, but must be at most ${maxTokenLifetimeSeconds} s, because a key is ` +
+          `removed that long after its last signature (maxTokenLifetimeSeconds in the policy); shorten the lifetime or raise the maximum`,
       );
     }
   }

@@ -71,15 +71,15 @@ export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }
 
-const thisIs = ({ issuer }: Owner): string => `this is issuer ${JSON.stringify(issuer)}`;
+const thisIs = ({ issuer }: Owner): string => `this process is configured for issuer ${JSON.stringify(issuer)}`;
 
 const belongsToAnother = (found: Owner, wanted: Owner): string =>
-  `${thisIs(wanted)}; continue with issuer ${found.issuer}, or use another store`;
+  `${thisIs(wanted)}; set the issuer to ${found.issuer}, or use a different store`;
 
 const belongsToNone = (wanted: Owner): string => `${thisIs(wanted)}; omit --issuer, or ${assign(wanted)}`;
 
 const assign = ({ issuer }: Owner): string =>
-  `assign the store to it with ${command(issuer)} or jwksd keys rewrap --issuer ${issuer}`;
+  `assign the store to that issuer with ${command(issuer)} or jwksd keys rewrap --issuer ${issuer}`;
 
 const command = (issuer: string): string => `jwksd serve --issuer ${issuer}`;
 

@@ -45,6 +45,6 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
 function notAuthentic(cause: string): StoreError {
   return new StoreError(
     "ERR_STORE_NOT_AUTHENTIC",
-    `the stored document is not authentic: ${cause}, so it is damaged or was changed without the wrapping key; restore the most recent backup, or see "A store that is not authentic" in docs/emergencies.md`,
+    `the stored document is not authentic (${cause}): it is damaged or was changed without the wrapping key; restore the most recent backup, or see "A store that is not authentic" in docs/emergencies.md`,
   );
 }

@@ -62,7 +62,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         const other = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
         throw new StoreError(
           "ERR_WRAPPED_KEY",
-          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private key belongs to ${other}; set the issuer for which it was created, or use another store`,
+          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private key belongs to ${other}; set the issuer for which the key was created, or use a different store`,
         );
       }
       try {
@@ -101,7 +101,7 @@ export function newWrappingKey(): string {
 /** Command that generates a wrapping key, for messages and docs. Both programs are available on every system. */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
-const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; for a new store, generate one with: ${recipe}; for an existing store, use its key`;
+const rule = `a wrapping key is 32 random bytes in base64url (43 characters); for a new store, generate one with: ${recipe}; for an existing store, use its key`;
 
 /** Remedy for a lost wrapping key. */
 export const ifLost = 'if that key is lost, see "A lost wrapping key" in docs/emergencies.md';
@@ -137,7 +137,7 @@ function syntaxFault(text: unknown): string | undefined {
   if (typeof text !== "string") return "is not a string";
   if (text === "") return "is empty";
   if (/^[\w-]{43}=?$/.test(text)) return undefined;
-  if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal digits";
+  if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal";
   if (/^[A-Za-z\d+/]{43}=?$/.test(text)) return "is in base64, with + or / instead of - and _";
   if (!/^[\w-]+=*$/.test(text)) return "has characters that base64url does not have";
   const count = text.replace(/=+$/, "").length;

@@ -70,14 +70,14 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   switch (record.state) {
     case "announced":
       return record.use === "sig"
-        ? `${name} is published now and signs from ${end}; every cache has it by then, so nothing breaks.`
-        : `${name} is published now, after the active key, and replaces that key at ${end}; nothing breaks.`;
+        ? `${name} is published now and signs from ${end}. Every cache will have it by then, so nothing breaks.`
+        : `${name} is published now, listed after the active key, and replaces that key at ${end}; nothing breaks.`;
     case "active":
       return activated(record, was, context);
     default:
       return record.use === "sig"
-        ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token will have expired, so nothing breaks.`
-        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when caches will no longer serve it, so nothing breaks.`;
+        ? `${name} stops signing in each process as soon as it reads this change, and everywhere within ${policy.maxStaleSeconds} s (maxStaleSeconds). The key stays published until ${end}, when its last token will have expired, so nothing breaks.`
+        : `${name} is no longer published. Data encrypted to it can be decrypted until ${end}, when caches will no longer serve the key, so nothing breaks.`;
   }
 }
 
@@ -100,7 +100,7 @@ function activated(record: LiveRecord, was: LiveRecord | undefined, { after, pol
   if (record.use === "enc") return `${name} is the key to which relying parties encrypt from now on; nothing breaks.`;
   const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
   if (isTheFirst && !isBack) {
-    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject its tokens until their cached sets expire.`;
+    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.`;
   }
   if (!isTheFirst && unknownUntil(record, policy) > now) return refusedTokens(record, policy);
   return `${name} signs ${isBack ? "again " : ""}from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;
@@ -125,7 +125,7 @@ function removed(record: Tombstone, old: LiveRecord | undefined, { policy, now }
   const until = timeText(needed);
   return record.use === "sig"
     ? `${name} is removed too early: unexpired tokens that it signed${whenSigned(old)} fail in every verifier that fetches the set from now on, until ${until}, when the last of these tokens will have expired.`
-    : `${name} is removed too early: data encrypted to it, including what relying parties with a cached set encrypt to it until ${until}, can no longer be decrypted.`;
+    : `${name} is removed too early: data encrypted to it, including data that relying parties with a cached set will encrypt to it until ${until}, can no longer be decrypted.`;
 }
 
 function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after, policy, now }: Context): string {
@@ -133,8 +133,8 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   const cached = cachedSeconds(before, now, policy);
   const isLong = cached === cachedForSeconds.long;
   const because =
-    `: a process that cannot read the store publishes it for at most maxStaleSeconds ${policy.maxStaleSeconds}, and caches keep that set ` +
-    `for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
+    `: a process that cannot read the store publishes it for at most ${policy.maxStaleSeconds} s (maxStaleSeconds), and caches keep that ` +
+    `set for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"
@@ -150,8 +150,8 @@ function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): 
   const { trustedUntil = record.endedAt, use } = record;
   const may = use === "sig" ? "Verifiers may trust it" : "Relying parties may encrypt to it";
   return (
-    `${keyName(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may keep it until ` +
-    `${timeText(goneFromCachesAt(record, policy))} (cacheSlackSeconds ${policy.cacheSlackSeconds}), or longer.`
+    `${keyName(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may keep it for ` +
+    `another ${policy.cacheSlackSeconds} s (cacheSlackSeconds), until ${timeText(goneFromCachesAt(record, policy))}, or longer.`
   );
 }
 

@@ -185,7 +185,7 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
   const names = someOf(lacking, (record) => {
     const { name, staleAt } = replicaStatus(record, view);
-    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it no longer runs, it drops off the list at ${timeText(staleAt)})`;
+    return `"${printable(name)}" (last check-in ${lastCheckInText(record, view)}; if it is no longer running, it drops off the list at ${timeText(staleAt)})`;
   });
   const problems = [
     ...(lacking.length === 0

@@ -315,7 +315,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const register = await inTime(() => registerOf(template));
       const listPage = register.list?.bind(register);
       if (listPage === undefined)
-        throw invalidOption(`the store ${register.name} cannot list issuers; call get() for each`);
+        throw invalidOption(`the store ${register.name} cannot list issuers; call get() for each of them`);
       const found: ListedIssuer[] = [];
       for (let last = after; found.length < limit;) {
         const page: readonly ListedIssuer[] = await inTime((signal) => listPage(limit, last, { signal }));
@@ -336,7 +336,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const register = await inTime(() => registerOf(template));
       const due = register.due?.bind(register);
       if (due === undefined)
-        throw invalidOption(`the store ${register.name} cannot list issuers; call runDueSteps() for each`);
+        throw invalidOption(`the store ${register.name} cannot list issuers; call runDueSteps() for each of them`);
       const failed = new Map<string, unknown>();
       let [issuers, last]: [number, DueIssuer | undefined] = [0, undefined];
       for (;;) {

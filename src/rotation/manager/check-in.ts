@@ -190,7 +190,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
 }
 
 export function stale(why: string, cause?: unknown): SignerError {
-  return new SignerError("ERR_SIGNER_STALE", `this process does not sign now: ${why}`, { cause });
+  return new SignerError("ERR_SIGNER_STALE", `this process cannot sign at the moment: ${why}`, { cause });
 }
 
 export const staleBecause = (cause: unknown): SignerError =>
@@ -203,6 +203,6 @@ function emptied(issuer: string, processes: readonly PresenceRecord[], now: numb
   );
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `processes of ${issuer} are running, but the store has no keys: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
+    `the store has no keys, but other processes for ${issuer} are running: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
   );
 }

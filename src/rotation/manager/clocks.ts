@@ -58,8 +58,8 @@ export function clocksDiffer(seen: Seen, clock: Clock, { clockSkewSeconds } = se
 export function clocksText(seen: Seen, clock: Clock): string {
   const aheadMs = clockAheadMs(seen, clock);
   const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
-  const allowed = `clockSkewSeconds allows ${seen.document.policy.clockSkewSeconds} s`;
-  return `this machine's clock is ${difference} the store's clock, and ${allowed}; correct the wrong clock`;
+  const allowed = `clockSkewSeconds allows only ${seen.document.policy.clockSkewSeconds} s`;
+  return `this machine's clock is ${difference} the store's clock, but ${allowed}; correct the wrong clock`;
 }
 
 /** Returns the policy and the time that apply to a command after this read. */

@@ -323,7 +323,7 @@ const older = (what: string): StoreError =>
 const full = (maxBytes: number): StoreError =>
   new StoreError(
     "ERR_STORE_FULL",
-    `nothing was changed: the document would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); run jwksd store migrate to copy the keys to a store that can hold more`,
+    `nothing was changed: the document would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); copy the keys to a larger store with jwksd store migrate`,
   );
 
 const conflict = (): StoreError =>

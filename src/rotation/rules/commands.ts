@@ -126,7 +126,7 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
   if (announced !== undefined) {
     throw refused(
       announced,
-      "is already announced, and only one key can be announced at a time; wait until it is active, make it active now (rotate with now; jwksd rotate --now --yes), or remove it",
+      "is already announced, and only one key can be announced at a time; wait until it is active, activate it now (rotate with now, or jwksd rotate --now --yes), or remove it",
     );
   }
   const record = announcedRecord(key, now);
@@ -272,7 +272,7 @@ function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At):
 }
 
 const tooNew =
-  "must not sign again yet: caches do not have it yet, because it has not been published for long enough; to take the step anyway, set now (--now --yes)";
+  "must not sign again yet: it has not been published for long enough, so caches do not have it; to take the step anyway, set now (--now --yes)";
 
 function importKey(
   change: Change,
@@ -363,7 +363,7 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
 function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was changed; correct the clocks, or set force to take the step anyway (--force --yes)`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than ${clockSkewSeconds} s (clockSkewSeconds), or one of them was changed; correct the clocks, or set force to take the step anyway (--force --yes)`,
   );
 }
 

@@ -99,23 +99,23 @@ function faultOfAnnouncement(policy: RotationPolicy): string | undefined {
   const least = leastAnnouncementSeconds(policy);
   if (announceForSeconds >= least) return undefined;
   return (
-    `announceForSeconds is ${announceForSeconds} and must be at least ${least}: a process may publish a set without the new key for ` +
-    `maxStaleSeconds (${maxStaleSeconds}), a cache may keep that set for ${cachedForSeconds.long} s, and cacheSlackSeconds ` +
-    `(${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) are added`
+    `announceForSeconds is ${announceForSeconds} but must be at least ${least}: a process may publish a set without the new key for ` +
+    `${maxStaleSeconds} s (maxStaleSeconds), and a cache may keep that set for ${cachedForSeconds.long} s, plus ` +
+    `${cacheSlackSeconds} s (cacheSlackSeconds) and ${clockSkewSeconds} s (clockSkewSeconds)`
   );
 }
 
 function faultOfPeriod(policy: RotationPolicy): string | undefined {
   const { rotateEveryDays } = policy;
-  if (rotateEveryDays > maxDays) return `rotateEveryDays is ${rotateEveryDays} and must be at most ${maxDays}`;
+  if (rotateEveryDays > maxDays) return `rotateEveryDays is ${rotateEveryDays} but must be at most ${maxDays}`;
   const { announceForSeconds, retireForSeconds, leastAnnouncement } = rotationSeconds(policy);
   const leastDays = leastPeriodDays(policy);
   if (rotateEveryDays >= leastDays) return undefined;
   const longest = Math.floor(rotateEveryDays * secondsPerDay - retireForSeconds);
   const other = longest < leastAnnouncement ? "" : `, or announceForSeconds at most ${longest}`;
   return (
-    `rotateEveryDays is ${rotateEveryDays} and must be at least ${Math.ceil(leastDays * 100) / 100} (as a whole number: ` +
-    `${Math.ceil(leastDays)})${other}: one rotation takes announceForSeconds (${announceForSeconds}) plus ${retireForSeconds} s in ` +
+    `rotateEveryDays is ${rotateEveryDays} but must be at least ${Math.ceil(leastDays * 100) / 100} (as a whole number: ` +
+    `${Math.ceil(leastDays)})${other}: one rotation takes ${announceForSeconds} s (announceForSeconds), plus ${retireForSeconds} s in ` +
     "which the old key retires, and must end before the next rotation begins"
   );
 }

@@ -19,7 +19,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): ClosableRegister 
 
   const check = (signal: AbortSignal | undefined): void => {
     signal?.throwIfAborted();
-    if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store in memory was closed; create a new one");
+    if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the in-memory store was closed; create a new one");
   };
 
   return {

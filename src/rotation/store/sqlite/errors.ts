@@ -4,7 +4,7 @@ import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 
 const locked =
-  "another process has locked it, for a write or for an unfinished read, such as sqlite3 in a transaction; end that process (fuser finds it), or try again";
+  "another process, such as sqlite3 in a transaction, has locked it for a write or an unfinished read; end that process (fuser finds it), or try again";
 
 /** Advice for each of SQLite's primary result codes. @see https://sqlite.org/rescode.html */
 const advice = new Map([

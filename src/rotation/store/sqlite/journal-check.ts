@@ -23,7 +23,7 @@ export function checkJournal(path: string): void {
   if (!bytesOf(name)?.subarray(12, 16).equals(journal.subarray(12, 16))) return;
   throw new StoreError(
     "ERR_STORE_FORMAT",
-    `${name} contains an unfinished write to another file, which was at ${path} before; to use the current file, delete ${name}`,
+    `${name} contains an unfinished write to a different file that used to be at ${path}; to use the current file, delete ${name}`,
   );
 }
 
