@@ -225,7 +225,7 @@ describe("a key change", () => {
     [1, "a token signed with the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request whose claims are ready ${hours} h after it got its key gets ${outcome}`, async (t) => {
+    test(`a request that signs ${hours} h after it got its key gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();
@@ -250,7 +250,7 @@ describe("a key change", () => {
     });
   }
 
-  test("keeps an ID token valid as a hint if its key is published or was removed, but not if it was revoked", async (t) => {
+  test("an ID token stays valid as a hint if its key is published or was removed, but not if the key was revoked", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>

@@ -97,7 +97,7 @@ async function withKeys(t: Scope, ...args: readonly string[]): Promise<readonly 
 const responses = (document: string, code: number): string =>
   `jwksd_responses_total{document="${document}",code="${code}"}`;
 
-describe("GET /metrics", () => {
+describe("/metrics", () => {
   test("escapes control characters in a kid that comes from a key file", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("\u{1b}]0;owned\u{7}\n\u{9b}31m"), { mode: 0o600 });

@@ -337,7 +337,7 @@ test("every docs section that a fault links to exists", async () => {
   }
 });
 
-test("commands on the page have the flags that find the service's store, but never a password", async () => {
+test("commands on the page contain the flags that locate the service's store, but never a password", async () => {
   const rows = [
     [{ data: "/srv/my keys" }, "--data '/srv/my keys'"],
     [{ store: "sqlite:/srv/k.db", wrappingKeyFile: "/w" }, "--store sqlite:/srv/k.db --wrapping-key-file /w"],

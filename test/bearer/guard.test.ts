@@ -344,7 +344,7 @@ const challengeOf = (answer: Response | "let through"): string =>
 const refuse = (): never => assert.fail("refused");
 const letThrough = (): Promise<void> => Promise.resolve();
 
-describe("DPoP proofs", () => {
+describe("a guard with DPoP", () => {
   const key = ecKey("client");
   const jwk = withoutPrivate(key);
   const jkt = "rWSDmCFRWcTlTC7vhdtu2u1CRPaFrTSSV9TrGH6KVag";
@@ -414,7 +414,7 @@ describe("DPoP proofs", () => {
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
-  test("uses the proof once on a route that has the guard twice", async () => {
+  test("uses a proof only once on a route that has the guard twice", async () => {
     const { check, bound, proofOf } = await dpopGuard();
     const request = requestOf(undefined, proofOf({}, bound()));
     assert.ok(!((await check(request)) instanceof Response));
@@ -424,7 +424,7 @@ describe("DPoP proofs", () => {
     assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
   });
 
-  test("uses the proof once if two adapters handle one request", async () => {
+  test("uses a proof only once if two adapters handle the same request", async () => {
     const { bearer, bound, proofOf } = await dpopGuard();
     const raw = requestOf(undefined, proofOf({}, bound()));
     assert.equal(await bearer.hono()({ req: { raw } }, letThrough), undefined);
@@ -635,7 +635,7 @@ describe("options", () => {
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
-  test("throws if the framework calls the adapter itself with a request", () => {
+  test("an adapter throws if it is passed to the framework instead of its result", () => {
     const bearer = createBearer(valid);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
@@ -836,7 +836,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("the body contains a denial's description unchanged, the challenge only its ASCII characters", async () => {
+  test("the body contains a denial's description unchanged; the challenge contains only its ASCII characters", async () => {
     const { check, token } = guardOf();
     const description = "l’ordre n’est pas à vous";
     const bearer = requestOf(undefined, { Authorization: `Bearer ${token()}` });

@@ -186,7 +186,7 @@ test("signals received during startup are handled", async (t) => {
   assert.deepEqual(calls, ["stop requested", "reload", "stop by SIGTERM"]);
 });
 
-test("SIGTERM stops a command once, however often it arrives, and only a later Ctrl-C exits immediately", async (t) => {
+test("SIGTERM stops a command once, however often it arrives; only a later Ctrl-C makes the command exit immediately", async (t) => {
   for (const [signals, expected] of [
     [["SIGINT"], ["stop requested", "stop by SIGINT"]],
     [
@@ -263,7 +263,7 @@ describe("a command that waits for the replicas", () => {
     assert.equal(written(), "");
   });
 
-  test("exits with a code for an unknown outcome if the store becomes unavailable after the change", async () => {
+  test("exits with the code for an unknown outcome if the store becomes unavailable after the change", async () => {
     const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
     assert.equal(await waitForReplicas(keys, change, 9), undefined);
     assert.equal(io.exitCode, 3);
@@ -319,7 +319,7 @@ describe("a command that waits for the replicas", () => {
     );
   });
 
-  test("explains the first few of many late replicas and counts the rest", async () => {
+  test("describes the first few of many late replicas and counts the rest", async () => {
     for (const [count, last] of [
       [5, /^Replica "r4"/],
       [6, /^1 more is behind; to list them, run jwksd replicas\.$/],

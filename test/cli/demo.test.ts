@@ -12,7 +12,7 @@ const timeout = 60_000;
 const keyParameters = [{ name: "ECDSA", namedCurve: "P-256" }, false, ["sign"]] as const;
 
 describe("a fast clock", () => {
-  test("starts at the current time, and speeds up both clocks when asked to", async () => {
+  test("starts at the current time and speeds up both clocks on request", async () => {
     const real = simulatedClock();
     const clock = fastClock(60, real);
     const [start, monotonic] = [clock.now(), clock.monotonic?.() ?? 0];
@@ -109,7 +109,7 @@ test("completes a rotation within three minutes, under the same rules as any ser
 });
 
 describe("jwksd demo", { timeout }, () => {
-  test("prints its page's URL, listens only on this machine, ignores settings and leaves no file", async (t) => {
+  test("prints its page's URL, listens only on this machine, ignores settings and leaves no files behind", async (t) => {
     const folder = await temporaryFolder(t);
     const env = { JWKSD_DATA: folder, JWKSD_HOST: "0.0.0.0", JWKSD_KEYS: "no/such/file", JWKSD_PORT: "1" };
     const { child, exited } = spawnCli(t, ["demo"], env);

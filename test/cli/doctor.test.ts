@@ -58,7 +58,7 @@ const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
 };
 
 describe("jwksd doctor", () => {
-  test("says what was checked and how keys rotate if nothing is wrong with the provider", async (t) => {
+  test("says what it checked and how keys rotate if nothing is wrong with the provider", async (t) => {
     const url = await provider(t, [sound, published("next")]);
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
@@ -184,7 +184,7 @@ describe("jwksd doctor", () => {
     assert.match(stderr, /'JWKS_NOPE' is invalid\. There is no such code/);
   });
 
-  test("exits with 2 and the reason if there is nothing to check", async (t) => {
+  test("exits with code 2 and prints the reason if there is nothing to check", async (t) => {
     const server = createServer();
     const port = await listening(t, server);
     await new Promise((resolve) => server.close(resolve));
@@ -336,7 +336,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("describes a key passed instead of a short value by its length, and prints URLs without their queries", async (t) => {
+  test("describes a key that was passed instead of a short value only by its length, and prints URLs without their queries", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")

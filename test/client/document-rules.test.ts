@@ -518,7 +518,7 @@ describe("responses", () => {
       documentReply("{", { "Cache-Control": "max-age=300" }),
     ],
   ] as const) {
-    test(`${source}: sends the next request 20 s later; until then, calls fail with their own error code`, async () => {
+    test(`${source}: sends the next request 20 s later; until then, calls fail with a specific error code`, async () => {
       const { resolve, origin, clock } = documented(first);
       const failure = await verdict(resolve(documentUrl));
       origin.script = documentReply(publicDocument);

@@ -240,7 +240,7 @@ describe("a document is cached", () => {
     ["no-store", 20],
     ["max-age=0", 20],
   ] as const) {
-    test(`for ${seconds} s with ${cacheControl ?? "no Cache-Control"}, then it is requested again`, async () => {
+    test(`for ${seconds} s with ${cacheControl ?? "no Cache-Control"} and is then requested again`, async () => {
       const headers = cacheControl === undefined ? {} : { "Cache-Control": cacheControl };
       const { resolve, origin, clock } = documented(documentReply(publicDocument, headers));
       await resolve(documentUrl);
@@ -342,7 +342,7 @@ describe("after a document has been fetched", () => {
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
   });
 
-  test("uses the old document for at most an hour of an outage, and not at all with must-revalidate", async () => {
+  test("the old document is used for at most an hour of an outage, and not at all with must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_STATUS"],
@@ -359,7 +359,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("waits for a silent server for at most 1 s while the old document may be used, otherwise for 5 s", async () => {
+  test("a call waits for a silent server for at most 1 s while the old document may be used, and otherwise for 5 s", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = hanging;
@@ -445,7 +445,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(documents.state(), []);
   });
 
-  test("needs `allow`, and counts as a proven client's, so made-up identifiers cannot evict it", async () => {
+  test("needs `allow` and counts as a proven client's document, so made-up identifiers cannot evict it", async () => {
     const { clock, state } = await savedState();
     const { resolve } = documented(anyDocument, { clock, state, allow: ["other.example"] });
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
@@ -457,7 +457,7 @@ describe("a document from an earlier process", () => {
     assert.equal(origin.requests.filter(({ url }) => url === documentUrl).length, 0);
   });
 
-  test("is saved again even if it was not used, without clients that were never proven", async () => {
+  test("is saved again even if it was not used; documents of clients that were never proven are not saved", async () => {
     const { state } = await savedState();
     const { documents } = documented(anyDocument, { state });
     await documents.resolve("https://other.example/client.json");
@@ -550,7 +550,7 @@ describe("the limits", () => {
     assert.equal(origin.requests.filter(({ url }) => url === documentUrl).length, 2);
   });
 
-  test("looks up a proven client even if made-up identifiers have used up the limit for new clients", async () => {
+  test("a proven client is looked up even if made-up identifiers have used up the limit for new clients", async () => {
     const { resolve, documents } = documented(anyDocument, { maxDocuments: 10 });
     for (const id of ids(20)) await verdict(resolve(id));
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_RETRY_LATER");
@@ -594,7 +594,7 @@ describe("the limits", () => {
     for (let call = 0; call < 2; call += 1) assert.equal(await verdict(resolve(documentUrl)), "accepted");
   });
 
-  test("sends one host at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {
+  test("one host gets at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {
     const { resolve, origin, clock, documents } = documented(hanging);
     for (let index = 0; index < 40; index += 1) void verdict(resolve(path(index)));
     await settled();
@@ -643,14 +643,14 @@ describe("the limits", () => {
     assert.equal(origin.requests.length, 8);
   });
 
-  test("counts all ports of a host together", async () => {
+  test("all ports of a host count as the same host", async () => {
     const { resolve, origin } = documented(hanging);
     for (let index = 1; index <= 40; index += 1) void verdict(resolve(`https://client.example:${index}/client.json`));
     await settled();
     assert.equal(origin.requests.length, 8);
   });
 
-  test("counts a verifier's requests for keys against the same host limits", async () => {
+  test("a verifier's requests for keys count against the same host limits", async () => {
     const { resolve, origin, clock, clients } = documented(hanging);
     for (let index = 0; index < 8; index += 1) void verdict(resolve(`https://client.example/${index}`));
     await settled();
@@ -660,7 +660,7 @@ describe("the limits", () => {
     assert.equal(await verdict(clients.clientAssertion(token, registered)), "ERR_FETCH_BUSY");
   });
 
-  test("applies the same limit to key sets of registered clients", async () => {
+  test("the same limit applies to registered clients' key sets", async () => {
     const { origin, clock } = documented(hanging);
     const plain = verifier({ clock, fetch: origin.fetch });
     for (let index = 0; index < 20; index += 1) {
@@ -786,13 +786,13 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, 0);
   });
 
-  test("requires documents for a token without a client, and they must come from createClientDocuments()", async () => {
+  test("requires documents from createClientDocuments() for a token without a client", async () => {
     await assert.rejects(verifier().clientAssertion(assertionAt(0, "a")), { code: "ERR_OPTION_INVALID" });
     const copy = { ...createClientDocuments({ issuer, fetch: async () => new Response() }) };
     assert.throws(() => verifier({ documents: copy }), { code: "ERR_OPTION_INVALID" });
   });
 
-  test("a client cannot use another client's keys or spend its refetches", async () => {
+  test("a client cannot use another client's keys or use up its refetches", async () => {
     const thief = "https://evil.example/client.json";
     const stolen = documentReply({ ...confidentialDocument, client_id: thief });
     const script = (kids: readonly string[]): Script =>
@@ -815,7 +815,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
-  test("hundreds of made-up clients that name another client's jwks_uri share one refetch per 20 s, and that client keeps its own refetch", async () => {
+  test("hundreds of made-up clients that name another client's jwks_uri share one refetch per 20 s; that client keeps its own refetch", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
     const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
@@ -976,7 +976,7 @@ describe("the token endpoint requires the authorization request's method (draft 
 });
 
 describe("metadata for discovery (draft 00 section 5, draft 02 section 6, draft 03 section 7: MUST include)", () => {
-  test("names the methods, including none only if public clients are accepted, and the algorithms", () => {
+  test("names the algorithms and the methods, including none only if public clients are accepted", () => {
     for (const [publicClients, methods] of [
       [true, ["private_key_jwt", "none"]],
       [false, ["private_key_jwt"]],

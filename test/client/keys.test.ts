@@ -137,7 +137,7 @@ describe("keys by value", () => {
   });
 
   for (const kind of kinds) {
-    test(`${kind}: a client without keys is a configuration error of the provider`, async () => {
+    test(`${kind}: a client without keys is an error in the provider's configuration`, async () => {
       const verifying = verifier()[kind](tokenOf(kind), { clientId: 'a "client"' });
       await assert.rejects(verifying, {
         name: "ConfigError",
@@ -310,7 +310,7 @@ describe("keys at a jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("are kept in at most as many new sets per minute as can be cached, whatever names attackers invent", async () => {
+  test("at most as many new sets are cached per minute as the cache can hold, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -369,7 +369,7 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("beyond the limit are refused with the number of seconds to wait", async () => {
+    test("a refusal beyond the limit says when to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

@@ -237,7 +237,7 @@ describe("a shared store", () => {
     assert.equal(await verdict(verifier({ clock, replay }).clientAssertion(token, client)), "ERR_TOKEN_EXPIRED");
   });
 
-  test("that fails makes all tokens fail", async () => {
+  test("that fails causes all tokens to be rejected", async () => {
     const down = new Error("no connection");
     const failing = [
       () => Promise.reject(down),

@@ -111,7 +111,7 @@ function row<Options>(
     await assert.rejects(resultOf({ ...complete, ...options }), { code, message }, String(message));
   }
 
-  test(`${title}: null means not given`, async () => {
+  test(`${title}: null is treated as not given`, async () => {
     const expected = await resultOf(complete);
     const names = namesOf(title);
     assert.ok(names.length > 0);

@@ -154,7 +154,7 @@ test("never mistakes a row without the expected fields for an empty store", asyn
     await assert.rejects(renamed.read(undefined, { confirmed }), { code: "ERR_STORE_UNAVAILABLE", message: /fields/ });
 });
 
-test("rejects two rows for one issuer, which only a missing unique index allows", async () => {
+test("rejects two rows for one issuer, which are possible only without a unique index", async () => {
   const adapter = await getAdapter(optionsOf(memoryAdapter({ jwksd: [] })));
   const register = betterAuthStore(adapter, { issuer });
   await Promise.allSettled([register.write("one", undefined), register.write("two", undefined)]);

@@ -32,7 +32,7 @@ function check(der: Uint8Array): void {
   assert.deepEqual(derOf(signature), Buffer.from(der));
 }
 
-describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
+describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
   test("r and s always have 32 bytes each, padded with zeros on the left", () => {
     fc.assert(
       fc.property(scalar, scalar, (r, s) => {
@@ -43,7 +43,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  test("an OpenSSL signature verifies as r and s", () => {
+  test("an OpenSSL signature verifies after its conversion to r and s", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     for (let index = 0; index < 600; index += 1) {
       const message = Buffer.from(`message ${index}`);

@@ -229,7 +229,7 @@ describe("the primitives", () => {
 
     describe(`${name}: signing`, () => {
       for (const extractable of [true, false]) {
-        test(`a key that is ${extractable ? "" : "not "}extractable makes 64 bytes that Web Crypto verifies`, async () => {
+        test(`a key that is ${extractable ? "" : "not "}extractable creates a 64-byte signature that Web Crypto verifies`, async () => {
           const secret = await privateKey(a, "ES256", extractable);
           for (let count = 0; count < 50; count += 1) {
             const signature = await sign(secret, message);

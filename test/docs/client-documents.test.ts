@@ -115,7 +115,7 @@ async function server(t: TestContext) {
 }
 
 describe("the authorization server with Hono", () => {
-  test("says in its metadata what clients look for", async (t) => {
+  test("has the metadata that clients look for", async (t) => {
     const { app } = await server(t);
     for (const name of ["openid-configuration", "oauth-authorization-server"]) {
       const metadata = (await (await app.request(`/.well-known/${name}`)).json()) as Record<string, unknown>;
@@ -142,7 +142,7 @@ describe("the authorization server with Hono", () => {
     });
   }
 
-  test("accepts a rotation of ChatGPT's keys, and a stolen code only with the key", async (t) => {
+  test("keeps working when ChatGPT's keys rotate, and a stolen code is useless without the key", async (t) => {
     const { hosts, authorized, token } = await server(t);
     const [[, redirectUri]] = published;
     const { form } = await authorized(chatGpt, redirectUri);
@@ -192,7 +192,7 @@ describe("the authorization server with Hono", () => {
     assert.equal(read(tokens["access_token"] ?? "").claims["aud"], resource);
   });
 
-  test("accepts a code once, even if a second request at the same moment also contains a refresh token", async (t) => {
+  test("accepts a code once, even if a simultaneous second request also contains a refresh token", async (t) => {
     const { hosts, authorized, token } = await server(t);
     const [, [document, redirectUri]] = published;
     const { form: earlier } = await authorized(document, redirectUri);
@@ -299,7 +299,7 @@ async function oidcServer(t: TestContext, registered: readonly object[] = []) {
   return { hosts, origin, send, post, authorized, token };
 }
 
-describe("the adapter for oidc-provider", () => {
+describe("the oidc-provider adapter", () => {
   for (const [document, redirectUri] of published) {
     test(`serves ${document.client_name}: authorization, consent, token`, async (t) => {
       const { hosts, origin, send, authorized, token } = await oidcServer(t);
@@ -375,7 +375,7 @@ describe("the adapter for oidc-provider", () => {
     assert.deepEqual((await authorized(chatGpt, redirectUri)).prompts, ["consent"]);
   });
 
-  test("accepts a client whose keys rotate, a minute after it last fetched them", async (t) => {
+  test("accepts a client's new key a minute after it last fetched the client's keys", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     const { hosts, origin, authorized, token } = await oidcServer(t);
     const next = async () => {

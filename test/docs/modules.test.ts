@@ -106,7 +106,7 @@ describe("the linter enforces which modules may import each other", () => {
     );
   });
 
-  test("in CONTRIBUTING.md's picture, a layer builds only on its own line and the lines below", async () => {
+  test("in CONTRIBUTING.md's diagram, a layer builds only on layers in its own line and the lines below", async () => {
     const [, picture = ""] =
       /^```text\n(cli.*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];
     const lines = picture.trim().split("\n");

@@ -210,7 +210,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("finds only close factors within the given rounds, and never sees a fingerprint by chance", () => {
+  test("finds only close factors within the given rounds, and never reports a fingerprint by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -227,7 +227,7 @@ describe("the sets of well-known issuers", () => {
   test("have at least 18 shapes", () => assert.ok(shapes.length >= 18));
 
   for (const shape of shapes) {
-    test(`${shape.name}: every finding above advice is justified`, async () => {
+    test(`${shape.name}: every finding more severe than advice is justified`, async () => {
       const found = (await examine(observedShape(shape))).filter(({ severity }) => severity !== "advice");
       assert.deepEqual(
         found.map(({ code }) => code),

@@ -59,7 +59,7 @@ describe("observeIssuer", () => {
   });
 
   for (const path of ["", "/tenant"]) {
-    test(`also tries the paths of RFC 8414 if clients log in, for an issuer with the path "${path}"`, async (t) => {
+    test(`also tries the RFC 8414 paths if the issuer at "${path}" supports logins`, async (t) => {
       // Path that a proxy does not forward.
       let closed = "none";
       const url = await serveHttp(t, (request, response) =>
@@ -96,7 +96,7 @@ describe("observeIssuer", () => {
     }
   });
 
-  test("checks a JWK Set as such, even if there is a discovery document below its URL", async (t) => {
+  test("checks a JWK Set as a set, even if there is a discovery document below its URL", async (t) => {
     const url = await serveHttp(t, (request, response) => {
       const origin = `http://${request.headers.host}`;
       if (request.url?.endsWith("openid-configuration") === true)
@@ -293,7 +293,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     assert.deepEqual(await examine(observeDocument(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("and starts no request after the time limit for all requests", async (t) => {
+  test("and starts no requests after the overall time limit", async (t) => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const { failure } = await requester({ timeoutMs: 300, totalMs: 0, allowInsecure: true })(url);

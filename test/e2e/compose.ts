@@ -16,7 +16,7 @@ interface Compose {
 /** Tests the services of ops/compose.yml without containers: both replicas with its settings, and nginx with its configuration. */
 export function checkCompose(postgres: () => PostgresServer): void {
   test(
-    "ops/compose.yml: its services rotate keys and keep serving without one replica",
+    "the services in ops/compose.yml rotate keys and keep serving without one replica",
     { skip: skipWithout("nginx") },
     async (t) => {
       const text = await readFile(new URL("../../ops/compose.yml", import.meta.url), "utf8");

@@ -217,7 +217,7 @@ describe("jwksd issuers revoke-keys", () => {
       await assert.rejects((await open(0, leaked)).get(named(name)), { code: "ERR_WRAPPING_KEY_MISSING" });
   });
 
-  test("revokes every key encrypted with a leaked wrapping key, and reports issuers that a wrong name hides or whose replicas lack the new wrapping key", async (t) => {
+  test("revokes every key encrypted with a leaked wrapping key, and reports issuers that are hidden by a wrong name or whose replicas lack the new wrapping key", async (t) => {
     const { environment, wrappingKeys, client, sql } = await database(t, { hidden: 0, served: 0, old: 0 });
     const both = { ...environment, JWKSD_WRAPPING_KEYS: `${newWrappingKey()} ${wrappingKeys}` };
     const command = ["issuers", "revoke-keys", "--yes", "--json"];

@@ -176,7 +176,7 @@ test("--destroy-external names the keys both before and after it destroys them",
 });
 
 test(
-  "can later destroy a key that was left in its service, unless the URI names a different key by then",
+  "a key that was left in its service can be destroyed later, unless its URI names a different key by then",
   { timeout },
   async (t) => {
     const { folder, vault, run } = await setUp(t);

@@ -108,7 +108,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
 });
 
 describe("the store", { timeout, concurrency: 2 }, () => {
-  test("is created at the path in --store, with its folder, for its owner only", async (t) => {
+  test("is created at the --store path, together with its folder, and is accessible only to its owner", async (t) => {
     const folder = await temporaryFolder(t);
     const path = join(folder, "deep", "er", "my keys.db");
     const service = await startService(t, ["--store", `sqlite:${path}`, "--data", join(folder, "data")]);

@@ -80,7 +80,7 @@ export function checkPage(browser: () => Browser): void {
       ["during a rotation", () => managed],
       ["with a fault and hostile names", () => files],
     ] as const) {
-      test(`${name}: fits a phone and a wide screen, in light and dark, and is accessible`, async () => {
+      test(`${name}: fits a phone and a wide screen, in light and dark mode, and is accessible`, async () => {
         const { page, problems } = await openPage(browser(), served().admin);
         await isLive(page);
         const screens = [[360, "dark"] as const, [1440, "light"] as const];

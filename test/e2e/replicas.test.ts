@@ -155,7 +155,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set reject its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
-    test(`and reports afterwards which ones are missing and what follows: ${command}`, async (t) => {
+    test(`and then reports which ones are missing and the consequences: ${command}`, async (t) => {
       const { run, checkIn, store } = await withReplicas(t);
       const { revision } = await documentOf(store);
       await checkIn("a b");

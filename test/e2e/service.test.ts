@@ -49,7 +49,7 @@ const startHere = async (t: Parameters<typeof startService>[0]): Promise<Running
   startService(t, ["--data", await temporaryFolder(t)]);
 
 describe("the data folder", { timeout, concurrency: 4 }, () => {
-  test("is created by the first start, with access only for its owner, whatever the umask, and later starts find the key in it", async (t) => {
+  test("is created by the first start, is accessible only to its owner, whatever the umask, and keeps the key for later starts", async (t) => {
     const data = join(await temporaryFolder(t), "deep", "data");
     const umask = process.umask(0);
     const starting = startServiceProcess(t, ["--data", data]);

@@ -24,7 +24,7 @@ const skip = isMissing && skipped("the documentation site was not built; build i
 /** Tests the documentation site, as any file server serves it below any path. */
 export function checkSite(browser: () => Browser): void {
   describe("the documentation site in Chromium", { skip }, () => {
-    test("finds pages, decisions and the reference below any path, without requests to other servers", async (t) => {
+    test("finds pages, decisions and the reference, below any path and without requests to other servers", async (t) => {
       const missing: string[] = [];
       const server = createServer(async (request, response) => {
         const path = new URL(request.url ?? "", "http://localhost").pathname;

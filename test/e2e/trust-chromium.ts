@@ -46,7 +46,7 @@ export function checkTrust(browser: () => Browser): void {
     const rows: readonly Row[] = [
       ["the 5 minutes of rotation mode", true, undefined, 239, 300],
       ["the 2 hours of the long mode, without requests meanwhile", false, undefined, 3_539, 7_200],
-      ["the time that an intermediate cache leaves", true, "200", 79, 100],
+      ["the time left by an intermediate cache", true, "200", 79, 100],
     ];
     for (const [name, rotationMode, age, lastSeconds, endSeconds] of rows.slice(0, soak(rows.length, 1))) {
       test(`a revoked key is trusted for ${name}, and no longer`, { timeout }, async (t) => {

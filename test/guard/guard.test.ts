@@ -192,7 +192,7 @@ describe("a check", () => {
     assert.equal(await status("/public/b", "/admin/b"), "400");
   });
 
-  test("must be described once, by the proxy's own headers, and exactly", async (t) => {
+  test("must be described once and exactly, by the proxy's own headers", async (t) => {
     const { setup, guard } = await startOne(t, {}, { certificateHeader: "Client-Cert" });
     const token = bearer(accessToken(setup));
     const whole = [...described("GET", "api.example.com", "/", "1"), ["Client-Cert", "::"] as const];
@@ -474,7 +474,7 @@ describe("an issuer", () => {
     assert.ok(guard.log.length < 60, `${guard.log.length} lines`);
   });
 
-  test("is chosen by the token's iss, and then verifies the token", async (t) => {
+  test("is chosen by the token's iss, and its keys then verify the token", async (t) => {
     const setup = await startProviders(t);
     const issuers = [
       { issuer: setup.issuer, audience },

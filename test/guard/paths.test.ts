@@ -160,7 +160,7 @@ describe("a path", () => {
   });
 });
 
-test("takes linear time to check, however long it is", () => {
+test("a path takes linear time to check, however long it is", () => {
   const startedAt = performance.now();
   for (const text of [".", "/", "%20", "%2f", "%2f.", ". ", "%EF%BC%8E", "a", "%", ";"])
     selectRoute(routes, "GET", `/files/${text.repeat(100_000)}x`);

@@ -38,7 +38,7 @@ describe("a JWK Set is read in order, with each key's other members", () => {
   test("an empty set has no keys", () => assert.deepEqual(readKeySet({ keys: [] }, "keys.json"), []));
 });
 
-describe("rejects an invalid JWK Set and names it and the key", () => {
+describe("rejects an invalid JWK Set and names the set and the key", () => {
   const refused: [code: JwksdErrorCode, message: RegExp, input: unknown][] = [
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, a],
     ["ERR_KEY_FORMAT", /^keys\.json: a JWK Set must be/, "null"],

@@ -164,7 +164,7 @@ describe("opening a Google Cloud KMS key", () => {
     assert.match(other.message, /another key version/);
   });
 
-  test("missing credentials are an error and do not end the process", async (t) => {
+  test("missing credentials cause an error and do not end the process", async (t) => {
     const stub = await newStub(t);
     process.env[variable] = join(folder, "absent.json");
     const error = await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED");

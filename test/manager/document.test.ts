@@ -116,8 +116,8 @@ describe("compatibility with later versions", () => {
   });
 });
 
-describe("a document is bounded", () => {
-  test("keeps the latest events with their numbers, and the ids of 32 commits", () => {
+describe("a document's size is limited", () => {
+  test("it keeps the latest events with their numbers, and the ids of 32 commits", () => {
     let document = empty;
     const reason = "x".repeat(200);
     for (let index = 1; index <= 300; index += 1) {
@@ -136,7 +136,7 @@ describe("a document is bounded", () => {
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
   });
 
-  test("reports a nearly full register once and drops old events to store a revocation", async () => {
+  test("a nearly full register is reported once, and old events are dropped to store a revocation", async () => {
     const maxBytes = 18_000;
     const world = new World((clock) => {
       const store = memoryStore({ clock });
@@ -203,7 +203,7 @@ describe("a document is bounded", () => {
     await world.stop(replica);
   });
 
-  test("takes steps even with a thousand tombstones", async () => {
+  test("steps are taken even with a thousand tombstones", async () => {
     const world = new World();
     const replica = await world.start();
     const ended = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid of an ended key ${index}`, "removed"));

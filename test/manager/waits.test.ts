@@ -12,9 +12,9 @@ import { type Replica, World, seen, shortCache, typesOf, writtenWorld } from "./
 
 const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.document()).records as LiveRecord[];
 
-describe("a process whose clock differs from the store's by more than the skew takes no step and does not sign", () => {
+describe("a process whose clock differs from the store's", () => {
   for (const offSeconds of [301, -31_536_000]) {
-    test(`${offSeconds} s`, async () => {
+    test(`takes no step and does not sign if the difference exceeds the skew: ${offSeconds} s`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });
@@ -50,7 +50,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     [hour, "1 h ahead of"],
     [-2 * day, "2 d behind"],
   ] as const) {
-    test(`at a first start, ${difference} the store's clock: generates no key, and the error names the difference`, async () => {
+    test(`at a first start, ${difference} the store's clock, generates no key and names the difference in the error`, async () => {
       const world = new World();
       const machine = world.machine();
       machine.offMs = offMs;
@@ -68,7 +68,7 @@ describe("a process whose clock differs from the store's by more than the skew t
     ["back", -hour],
     ["ahead", hour],
   ] as const) {
-    test(`a read detects that the clock is set ${name} while the read is in flight`, async () => {
+    test(`detects that the clock is set ${name} while a read is in flight`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });

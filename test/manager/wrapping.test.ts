@@ -226,12 +226,12 @@ describe("the error for a damaged wrapped key contains its kid but not its conte
     });
   }
 
-  test("does not count a damaged key as wrapped with the first wrapping key", () => {
+  test("a damaged key does not count as wrapped with the first wrapping key", () => {
     assert.equal(wrapping.isCurrent(""), false);
     assert.equal(wrapping.isCurrent(jwe), true);
   });
 
-  test("does not quote a plaintext that is not JSON", async () => {
+  test("it does not quote a plaintext that is not JSON", async () => {
     const plaintext = new TextEncoder().encode(`{"d":"${key.d}"`);
     const protectedHeader = { ...(jose.decodeProtectedHeader(jwe) as jose.CompactJWEHeaderParameters) };
     const wrapped = await new jose.CompactEncrypt(plaintext)

@@ -65,7 +65,7 @@ function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
   assert.throws(wrap, /CKR_KEY_UNEXTRACTABLE/);
 }
 
-describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
+describe("the PKCS#11 adapter with SoftHSM", { skip: skipWithoutPkcs11() }, () => {
   test("every token verifies from an empty HSM through three rotations, and no key can be read", async (t) => {
     const { token, backend } = await setUp(t);
     const server = createServer((request, response) => provider.node(request, response));
@@ -318,7 +318,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
   });
 });
 
-describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("the PKCS#11 adapter with tokens that have limited capabilities", { skip: skipWithoutPkcs11("cc") }, () => {
   let token: SoftHsm;
   let shim: Shim;
   let backend: SignerBackend;

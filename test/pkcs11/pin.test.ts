@@ -31,7 +31,7 @@ async function setUp(t: TestContext) {
 }
 const unauthorized = "ERR_SIGNER_UNAUTHORIZED";
 
-describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
   test("tries a wrong PIN only once", async (t) => {
     const { token, modulePath, uri, logins, open } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);

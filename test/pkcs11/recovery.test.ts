@@ -91,137 +91,141 @@ function startLoad(provider: Provider, callers = soak(32, 8)) {
   };
 }
 
-describe("a token that becomes unavailable and comes back under load", { skip: skipWithoutPkcs11("cc") }, () => {
-  const absences: [name: string, lines: string[]][] = [
-    ["removed", ["C_SignInit fail 0x32", "C_Sign fail 0x32", "C_OpenSession fail 0x32", "C_GetTokenInfo fail 0xE0"]],
-    ["not present", ["C_Sign fail 0xE0", "C_GetTokenInfo fail 0xE0"]],
-    ["without its sessions", ["C_SignInit fail 0xB3", "C_GetTokenInfo fail 0xE0"]],
-    ["without its login", ["C_SignInit fail 0x101", "C_GetTokenInfo fail 0xE0"]],
-    ["without its handles", ["C_SignInit fail 0x60", "C_GetTokenInfo fail 0xE0"]],
-    ["failing, without a free session", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
-    ["failing without a reason", ["C_Sign fail 0x6"]],
-  ];
-  let shared: Awaited<ReturnType<typeof setUp>>;
-  const ends: (() => Promise<void>)[] = [];
-  before(async () => {
-    shared = await setUp({ after: (end) => void ends.push(end) });
-  });
-  after(async () => {
-    for (const end of ends) await end();
-  });
+describe(
+  "a signer whose token becomes unavailable and comes back under load",
+  { skip: skipWithoutPkcs11("cc") },
+  () => {
+    const absences: [name: string, lines: string[]][] = [
+      ["removed", ["C_SignInit fail 0x32", "C_Sign fail 0x32", "C_OpenSession fail 0x32", "C_GetTokenInfo fail 0xE0"]],
+      ["not present", ["C_Sign fail 0xE0", "C_GetTokenInfo fail 0xE0"]],
+      ["without its sessions", ["C_SignInit fail 0xB3", "C_GetTokenInfo fail 0xE0"]],
+      ["without its login", ["C_SignInit fail 0x101", "C_GetTokenInfo fail 0xE0"]],
+      ["without its handles", ["C_SignInit fail 0x60", "C_GetTokenInfo fail 0xE0"]],
+      ["failing, without a free session", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
+      ["failing without a reason", ["C_Sign fail 0x6"]],
+    ];
+    let shared: Awaited<ReturnType<typeof setUp>>;
+    const ends: (() => Promise<void>)[] = [];
+    before(async () => {
+      shared = await setUp({ after: (end) => void ends.push(end) });
+    });
+    after(async () => {
+      for (const end of ends) await end();
+    });
 
-  for (const [name, lines] of absences) {
-    test(`${name}: errors are retryable, signing recovers on its own, and every token verifies`, async () => {
-      const { shim, provider, logged } = shared;
+    for (const [name, lines] of absences) {
+      test(`${name}: errors are retryable, signing recovers on its own, and every token verifies`, async () => {
+        const { shim, provider, logged } = shared;
+        const starts = logged("C_Initialize").length;
+        const load = startLoad(provider);
+        await load.more(few);
+        shim.control(...lines);
+        await eventually("errors", () => load.errors.length > 2 * few);
+        shim.control();
+        await load.more(few);
+        await load.stop();
+        const codes = new Set(load.errors.map(({ code }) => code));
+        codes.delete("ERR_SIGNER_TIMEOUT");
+        assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
+        assert.ok(load.errors.every(({ retryable }) => retryable));
+        assert.ok(logged("C_Initialize").length > starts, "was not opened again");
+        assert.deepEqual(new Set(logged("C_Finalize")), new Set(["C_Finalize 0"]), "finalized with calls in flight");
+      });
+    }
+
+    test("completes calls in flight before it finalizes the module", async () => {
+      const { shim, signer, logged } = shared;
+      const [logins, ends] = [logged("C_Login").length, logged("C_Finalize").length];
+      shim.control("C_Sign delay 300", "C_Sign log");
+      const inFlight = Array.from({ length: 8 }, () => signer.sign(input));
+      await eventually("the token has the calls", () => logged("C_Sign").length === 8);
+      shim.control("C_Sign delay 300", "C_SignInit fail 0x32");
+      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+      for (const signature of await Promise.all(inFlight)) assert.equal(signature.length, 64);
+      shim.control();
+      await eventually("the token is opened again", () => logged("C_Login").length === logins + 1);
+      assert.deepEqual(logged("C_Finalize").slice(ends), ["C_Finalize 0"]);
+    });
+
+    test("never returns an invalid signature", async () => {
+      const { shim, provider } = shared;
+      const load = startLoad(provider, 4);
+      await load.more(10);
+      shim.control("C_Sign corrupt");
+      await eventually("errors", () => load.errors.length > 20);
+      shim.control();
+      await load.more(10);
+      await load.stop();
+      assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
+    });
+
+    test("loses only the session of a failed signature", async () => {
+      const { shim, signer, logged } = shared;
       const starts = logged("C_Initialize").length;
+      for (const value of ["0x30", "0x90", "0x6"]) {
+        shim.control(`C_Sign fail ${value}`);
+        await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+        shim.control();
+        // As many as there are sessions, so the one that failed is among them.
+        for (const signature of await Promise.all(Array.from({ length: 16 }, () => signer.sign(input)))) {
+          assert.equal(signature.length, 64);
+        }
+      }
+      assert.equal(logged("C_Initialize").length, starts);
+    });
+
+    const kinds: [value: string, code: string][] = [
+      ["0x31", "ERR_SIGNER_THROTTLED"],
+      ["0xB1", "ERR_SIGNER_THROTTLED"],
+      ["0x68", "ERR_SIGNER_KEY_STATE"],
+      ["0x70", "ERR_SIGNER_KEY_STATE"],
+      ["0x30", "ERR_SIGNER_UNAVAILABLE"],
+      ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
+    ];
+    for (const [value, code] of kinds) {
+      test(`the return value ${value} causes ${code}`, async () => {
+        const { shim, signer } = shared;
+        shim.control(`C_SignInit fail ${value}`);
+        await assert.rejects(signer.sign(input), { code });
+        shim.control();
+        await signer.sign(input);
+      });
+    }
+
+    test("recovers even if the token's folder is moved away and back", async (t) => {
+      const { token, shim, provider } = await setUp(t);
       const load = startLoad(provider);
       await load.more(few);
-      shim.control(...lines);
-      await eventually("errors", () => load.errors.length > 2 * few);
+      renameSync(token.tokenFolder, `${token.tokenFolder}.away`);
+      // SoftHSM keeps signing with what it has read; a process that starts now finds nothing.
+      shim.control("C_Sign crash");
+      await eventually("errors", () => load.errors.length > 0);
       shim.control();
+      await eventually("errors", () => load.errors.length > few);
+      const signedAway = load.signed();
+      renameSync(`${token.tokenFolder}.away`, token.tokenFolder);
       await load.more(few);
       await load.stop();
-      const codes = new Set(load.errors.map(({ code }) => code));
-      codes.delete("ERR_SIGNER_TIMEOUT");
-      assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
+      assert.ok(load.signed() > signedAway);
       assert.ok(load.errors.every(({ retryable }) => retryable));
-      assert.ok(logged("C_Initialize").length > starts, "was not opened again");
-      assert.deepEqual(new Set(logged("C_Finalize")), new Set(["C_Finalize 0"]), "finalized with calls in flight");
     });
-  }
 
-  test("completes calls in flight before it finalizes the module", async () => {
-    const { shim, signer, logged } = shared;
-    const [logins, ends] = [logged("C_Login").length, logged("C_Finalize").length];
-    shim.control("C_Sign delay 300", "C_Sign log");
-    const inFlight = Array.from({ length: 8 }, () => signer.sign(input));
-    await eventually("the token has the calls", () => logged("C_Sign").length === 8);
-    shim.control("C_Sign delay 300", "C_SignInit fail 0x32");
-    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
-    for (const signature of await Promise.all(inFlight)) assert.equal(signature.length, 64);
-    shim.control();
-    await eventually("the token is opened again", () => logged("C_Login").length === logins + 1);
-    assert.deepEqual(logged("C_Finalize").slice(ends), ["C_Finalize 0"]);
-  });
-
-  test("never returns an invalid signature", async () => {
-    const { shim, provider } = shared;
-    const load = startLoad(provider, 4);
-    await load.more(10);
-    shim.control("C_Sign corrupt");
-    await eventually("errors", () => load.errors.length > 20);
-    shim.control();
-    await load.more(10);
-    await load.stop();
-    assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
-  });
-
-  test("loses only the session of a failed signature", async () => {
-    const { shim, signer, logged } = shared;
-    const starts = logged("C_Initialize").length;
-    for (const value of ["0x30", "0x90", "0x6"]) {
-      shim.control(`C_Sign fail ${value}`);
+    test("does not sign with a different key that has a deleted key's name", async (t) => {
+      const { token, shim, signer } = await setUp(t);
+      const { key } = parseKeyUri(signer.uri);
+      const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
+      token.pkcs11Tool("--delete-object", "--type", "privkey", ...name);
+      token.pkcs11Tool("--delete-object", "--type", "pubkey", ...name);
+      shim.control("C_Sign crash");
       await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
       shim.control();
-      // As many as there are sessions, so the one that failed is among them.
-      for (const signature of await Promise.all(Array.from({ length: 16 }, () => signer.sign(input)))) {
-        assert.equal(signature.length, 64);
-      }
-    }
-    assert.equal(logged("C_Initialize").length, starts);
-  });
-
-  const kinds: [value: string, code: string][] = [
-    ["0x31", "ERR_SIGNER_THROTTLED"],
-    ["0xB1", "ERR_SIGNER_THROTTLED"],
-    ["0x68", "ERR_SIGNER_KEY_STATE"],
-    ["0x70", "ERR_SIGNER_KEY_STATE"],
-    ["0x30", "ERR_SIGNER_UNAVAILABLE"],
-    ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
-  ];
-  for (const [value, code] of kinds) {
-    test(`the return value ${value} causes ${code}`, async () => {
-      const { shim, signer } = shared;
-      shim.control(`C_SignInit fail ${value}`);
-      await assert.rejects(signer.sign(input), { code });
-      shim.control();
-      await signer.sign(input);
+      const outcome = (): Promise<string> => signer.sign(input).then(() => "signed", String);
+      await eventually("the key is deleted", async () => /has no private key with /.test(await outcome()));
+      token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
+      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
     });
-  }
-
-  test("recovers even if its folder is moved away and back", async (t) => {
-    const { token, shim, provider } = await setUp(t);
-    const load = startLoad(provider);
-    await load.more(few);
-    renameSync(token.tokenFolder, `${token.tokenFolder}.away`);
-    // SoftHSM keeps signing with what it has read; a process that starts now finds nothing.
-    shim.control("C_Sign crash");
-    await eventually("errors", () => load.errors.length > 0);
-    shim.control();
-    await eventually("errors", () => load.errors.length > few);
-    const signedAway = load.signed();
-    renameSync(`${token.tokenFolder}.away`, token.tokenFolder);
-    await load.more(few);
-    await load.stop();
-    assert.ok(load.signed() > signedAway);
-    assert.ok(load.errors.every(({ retryable }) => retryable));
-  });
-
-  test("does not sign with a different key that has a deleted key's name", async (t) => {
-    const { token, shim, signer } = await setUp(t);
-    const { key } = parseKeyUri(signer.uri);
-    const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
-    token.pkcs11Tool("--delete-object", "--type", "privkey", ...name);
-    token.pkcs11Tool("--delete-object", "--type", "pubkey", ...name);
-    shim.control("C_Sign crash");
-    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
-    shim.control();
-    const outcome = (): Promise<string> => signer.sign(input).then(() => "signed", String);
-    await eventually("the key is deleted", async () => /has no private key with /.test(await outcome()));
-    token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
-    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
-  });
-});
+  },
+);
 
 describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {

@@ -125,7 +125,7 @@ const secrets = {
   PGPASSWORD: "s",
 };
 
-test("a child receives the common variables, the named variables, and nothing else", () => {
+test("a child process receives the common variables, the named variables, and nothing else", () => {
   const needed = {
     PATH: "/bin",
     HOME: "/root",

@@ -60,7 +60,7 @@ describe("options that managed keys replace", () => {
     maxTokenLifetimeSeconds: 60,
   };
 
-  test("are rejected by name in any order; null means not given", async () => {
+  test("are rejected by name in any order, unless they are null", async () => {
     const keys = await start();
     for (const [name, value] of Object.entries(twice)) {
       for (const options of [[{ keys, [name]: value }], [{ keys }, { [name]: value }], [{ [name]: value }, { keys }]]) {

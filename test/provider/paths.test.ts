@@ -173,7 +173,7 @@ describe("rejects invalid issuers, prefixes and paths", () => {
   }
 });
 
-test("the message for an issuer that is not a URL gives an example, and quotes the issuer unless it has a password", () => {
+test("the message for an issuer that is not a URL gives an example, and quotes the issuer unless it contains a password", () => {
   assert.throws(
     () => locate({ issuer: "login.example.com" }),
     /issuer "login.example.com" is not a URL; write it like https:/,

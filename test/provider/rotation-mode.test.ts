@@ -305,7 +305,7 @@ describe("signatures", () => {
   });
 });
 
-describe("events of a provider", () => {
+describe("a provider's events", () => {
   test("report an update and a refused update", async () => {
     const events: ProviderEvent[] = [];
     const provider = await provide({ onEvent: (event) => events.push(event) });

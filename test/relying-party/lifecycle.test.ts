@@ -90,7 +90,7 @@ describe("close", () => {
 });
 
 describe("events", () => {
-  test("report what happens over the life of a key set", async () => {
+  test("report what happens during a key set's life", async () => {
     const { keys, ask, clock, origin, events } = verifierOf(servedSet([entry("a"), { kty: "oct", kid: "b" }]));
     const last = (): KeySetEvent[] => events.splice(0);
     await ask("a");
@@ -123,7 +123,7 @@ describe("events", () => {
     ["throws", () => assert.fail("broken")],
     ["rejects", () => Promise.reject(new Error("broken"))],
   ] as const) {
-    test(`ignore a listener that ${name}`, async () => {
+    test(`do not break if the listener ${name}`, async () => {
       const unhandled = unhandledRejections();
       const { ask, origin, keys } = verifierOf(served(["a"]), { onEvent });
       assert.equal(await ask("a"), "a");
@@ -159,7 +159,7 @@ describe("state", () => {
     return JSON.parse(JSON.stringify(keys.state())) as KeySetState;
   }
 
-  test("has the last response", async () => {
+  test("contains the last response", async () => {
     const { keys, clock, origin } = verifierOf(served(["a"], { ETag: '"1"', "Cache-Control": "max-age=60" }));
     assert.equal(keys.state(), undefined);
     await keys.refresh();

@@ -405,7 +405,7 @@ describe("an error's status", () => {
     assert.deepEqual(new FetchError("ERR_CLOSED", "").headers, {});
   });
 
-  test("is set on errors of verify()", async () => {
+  test("is set on errors from verify()", async () => {
     const { keys } = verifierOf(served(["a"]));
     const options = { keys, issuer: "https://op.example", audience: "api", algorithms: ["ES256"] };
     for (const token of ["", await signed("made-up"), `${await signed("a")}x`]) {

@@ -164,14 +164,14 @@ describe("redirect SSRF: only the origin receives requests", () => {
 });
 
 describe("a failing connection", () => {
-  test("is refused", async () => {
+  test("that is refused causes a retryable error", async () => {
     const keys = createRemoteKeySet({ jwksUri: `http://127.0.0.1:${await freePort()}/jwks` });
     const error = await failure<FetchError>(() => keys(header));
     assert.deepEqual([error.code, error.retryable], ["ERR_FETCH_FAILED", true]);
     assert.match(error.message, /ECONNREFUSED/);
   });
 
-  test("is retried once on a new connection if the server has just closed an idle one", async (t) => {
+  test("that the server has just closed because it was idle is replaced once by a new connection", async (t) => {
     const used = new WeakSet<object>();
     let isDown = false;
     const { url, requests } = await startOrigin(t, ({ socket }, response) => {
@@ -192,15 +192,18 @@ describe("a failing connection", () => {
   });
 
   const broken: [name: string, listener: RequestListener][] = [
-    ["is closed before the response", (request) => request.socket.destroy()],
+    ["that is closed before the response causes ERR_FETCH_FAILED", (request) => request.socket.destroy()],
     [
-      "is closed in the middle of the body",
+      "that is closed in the middle of the body causes ERR_FETCH_FAILED",
       (_, response) => {
         response.writeHead(200, { "Content-Length": set.length });
         response.write(set.slice(0, 10), () => response.destroy());
       },
     ],
-    ["has a broken content coding", (_, response) => response.setHeader("Content-Encoding", "gzip").end(set)],
+    [
+      "with a broken content coding causes ERR_FETCH_FAILED",
+      (_, response) => response.setHeader("Content-Encoding", "gzip").end(set),
+    ],
   ];
   for (const [name, listener] of broken) {
     test(name, async (t) => {

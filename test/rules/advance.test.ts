@@ -343,7 +343,7 @@ const left = (ms: number): View => ({ leftMs: () => ms });
 const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
 describe("a process whose store has no clock uses its own knowledge of time", () => {
-  test("a step that is due by the clock is not taken while the process knows that the period has not ended", () => {
+  test("a step that is due according to the clock is not taken while the process knows that the period has not ended", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");
     assert.equal(wakeAt, start + announcement + 5);

@@ -19,7 +19,7 @@ const defaults = {
   maxStaleSeconds: 3600,
 };
 
-test("a policy has these defaults, even for options that are undefined", () => {
+test("a policy has the expected defaults, even for options that are undefined", () => {
   assert.deepEqual(rotationPolicy(), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: undefined }), defaults);
   assert.deepEqual(rotationPolicy({ clockSkewSeconds: 60 }), { ...defaults, clockSkewSeconds: 60 });

@@ -65,7 +65,7 @@ function commandsIn(output: string): string[] {
 }
 
 describe("the doctor in a pipeline", () => {
-  test("the action passes, fails and writes its page as the doctor does", async (t) => {
+  test("the action passes, fails and writes its page like the doctor itself", async (t) => {
     const set = bytes({ keys: [{ ...published("a"), alg: undefined }] });
     const url = `http://127.0.0.1:${await listening(
       t,
@@ -82,7 +82,7 @@ describe("the doctor in a pipeline", () => {
     assert.equal((await act(t, { url })).code, 2);
   });
 
-  test("neither executes an input nor parses it as an option", async (t) => {
+  test("the action neither executes an input nor parses it as an option", async (t) => {
     const { code, folder } = await act(t, { url: "--help", html: "$(touch owned)", skip: "JWKS" });
     assert.equal(code, 2);
     await assert.rejects(readFile(join(folder, "owned")));

@@ -235,7 +235,7 @@ describe("starting without the store", () => {
     assert.deepEqual([closed.length, events], [1, ["used"]]);
   });
 
-  test("saves each change of the keys", async () => {
+  test("saves each key change", async () => {
     const { world, savedSet, start, comeBack } = await outage();
     comeBack();
     const keys = await start();

@@ -173,7 +173,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     );
   });
 
-  test("exits with 1 for an invalid signature, a key that cannot be opened, and a URI with an unknown scheme", async (t) => {
+  test("exits with code 1 for an invalid signature, a key that cannot be opened, and a URI with an unknown scheme", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");

@@ -373,7 +373,7 @@ describe("the PostgreSQL store", { skip }, () => {
 
     const restarts = soak(25, 2);
 
-    test(`writes survive ${restarts} server crashes, and repeating a write of unknown outcome is safe`, async (t) => {
+    test(`writes survive ${restarts} server crashes, and repeating a write whose outcome is unknown is safe`, async (t) => {
       own.sql("CREATE DATABASE crashes");
       const store = await opened(t, own.url("crashes"), { timeoutMs: 1_000 });
       const seen = await watched(t, store);

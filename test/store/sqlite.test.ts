@@ -180,7 +180,7 @@ for (const [way, put] of [
   ["replaces the file", renameSync],
   ["is written into the file", copyFileSync],
 ] as const) {
-  test(`uses a backup that ${way} from then on and calls watchers`, async (t) => {
+  test(`a backup that ${way} is used from then on, and watchers are called`, async (t) => {
     const path = await temporaryPath(t);
     // Fewer pages than the replaced file, and more.
     for (const text of ["small", "large".repeat(50_000)]) {

@@ -103,7 +103,7 @@ async function empty(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
 }
 
-test("every ten seconds with --follow", { timeout: 60_000 }, async (t) => {
+test("--follow restores a changed folder every ten seconds", { timeout: 60_000 }, async (t) => {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
   const server = await serveFolder(t, folder);
   const keys = join(data, "keys.json");
@@ -220,7 +220,7 @@ const replaces = (mine: readonly string[], theirs: readonly string[]): boolean =
   return whyKept({ path: "jwks", current }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
 };
 
-test("is replaced by at most one of two publishers with different keys", () => {
+test("of two publishers with different keys, at most one replaces the other's set", () => {
   const names = ["a", "b", "c"];
   const sets = Array.from({ length: 8 }, (_, bits) => names.filter((_name, index) => (bits >> index) & 1));
   for (const one of sets) {

@@ -76,7 +76,7 @@ describe("a token", () => {
       assert.equal(await statusOf(bearer, await issuer.token({}, { [fault]: true })), 401, fault);
   });
 
-  test("may have two faults but no unknown fault", async () => {
+  test("may have two faults, but not an unknown one", async () => {
     const issuer = await createTestIssuer();
     assert.equal(
       await verdicts(issuer)(issuer.token({}, { expired: true, wrongSignature: true })),
@@ -212,7 +212,7 @@ describe("an issuer over HTTP", () => {
     );
   });
 
-  test("malformed, aborted and odd requests do not stop the process or the issuer", async (t) => {
+  test("malformed, aborted and unusual requests do not stop the process or the issuer", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -393,7 +393,7 @@ describe("documents with a fault", () => {
     assert.deepEqual(misses, []);
   });
 
-  test("a 404 for another name lists the faults that exist", async () => {
+  test("a 404 for an unknown name lists the available faults", async () => {
     const { issuer, fetch } = await createTestIssuer();
     const text = async (path: string): Promise<unknown> => {
       const reply = await fetch(`${issuer}/hostile/${path}`);

@@ -62,8 +62,8 @@ async function open(file: string) {
 const sign = ({ sign }: Provider) => sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 });
 
 for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
-  describe(`a store from version ${file.replace(".json", "")}`, () => {
-    test("is served and verifies as before, signs with the same key, and completes its rotation", async () => {
+  describe(`a service with a store from version ${file.replace(".json", "")}`, () => {
+    test("serves and verifies as before, signs with the same key, and completes its rotation", async () => {
       const { recorded, manager, provider, start, pass } = await open(file);
       const token = await sign(provider);
       assert.equal(kidOf(token), kidOf(recorded.token));
@@ -82,8 +82,8 @@ for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
 }
 
 for (const file of files.filter((file) => file.endsWith("-ended.json"))) {
-  describe(`an ended issuer's store from version ${file.replace("-ended.json", "")}`, () => {
-    test("is served and verifies as before, signs nothing, and its last key is removed", async () => {
+  describe(`a service with an ended issuer's store from version ${file.replace("-ended.json", "")}`, () => {
+    test("serves and verifies as before, signs nothing, and removes its last key", async () => {
       const { manager, provider, start, pass } = await open(file);
       await assert.rejects(sign(provider), { code: "ERR_SIGNER_ENDED" });
       await manager.close();
