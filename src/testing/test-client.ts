@@ -39,8 +39,9 @@ export interface TestClient {
 }
 
 /**
- * Creates a client with a P-256 key and a certificate for it. @param seed the same seed always results in the same key;
- * default: a new key
+ * Creates a client with a P-256 key and a certificate for it.
+ *
+ * @param seed the same seed always results in the same key; default: a new key
  */
 export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> = systemClock): Promise<TestClient> {
   const key = await generateTestKey("ES256", seed && `client ${seed}`);

@@ -44,8 +44,10 @@ export interface StartedManager<Manager> {
 /** The parts from which keys with a saved set are set up. */
 export interface KeySourceSetup<Manager> {
   /**
-   * Starts the manager. @param showsKeys whether a saved set shows that the store had keys, so that none must be
-   * generated in an empty store
+   * Starts the manager.
+   *
+   * @param showsKeys whether a saved set shows that the store had keys, so that none must be generated in an empty
+   * store
    */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
   readonly savedSet: TextStorage;

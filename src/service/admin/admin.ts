@@ -28,7 +28,9 @@ const plainText = (status: number, text: string): AdminReply => ({
 });
 
 /**
- * Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready, or `undefined` if it is ready
+ * Creates `/readyz` or `/livez`.
+ *
+ * @param notReady returns why the service is not ready, or `undefined` if it is ready
  */
 export function healthPage(notReady: () => string | undefined): AdminPage {
   return () => {
@@ -38,8 +40,9 @@ export function healthPage(notReady: () => string | undefined): AdminPage {
 }
 
 /**
- * Creates `/metrics`. If prom-client is not installed, the page responds with 501 and installation instructions. @param
- * metrics collects the metrics for each scrape
+ * Creates `/metrics`. If prom-client is not installed, the page responds with 501 and installation instructions.
+ *
+ * @param metrics collects the metrics for each scrape
  */
 export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
   return async ({ headers }) => {

@@ -160,8 +160,9 @@ function check({ must, holds }: Rule, value: unknown, from: string): unknown {
 const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? variableName(name) : flagName(name));
 
 /**
- * Rejects a password on the command line, because every process can read it there. @throws ConfigError
- * `ERR_OPTION_INVALID`
+ * Rejects a password on the command line, because every process can read it there.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;

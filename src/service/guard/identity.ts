@@ -20,7 +20,9 @@ const standardHeaders: readonly IdentityHeader[] = [
 
 /**
  * Returns the identity headers for a host that lists these claims. For `tenant_id`, the header is
- * `X-Jwksd-Claim-Tenant-Id`. @throws ConfigError `ERR_OPTION_INVALID`
+ * `X-Jwksd-Claim-Tenant-Id`.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function identityOf(claims: readonly string[]): readonly IdentityHeader[] {
   const own = claims.map((claim): IdentityHeader => [

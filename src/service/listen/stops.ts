@@ -6,8 +6,9 @@ export async function stopAll(stops: Stops): Promise<void> {
 }
 
 /**
- * Starts a service. If the start fails, stops the parts that were already started. @param start adds the function that
- * stops each part
+ * Starts a service. If the start fails, stops the parts that were already started.
+ *
+ * @param start adds the function that stops each part
  */
 export async function startParts<T>(start: (stops: Stops) => Promise<T>): Promise<T> {
   const stops: Stops = [];

@@ -45,8 +45,9 @@ export function readFields(bytes: Uint8Array): Fields {
 }
 
 /**
- * Returns a field of type `string`, or an empty string if the field is missing. @throws TypeError if the field is not a
- * string in UTF-8
+ * Returns a field of type `string`, or an empty string if the field is missing.
+ *
+ * @throws TypeError if the field is not a string in UTF-8
  */
 export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();

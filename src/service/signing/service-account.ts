@@ -20,8 +20,9 @@ const toleranceSeconds = 60;
 
 const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 /**
- * Matches a service account's subject. Its namespace is a DNS label, and its name is a DNS name. @see RFC 1123 section
- * 2.1
+ * Matches a service account's subject. Its namespace is a DNS label, and its name is a DNS name.
+ *
+ * @see RFC 1123 section 2.1
  */
 const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
 

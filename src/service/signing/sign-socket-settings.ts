@@ -26,8 +26,9 @@ export interface SignSocket {
 
 const protocols = ["http", "kubernetes"] as const;
 /**
- * Lowest maximum token lifetime that the API server accepts, in seconds. @see `MetadataResponse` of
- * k8s.io/externaljwt/apis/v1
+ * Lowest maximum token lifetime that the API server accepts, in seconds.
+ *
+ * @see `MetadataResponse` of k8s.io/externaljwt/apis/v1
  */
 const minLifetimeSeconds = 600;
 

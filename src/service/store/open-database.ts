@@ -41,8 +41,9 @@ const listsIssuers = (register: ClosableRegister | undefined): register is Issue
   register?.list !== undefined && register.forIssuer !== undefined;
 
 /**
- * Opens a database that may contain many issuers. @throws ConfigError `ERR_OPTION_INVALID` if the database cannot list
- * them
+ * Opens a database that may contain many issuers.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID` if the database cannot list them
  */
 export function openIssuers({ url, path, name }: StoreSettings): IssuersDatabase {
   // Any issuer's register lists all issuers.

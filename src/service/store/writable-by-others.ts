@@ -2,8 +2,9 @@ import { realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
 /**
- * Mode bit of a folder in which a file can be renamed or removed only by its owner. @see
- * https://man7.org/linux/man-pages/man7/inode.7.html
+ * Mode bit of a folder in which a file can be renamed or removed only by its owner.
+ *
+ * @see https://man7.org/linux/man-pages/man7/inode.7.html
  */
 const sticky = 0o1000;
 

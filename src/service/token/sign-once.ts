@@ -75,7 +75,9 @@ export async function signOnce(
 
 /**
  * Checks that the store has keys. Called before a wrapping key is generated, because without keys, there would be
- * nothing to wrap. @throws StateError `ERR_TRANSITION`
+ * nothing to wrap.
+ *
+ * @throws StateError `ERR_TRANSITION`
  */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;

@@ -27,8 +27,9 @@ export interface SignedPayload {
 /** Maximum number of cached headers. The limit is needed because a caller may use an external value as `typ`. */
 const maxHeaders = 16;
 /**
- * Reports whether a `typ` denotes an access token, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC
- * 7515 section 4.1.9
+ * Reports whether a `typ` denotes an access token, which must have a `jti`.
+ *
+ * @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9
  */
 const isAccessToken = (typ: string): boolean => /^(application\/)?at\+jwt$/i.test(typ);
 /** Length of a signature (64 bytes) in base64url. */

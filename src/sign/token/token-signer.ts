@@ -35,8 +35,9 @@ export interface SigningKey {
 /** Signs an issuer's tokens with the active key of the current keyset. */
 export interface TokenSigner {
   /**
-   * Sets the current keyset, and discards the statistics of all keys that are not in it. @throws ConfigError see
-   * `boundSigner`
+   * Sets the current keyset, and discards the statistics of all keys that are not in it.
+   *
+   * @throws ConfigError see `boundSigner`
    */
   take(signing: CheckedSigning): void;
   /** Signs claims. @see `Provider` */
@@ -44,8 +45,9 @@ export interface TokenSigner {
   /** Checks that this process may currently sign. @throws SignerError `ERR_SIGNER_STALE` */
   checkMaySign(this: void): void;
   /**
-   * Signs a payload unchanged, with the `typ` JWT. The caller must check the claims. @throws TokenError, SignerError
-   * see `sign`
+   * Signs a payload unchanged, with the `typ` JWT. The caller must check the claims.
+   *
+   * @throws TokenError, SignerError see `sign`
    */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
   /** Returns the active key. @see `Provider` @param subject issuer or client whose claims the key signs */

@@ -126,8 +126,9 @@ export function createGuard(settings: BearerSettings): Guard {
   }
 
   /**
-   * Returns the auth of a request that is let through. @throws RefusedRequest, TokenError, FetchError, the
-   * application's errors
+   * Returns the auth of a request that is let through.
+   *
+   * @throws RefusedRequest, TokenError, FetchError, the application's errors
    */
   async function admit(
     credentials: Credentials,
@@ -151,8 +152,9 @@ export function createGuard(settings: BearerSettings): Guard {
   }
 
   /**
-   * Refuses a token that expired while a store or one of the application's functions was confirming its sender. @throws
-   * RefusedRequest
+   * Refuses a token that expired while a store or one of the application's functions was confirming its sender.
+   *
+   * @throws RefusedRequest
    */
   function refuseExpired({ expiresAt }: Auth): void {
     if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))

@@ -65,7 +65,9 @@ const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
 /**
  * Returns the credentials for a token that the `token` option found. Rejects a token that the URL contains too, however
- * it is escaped there. @throws RefusedRequest
+ * it is escaped there.
+ *
+ * @throws RefusedRequest
  */
 export function credentialsElsewhere(token: unknown, target: string): Credentials {
   if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
@@ -82,8 +84,9 @@ function missingCredentials(authorization = "", [scheme]: readonly Scheme[]): st
 }
 
 /**
- * Reports whether there is a token in the query. @see RFC 6750 section 2 (a client must use only one method to send a
- * token)
+ * Reports whether there is a token in the query.
+ *
+ * @see RFC 6750 section 2 (a client must use only one method to send a token)
  */
 export function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");

@@ -62,7 +62,9 @@ export function createProofCheck(settings: BearerSettings) {
 }
 
 /**
- * Returns a proof's claims and its key's thumbprint. Treats every error as the client's fault. @throws RefusedRequest
+ * Returns a proof's claims and its key's thumbprint. Treats every error as the client's fault.
+ *
+ * @throws RefusedRequest
  */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string }> {
   try {
@@ -80,8 +82,9 @@ async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; 
 }
 
 /**
- * Reports whether two URLs, without query and fragment, are the same after normalization. @see RFC 9449 section 4.3,
- * points 9 and 10; RFC 3986 section 6.2
+ * Reports whether two URLs, without query and fragment, are the same after normalization.
+ *
+ * @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2
  */
 function isSameUrl(htu: unknown, url: string): boolean {
   return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normalized(htu) === normalized(url);

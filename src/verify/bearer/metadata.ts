@@ -14,8 +14,9 @@ import {
 import type { BearerSettings } from "./settings.ts";
 
 /**
- * Returns the URL of a resource's metadata. A trailing slash is dropped only if it is the whole path. @see RFC 9728
- * section 3.1
+ * Returns the URL of a resource's metadata. A trailing slash is dropped only if it is the whole path.
+ *
+ * @see RFC 9728 section 3.1
  */
 export function resourceMetadataUrl(resource: string): string {
   const { origin, pathname } = new URL(resource);

@@ -109,7 +109,9 @@ export interface BearerOptions {
   readonly maxIssuers?: Optional<number>;
   /**
    * This API's identifier: an https URL. If it is set, each challenge contains the metadata's URL, and
-   * `bearer.metadata` serves the metadata. Default: none. @see RFC 9728
+   * `bearer.metadata` serves the metadata. Default: none.
+   *
+   * @see RFC 9728
    */
   readonly resource?: Optional<string>;
   /** Additional metadata members, such as `scopes_supported`. Default: none. @see RFC 9728 section 2 */

@@ -42,7 +42,9 @@ export interface Requirements {
   readonly acrValues?: readonly string[] | undefined;
   /**
    * Maximum time since the user signed in (`auth_time` claim), in seconds. `clockToleranceSeconds` is added to it.
-   * Default: any time. @see RFC 9470
+   * Default: any time.
+   *
+   * @see RFC 9470
    */
   readonly maxAgeSeconds?: number | undefined;
   /**

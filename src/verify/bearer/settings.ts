@@ -153,8 +153,9 @@ export function resolveBearerOptions(options: BearerOptions) {
 }
 
 /**
- * If a resource has no path, adds its other spelling, because clients may request either. @see RFC 3986 section 6.2.3;
- * RFC 8707 section 2
+ * If a resource has no path, adds its other spelling, because clients may request either.
+ *
+ * @see RFC 3986 section 6.2.3; RFC 8707 section 2
  */
 function withBothSpellings(audience: string | readonly string[], resource: string | undefined): readonly string[] {
   const given = [audience].flat();

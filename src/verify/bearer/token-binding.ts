@@ -8,7 +8,9 @@ import { invalidToken } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /**
- * Checks that a request's sender holds the key and the certificate that its token is bound to. @throws RefusedRequest
+ * Checks that a request's sender holds the key and the certificate that its token is bound to.
+ *
+ * @throws RefusedRequest
  */
 export type Confirm = (claims: JWTPayload, credentials: Credentials, request: GuardedRequest) => Promise<void>;
 

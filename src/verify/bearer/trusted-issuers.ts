@@ -14,8 +14,9 @@ import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /**
- * Returns an issuer's keys. Never sends a request to an issuer that is not trusted. @throws TokenError
- * `ERR_TOKEN_CLAIM`
+ * Returns an issuer's keys. Never sends a request to an issuer that is not trusted.
+ *
+ * @throws TokenError `ERR_TOKEN_CLAIM`
  */
 export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
@@ -145,7 +146,9 @@ async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>
 }
 
 /**
- * Rejects a token whose key turned out to be invalid when it was imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
+ * Rejects a token whose key turned out to be invalid when it was imported.
+ *
+ * @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
  */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;

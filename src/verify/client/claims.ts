@@ -3,7 +3,9 @@ import { TokenError } from "../../base/errors.ts";
 
 /**
  * Limits for `nbf` and `iat` in the future, in seconds. Up to `accepted`, a token is always accepted; from `refused`,
- * it is always rejected. @see FAPI 2.0 Security Profile section 5.3.2.1
+ * it is always rejected.
+ *
+ * @see FAPI 2.0 Security Profile section 5.3.2.1
  */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 

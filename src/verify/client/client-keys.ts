@@ -20,8 +20,9 @@ import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./hosted.ts
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
 /**
- * Media types of a JWK Set. Other documents, which a server may send by mistake or for its users, are rejected. @see
- * RFC 7517 section 8.5
+ * Media types of a JWK Set. Other documents, which a server may send by mistake or for its users, are rejected.
+ *
+ * @see RFC 7517 section 8.5
  */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 

@@ -337,8 +337,9 @@ interface Expected {
   readonly typ: string;
   readonly requiredClaims: readonly string[];
   /**
-   * Member of a metadata document that names the only accepted algorithm. @see OpenID Connect Dynamic Client
-   * Registration 1.0 section 2
+   * Member of a metadata document that names the only accepted algorithm.
+   *
+   * @see OpenID Connect Dynamic Client Registration 1.0 section 2
    */
   readonly algMember: "token_endpoint_auth_signing_alg" | "request_object_signing_alg";
   /** Whether the client has a code or a refresh token. */

@@ -9,7 +9,9 @@ const maxDepth = 8;
 const maxMembers = 100;
 
 /**
- * Members of a metadata document. Known members have been checked, and others are unchanged. @see RFC 7591 section 2
+ * Members of a metadata document. Known members have been checked, and others are unchanged.
+ *
+ * @see RFC 7591 section 2
  */
 export interface ClientMetadata {
   readonly client_id: string;

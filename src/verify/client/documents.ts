@@ -268,8 +268,9 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   }
 
   /**
-   * Returns the client that a checked document describes. @throws ClientError `ERR_CLIENT_METHOD`,
-   * `ERR_CLIENT_FORBIDDEN`
+   * Returns the client that a checked document describes.
+   *
+   * @throws ClientError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN`
    */
   async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<DocumentClient> {
     const method = chooseMethod(metadata, publicClients);

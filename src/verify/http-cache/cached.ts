@@ -15,7 +15,9 @@ export interface CachedOptions<Value>
    */
   readonly isOutage?: (error: unknown) => boolean;
   /**
-   * Creates the error for a call whose fetch is not allowed yet. @param cause the last failure, if that is the reason
+   * Creates the error for a call whose fetch is not allowed yet.
+   *
+   * @param cause the last failure, if that is the reason
    */
   readonly retryLater: (pauseMs: number, cause?: JwksdError) => FetchError;
   readonly emit: (

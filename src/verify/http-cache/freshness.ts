@@ -95,8 +95,9 @@ function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFre
 }
 
 /**
- * Returns how long before the request the response left the origin according to its `Date`, in milliseconds. @see RFC
- * 9111 section 4.2.3
+ * Returns how long before the request the response left the origin according to its `Date`, in milliseconds.
+ *
+ * @see RFC 9111 section 4.2.3
  */
 export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): number {
   return requestedAtMs - (httpDate(date) ?? requestedAtMs);

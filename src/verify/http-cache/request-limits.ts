@@ -24,8 +24,9 @@ export interface RequestLimitsOptions {
 }
 
 /**
- * Sends a request, unless too many are in flight. The request's signal must abort when the response ends. @throws
- * FetchError `ERR_FETCH_BUSY`
+ * Sends a request, unless too many are in flight. The request's signal must abort when the response ends.
+ *
+ * @throws FetchError `ERR_FETCH_BUSY`
  */
 export type LimitedFetch = (url: string, init: RequestInit, isProven: boolean) => Promise<Response>;
 

@@ -94,8 +94,10 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
   }
 
   /**
-   * Returns `jwks_uri`, after checking that the document belongs to the issuer. @throws FetchError @see OpenID Connect
-   * Discovery 1.0 section 4.3
+   * Returns `jwks_uri`, after checking that the document belongs to the issuer.
+   *
+   * @throws FetchError
+   * @see OpenID Connect Discovery 1.0 section 4.3
    */
   function jwksUriOf(text: string, wanted: string, document: string): string {
     const metadata = jsonOf(text);

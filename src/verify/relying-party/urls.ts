@@ -27,8 +27,10 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
 }
 
 /**
- * Rejects an issuer that no provider can have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery
- * 1.0 section 3
+ * Rejects an issuer that no provider can have.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ * @see OpenID Connect Discovery 1.0 section 3
  */
 export function checkIssuer(issuer: string): void {
   if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment; remove it`);

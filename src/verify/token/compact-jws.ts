@@ -45,8 +45,10 @@ export function readHeader(
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Returns the claims of a token whose header has been read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519
- * section 7.2
+ * Returns the claims of a token whose header has been read.
+ *
+ * @throws TokenError `ERR_TOKEN_MALFORMED`
+ * @see RFC 7519 section 7.2
  */
 export function readClaims(token: string): JWTPayload {
   const payload = token.slice(token.indexOf(".") + 1, token.lastIndexOf("."));

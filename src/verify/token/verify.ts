@@ -174,8 +174,10 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
 }
 
 /**
- * Checks the claims in a token whose signature has been verified. @throws TokenError `ERR_TOKEN_CLAIM`,
- * `ERR_TOKEN_EXPIRED` @see RFC 7519 section 4.1
+ * Checks the claims in a token whose signature has been verified.
+ *
+ * @throws TokenError `ERR_TOKEN_CLAIM`, `ERR_TOKEN_EXPIRED`
+ * @see RFC 7519 section 4.1
  */
 function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): asserts claims is VerifiedClaims {
   const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;

@@ -38,8 +38,9 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes, because D1 limits the size of a row. @see
- * https://developers.cloudflare.com/d1/platform/limits/
+ * Maximum size of a document, in bytes, because D1 limits the size of a row.
+ *
+ * @see https://developers.cloudflare.com/d1/platform/limits/
  */
 const maxBytes = 1_900_000;
 

@@ -53,8 +53,9 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes, because Durable Objects limit the size of a row. @see
- * https://developers.cloudflare.com/durable-objects/platform/limits/
+ * Maximum size of a document, in bytes, because Durable Objects limit the size of a row.
+ *
+ * @see https://developers.cloudflare.com/durable-objects/platform/limits/
  */
 const maxBytes = 1_900_000;
 

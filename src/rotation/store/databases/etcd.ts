@@ -283,7 +283,9 @@ const messageIn = (json: unknown): string | undefined =>
 
 /**
  * Response statuses after which it is certain that nothing was changed, because the request was invalid, was not
- * allowed, or exceeded a limit. @see https://grpc.io/docs/guides/status-codes/
+ * allowed, or exceeded a limit.
+ *
+ * @see https://grpc.io/docs/guides/status-codes/
  */
 const refusals = new Set([400, 401, 403, 404, 429]);
 

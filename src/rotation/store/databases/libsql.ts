@@ -77,8 +77,9 @@ async function loadDriver() {
 const aFile = "for a file, use sqliteStore(PATH)";
 
 /**
- * Returns the client for a database. If the database is a URL, the client is created when it is first used. @throws
- * ConfigError `ERR_OPTION_INVALID`
+ * Returns the client for a database. If the database is a URL, the client is created when it is first used.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 function clientOf(database: string | LibsqlClient) {
   if (typeof database !== "string") {

@@ -84,8 +84,9 @@ async function loadDriver() {
 }
 
 /**
- * Returns the pool for a database. If the database is a URL, the pool is created when it is first used. @throws
- * ConfigError `ERR_OPTION_INVALID`
+ * Returns the pool for a database. If the database is a URL, the pool is created when it is first used.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
   if (typeof database !== "string") {

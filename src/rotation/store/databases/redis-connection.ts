@@ -20,8 +20,9 @@ interface Connection {
 }
 
 /**
- * Returns a connection to a server, or wraps the caller's client as a connection. @throws ConfigError
- * `ERR_OPTION_INVALID`
+ * Returns a connection to a server, or wraps the caller's client as a connection.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Connection {
   if (typeof database === "string") return urlConnection(database, timeoutMs);

@@ -48,7 +48,9 @@ export interface Statements {
   put(key: string, id: string, record: string): Statement;
   /**
    * Selects the presence records. Columns: `id`, `record` and `count`. Every row has the same `count`: the total number
-   * of records. @see Presence
+   * of records.
+   *
+   * @see Presence
    */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;

@@ -3,7 +3,9 @@ import { noSqlite } from "../../../base/runtime.ts";
 
 /**
  * Loads `node:sqlite` on first use. Suppresses Node 22's warning that the module is experimental, because jwksd's users
- * cannot do anything about that. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
+ * cannot do anything about that.
+ *
+ * @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING` if the runtime has no SQLite
  */

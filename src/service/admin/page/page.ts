@@ -28,8 +28,9 @@ export function pageParts(service: Status, served: ServedSet): Readonly<Record<P
 }
 
 /**
- * Returns the page's Content-Security-Policy, which allows only the page's own script, style and origin. @see Content
- * Security Policy Level 3
+ * Returns the page's Content-Security-Policy, which allows only the page's own script, style and origin.
+ *
+ * @see Content Security Policy Level 3
  */
 export function pagePolicy(nonce: string): string {
   return [

@@ -42,8 +42,9 @@ export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: 
 }
 
 /**
- * Creates the SDK's error for an invalid token, because the SDK responds with 401 only to its own errors. @throws
- * ConfigError `ERR_PACKAGE_MISSING`
+ * Creates the SDK's error for an invalid token, because the SDK responds with 401 only to its own errors.
+ *
+ * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 async function invalidTokenError(message: string): Promise<Error> {
   let sdk;
