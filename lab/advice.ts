@@ -35,7 +35,7 @@ export const advice: Readonly<Record<string, Advice>> = {
     setUp: "`buildGetJwks({ providerDiscovery: true })`, with `getPublicKey` as the `key` option of `createVerifier`",
     line: "nearform/get-jwks/blob/v11.0.3/src/get-jwks.js#L91",
     says: "get-jwks keeps each key separately for a minute (`ttl`), regardless of `Cache-Control`. After that, it fetches the discovery document and the set for the next token. If that fails, or if the set no longer has the key, get-jwks takes the old key from a second cache, and that key's minute starts again. So a removed key is trusted for as long as at least one of its tokens arrives every minute, and so is any key during an outage.",
-    set: "No option prevents that. After a leak, call `getJwks.cache.clear()` and then `getJwks.staleCache.clear()`, or restart the verifier. With a longer `ttl`, get-jwks sends fewer requests, but then a single token in that longer time is enough to keep a removed key trusted. Every forged kid causes two requests to the provider, so limit requests in front of the verifier. Set `issuersWhitelist`.",
+    set: "No option prevents that. After a leak, call `getJwks.cache.clear()` and then `getJwks.staleCache.clear()`, or restart the verifier. With a longer `ttl`, get-jwks sends fewer requests, but then a single token in that longer time is enough to keep a removed key trusted. Every forged kid causes two requests to the provider, so rate-limit requests to the verifier. Set `issuersWhitelist`.",
   },
   "aws-jwt-verify": {
     setUp: "`JwtVerifier.create({ issuer, audience, jwksUri })`, created once",
@@ -83,7 +83,7 @@ export const advice: Readonly<Record<string, Advice>> = {
   "jwksd guard": {
     setUp: "`createBearer({ issuer, audience })`",
     line: "jwksd/jwksd/blob/main/src/verify/relying-party/options.ts#L99",
-    says: "The guard keeps the set for its `max-age` (limited to between five seconds and a day), or for five minutes if the header is missing. Shortly before that time is over, the guard refetches the set in the background. An unknown kid causes an immediate refetch, within a budget. In a flood of unknown kids, a new key is therefore rejected for up to ten seconds. In an outage, the guard uses the old set for another hour, unless the provider forbids that (`must-revalidate`, `no-cache`, a shorter `stale-if-error`).",
+    says: "The guard keeps the set for its `max-age` (at least five seconds and at most a day), or for five minutes if the header is missing. Shortly before that time is over, the guard refetches the set in the background. An unknown kid causes an immediate refetch, within a budget. In a flood of unknown kids, a new key is therefore rejected for up to ten seconds. In an outage, the guard uses the old set for another hour, unless the provider forbids that (`must-revalidate`, `no-cache`, a shorter `stale-if-error`).",
     set: "You do not need to set anything.",
   },
   "jwksd key set": {
@@ -96,19 +96,19 @@ export const advice: Readonly<Record<string, Advice>> = {
     setUp: "`PyJWKClient(uri)`, created once, and `get_signing_key_from_jwt`",
     line: "jpadilla/pyjwt/blob/2.6.0/jwt/jwks_client.py#L83",
     says: "PyJWT keeps the set for five minutes (`lifespan`), regardless of `Cache-Control`. Every unknown kid causes an immediate request.",
-    set: "Limit requests in front of the verifier, because every forged kid causes a request to the provider. Use 2.7.0 or later, which has `timeout`. With 2.6.0, call `socket.setdefaulttimeout()`; otherwise, a server that does not respond blocks the thread. During an outage, a forged kid causes the cached set to be dropped, so valid tokens are rejected before the five minutes are over.",
+    set: "Rate-limit requests to the verifier, because every forged kid causes a request to the provider. Use 2.7.0 or later, which has `timeout`. With 2.6.0, call `socket.setdefaulttimeout()`; otherwise, a server that does not respond blocks the thread. During an outage, a forged kid causes the cached set to be dropped, so valid tokens are rejected before the five minutes are over.",
   },
   Authlib: {
     setUp: "Authlib's Flask client, with `server_metadata_url` and `parse_id_token`",
     line: "lepture/authlib/blob/v1.2.0/authlib/integrations/base_client/sync_openid.py#L9",
     says: "Authlib keeps the set with the metadata, and the set never expires. Authlib refetches it only for a kid that is not in the set.",
-    set: "Call `client.fetch_jwk_set(force=True)` on a timer, and catch its errors, so that the old set stays in use if the request fails. Otherwise, a removed key is trusted until a token has an unknown kid. Limit requests in front of the verifier, because every forged kid causes a request to the provider.",
+    set: "Call `client.fetch_jwk_set(force=True)` on a timer, and catch its errors, so that the old set stays in use if the request fails. Otherwise, a removed key is trusted until a token has an unknown kid. Rate-limit requests to the verifier, because every forged kid causes a request to the provider.",
   },
   "go-oidc": {
     setUp: "`NewProvider` and `Verifier`, once",
     line: "coreos/go-oidc/blob/v2.1.0/jwks.go#L123",
     says: "go-oidc caches the set for its `max-age`, and even after that, it uses the set for the kids in it. An unknown kid causes a refetch only in the last 30 seconds of that time, or later.",
-    set: "Debian has the old version 2. With that version, a key must be announced for the whole `max-age`. Version 3 refetches immediately for an unknown kid. Its set never expires either, and every forged kid causes a request, so limit requests in front of the verifier. With both versions, a removed key is trusted until a token has a kid that is not in the cached set, so restart the verifier after a leak.",
+    set: "Debian has the old version 2. With that version, a key must be announced for the whole `max-age`. Version 3 refetches immediately for an unknown kid. Its set never expires either, and every forged kid causes a request, so rate-limit requests to the verifier. With both versions, a removed key is trusted until a token has a kid that is not in the cached set, so restart the verifier after a leak.",
   },
   "ruby-jwt": {
     setUp: "`JWT.decode` with the loader from its README",
@@ -121,6 +121,6 @@ export const advice: Readonly<Record<string, Advice>> = {
       "`AuthType oauth20` with `OIDCOAuthVerifyJwksUri`, and `Require claim` for `iss` and `aud`, in an Apache server with one process",
     line: "OpenIDC/mod_auth_openidc/blob/v2.4.12.3/src/metadata.c#L644",
     says: "mod_auth_openidc keeps the set for an hour (`OIDCJWKSRefreshInterval`), regardless of `Cache-Control`. Every unknown kid causes an immediate request. If that request fails, the cached set stays in use until its hour is over. After that, the next token causes a refetch. For as long as the refetch fails, every token causes a request and is rejected.",
-    set: "You do not need to set anything for planned rotations. `OIDCJWKSRefreshInterval` (at least `300`) determines how long a removed key is trusted, and how often an outage has an effect. After a leak, stop and start Apache to empty the default cache, which is in shared memory. Set `OIDCHTTPTimeoutLong 5`; otherwise, a server that does not respond delays every token that needs the set by a minute. Limit requests in front of Apache, because every forged kid causes a request to the provider. According to its source, version 2.4.20 refetches at most once a minute for unknown kids, so it can reject a new key for a minute.",
+    set: "You do not need to set anything for planned rotations. `OIDCJWKSRefreshInterval` (at least `300`) determines how long a removed key is trusted, and how often an outage has an effect. After a leak, stop and start Apache to empty the default cache, which is in shared memory. Set `OIDCHTTPTimeoutLong 5`; otherwise, a server that does not respond delays every token that needs the set by a minute. Rate-limit requests to Apache, because every forged kid causes a request to the provider. According to its source, version 2.4.20 refetches at most once a minute for unknown kids, so it can reject a new key for a minute.",
   },
 };

@@ -91,7 +91,8 @@ ${table(head, rows)}
 - **Refetch**: when the verifier fetches the set again while tokens keep arriving, if \`max-age\` is an hour.
 - **Rejection of an unannounced key**: how long the verifier rejects tokens signed with a key that signs as soon as it is published. The
   first value is for a key published at a typical time. The value after "at worst" is for a key published just after the verifier fetched
-  the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a \`max-age\` of an hour.
+  the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a \`max-age\` of an
+  hour.
 - **Trust in a removed key**: how long the verifier accepts the key if \`max-age\` is 0, 5 minutes, 1 hour and 1 year. A single value means
   that all four are equal. In this test, the key's tokens keep arriving, and no token has an unknown kid. Otherwise, a token whose kid is
   not in the cached set would make most verifiers refetch the set and drop the removed key.
