@@ -48,7 +48,7 @@ export async function metrics({ fewKeys, rounds }: Plan): Promise<Section> {
     text: ["Median CPU time per GET:", table(["", "CPU µs/request", "ratio"], rows)].join("\n\n"),
     goals: [
       {
-        name: "metrics cost at most 2 % of a GET",
+        name: "metrics cost at most 2% of a GET",
         reached: ratios.every((ratio) => ratio <= least),
         measured: ratios.map((ratio) => ratio.toFixed(3)).join(", "),
       },
