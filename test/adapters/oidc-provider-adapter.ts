@@ -30,7 +30,7 @@ export async function keysOf({
 const takes = ({ mountPrefix, cors }: Setup, target: string): boolean =>
   mountPrefix === undefined && cors !== false && !target.includes(".well-known");
 
-/** oidc-provider with jwksd's keys. For paths without a route, an application responds as the contract requires. */
+/** oidc-provider with jwksd's keys. For paths without a route, an application responds as the endpoint specification requires. */
 export const oidcAdapter: Adapter<WireTarget> = {
   name: "jwksd/oidc-provider",
   takes,

@@ -9,7 +9,7 @@ import { peers } from "./peers.ts";
 import { startProviders } from "./provider.ts";
 import { type Row, topics } from "./requests.ts";
 
-/** `weak`: refused, but with another status or without the challenge. `none`: the feature is not supported. */
+/** `weak`: rejected, but with a different status or without the challenge. `none`: the feature is not supported. */
 export type Verdict = "right" | "weak" | "wrong" | "none";
 
 /** The response to a row, and its verdict. */

@@ -1,4 +1,4 @@
-// Options: `null` means not given; a missing, an unknown and a wrong one are refused by name. docs/options.md, which is generated from the
+// Options: `null` means not given; missing, unknown and invalid options are rejected by name. docs/options.md, which is generated from the
 // types, lists them all.
 
 import assert from "node:assert/strict";
@@ -67,7 +67,7 @@ const keys = createRemoteKeySet({ jwksUri: provider.jwksUri, fetch: async () => 
 /** Returns the provider's response for a URL. */
 const serve = async (url: string): Promise<Response> => provider.fetch(new Request(url));
 
-/** The options of each function, with name, default, and type or unit. */
+/** Each function's options, with their names, defaults, and types or units. */
 const documented = new Map(
   (await readFile(new URL("../../docs/options.md", import.meta.url), "utf8")).split(/^### /m).map((section) => {
     const rows = section.matchAll(/^\| `(\w+)` \| ((?:[^|]|\\\|)*) \| ([^|]*) \|/gm);

@@ -1,5 +1,5 @@
 // Stubs of the key services and of S3, for the blocks of pages. Prints shell lines that configure jwksd to use them. On SIGTERM, exits with 1 if
-// one of them received a request that the real service would have refused.
+// one of them received a request that the real service would have rejected.
 
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";

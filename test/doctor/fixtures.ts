@@ -12,7 +12,7 @@ export interface Fixture {
   /** Form of the fault, if the code has several fixtures. */
   readonly about?: string;
   readonly observations: Observations;
-  /** Private half of the faulty key, whose tokens clients are tried with. */
+  /** Private half of the faulty key; clients are tested with its tokens. */
   readonly signs?: { readonly key: object; readonly alg: string; readonly kid?: unknown };
   /** Whether tokens name the key that signs them. Default: `true`. */
   readonly namesKeys?: false;

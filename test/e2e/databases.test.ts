@@ -115,7 +115,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const next = () => withStore(url, async (store) => liveRecords((await documentOf(store)).records).at(-1));
     await eventually("the propagation period has begun", async () => (await next())?.publishedAt !== undefined);
     const { kid = "" } = (await next()) ?? {};
-    // By that clock, the propagation period is over.
+    // According to that clock, the propagation period is over.
     server.sql("UPDATE fake.ahead SET by = '24.5 hours'", name);
     const command = ["keys", "activate", kid, ...args];
     for (const more of [[], ["--dry-run"]]) {

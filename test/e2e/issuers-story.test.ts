@@ -130,13 +130,13 @@ class Cache {
   }
 }
 
-/** An event in the story of a key or an issuer. */
+/** An event in the history of a key or an issuer. */
 interface Event {
   readonly name: string;
   readonly at: number;
 }
 
-/** Processes of a provider behind a load balancer and a shared cache, and a verifier that follows the contract. */
+/** Processes of a provider behind a load balancer and a shared cache, and a verifier that follows the endpoint specification. */
 class World {
   /** Processes that get requests. While there are none, no set can be fetched. */
   processes: Issuers[] = [];

@@ -145,7 +145,7 @@ test("--destroy-external names the keys both before and after it destroys them",
   const [a, b, c] = ["a", "b", "c"].map((name) => vault.add(name)) as [string, string, string];
   await run("keys", "import", "--signer", a, "--kid", "a");
   await run("keys", "import", "--signer", b, "--kid", "b");
-  /** Runs a dry run, then the command without the `sure` flags, which is refused, then the destruction. */
+  /** Does a dry run, then runs the command without the `sure` flags, which is refused, then the destruction. */
   async function destroys(name: string, uri: string, args: readonly string[], ...sure: string[]): Promise<void> {
     const dry = await run(...args, "--destroy-external", "--dry-run");
     assert.match(dry.stdout, destroyed(uri, "is"));

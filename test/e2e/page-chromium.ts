@@ -18,7 +18,7 @@ const isLive = (page: Page): Promise<unknown> => page.locator("#live", { hasText
 const overflow = (page: Page): Promise<number> =>
   page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
 
-/** Returns the width of the narrowest cell with a kid or another long word, of all tables, in pixels. */
+/** Returns the width in pixels of the narrowest cell, in any table, that contains a kid or another long word. */
 const narrowestCell = (page: Page): Promise<number> =>
   page.evaluate<number>(
     'Math.min(...Array.from(document.querySelectorAll("tbody :is(th, td):has(code)"), (cell) => cell.clientWidth))',

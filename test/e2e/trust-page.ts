@@ -3,7 +3,7 @@ import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import type { VerifierSetup } from "../support/verifier-main.ts";
 import type { Report, Window } from "../support/verifier.ts";
 
-// A page whose clock can be set: the number of a window is the time, in seconds since the first one, and its tokens are kids.
+// A page whose clock can be set: the number of a window is the time in seconds since the first one, and its tokens are kids.
 const { origin: control } = (globalThis as unknown as { location: { readonly origin: string } }).location;
 const get = async <T>(path: string, headers = {}): Promise<T> =>
   (await fetch(control + path, { headers })).json() as Promise<T>;

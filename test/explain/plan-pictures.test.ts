@@ -39,7 +39,7 @@ const quiet = plan([active], policy, start);
 const replacement = record(kid, "active", { announcedAt: start - 25 * hour, activatedAt: start - 20 * minute });
 const busy = plan([retiring, replacement, announced, encryption, revoked], policy, start);
 
-// A person checked each of these before it was recorded here.
+// A person checked each of these pictures before it was recorded here.
 const pictures = {
   quiet: `
                                           now              1          2      3

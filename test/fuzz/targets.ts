@@ -180,7 +180,7 @@ export function ifNoneMatch(input: Uint8Array): void {
   if (notModified(`${value}, ${etag}`, etag)) assert.ok(notModified(`${etag}, ${value}`, etag));
 }
 
-/** Fields that are read are read again from what is written. */
+/** Fields are the same after they are written and read again. */
 export function protobuf(input: Uint8Array): void {
   let fields;
   try {

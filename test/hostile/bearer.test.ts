@@ -160,7 +160,7 @@ test(`${requests} mutated requests: none is accepted`, async (t) => {
     assert.match(challenge, /^(?:(?:Bearer|DPoP)(?: \w+="[ !#-[\]-~]*"(?:, \w+="[ !#-[\]-~]*")*)?(?:, |$))+$/, sent);
   }
 
-  // Memory is measured after a warm-up, because the first requests also cause compiled code.
+  // Memory is measured after a warm-up, because the first requests also allocate compiled code.
   let before = 0;
   const warmUp = Math.floor(requests / 4);
   for (let number = 0; number < requests; number += 1) {

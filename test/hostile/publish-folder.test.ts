@@ -11,7 +11,7 @@ import { folderTarget } from "../../src/service/targets/folder.ts";
 import { named } from "../support/keys.ts";
 import { temporaryFolder, runCli } from "../support/service.ts";
 
-// A folder that an attacker can write and has prepared for a publisher with more rights.
+// A folder that an attacker can write to and has prepared for a publisher with more rights.
 
 const documentSet: DocumentSet = {
   isShort: false,

@@ -276,7 +276,7 @@ test("returns 503 with no-store for an issuer that cannot be read, does not read
   await database.pass(30_000);
   store.isGone = false;
   assert.equal(await statusOf(issuers, 1), 200);
-  // Once it is loaded, its manager handles outages.
+  // Once an issuer is loaded, its manager handles outages.
   store.isGone = true;
   await database.pass(60_000);
   assert.equal(await statusOf(issuers, 1), 200);
@@ -501,7 +501,7 @@ test("close() waits for calls in flight; afterwards, nothing signs or reads, and
     new Promise((resolve) => setImmediate(resolve, [{ issuer: named(1), due: 0, key: "" }]));
   const issuers = await database.issuers({ store: (issuer) => Object.assign(database.store(issuer), { due }) });
   const { provider } = (await issuers.get(named(1))) ?? assert.fail();
-  // It never ends, because there is always a due step.
+  // This never ends, because there is always a due step.
   const running = assert.rejects(issuers.runAllDueSteps(), { code: "ERR_CLOSED" });
   const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   const store = database.stores.get(named(2)) as CountedStore;

@@ -121,7 +121,7 @@ describe("repeats the decision on another process's result if that process commi
 });
 
 describe("if the outcome of a write is unknown, looks for the commit or repeats the write", () => {
-  /** Per write: whether it is done, and its answer. */
+  /** For each write: whether it is done, and the response. */
   const rows: readonly [name: string, writes: string, expected: string, revision: number][] = [
     ["false, because a driver had repeated it", "done false", "written", 1],
     ["false, because another document is stored", "not false", "written", 1],

@@ -11,7 +11,7 @@ export class Module {
   readonly keys = new Map<string, jose.JWK>();
   /** URIs of signers that were opened and closed again. */
   readonly closed: string[] = [];
-  /** Uses that fail now. */
+  /** Operations that currently fail. */
   readonly broken = new Set<Use>();
   #numbers = 0;
 

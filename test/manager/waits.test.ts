@@ -30,7 +30,7 @@ describe("a process whose clock differs from the store's", () => {
         /moment: this machine's clock is .* the store's clock, but clockSkewSeconds allows only 300 s; correct the wrong clock$/,
       );
       assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
-      // Commands that need no waiting period are executed, by the store's clock.
+      // Commands that need no waiting period are executed according to the store's clock.
       await world.until(replica.manager.rotate({ now: true }));
       await world.pass(minute);
       const [first, next] = await recordsOf(world);

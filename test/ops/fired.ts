@@ -8,7 +8,7 @@ import { promtool } from "./promtool.ts";
 export interface Moment {
   readonly name: string;
   readonly scrape: Pick<Scrape, "samples">;
-  /** Time by Prometheus' clock, in epoch milliseconds. */
+  /** Time according to Prometheus' clock, in epoch milliseconds. */
   readonly at: number;
   readonly alert: string | undefined;
 }

@@ -309,11 +309,11 @@ describe("rejects and reports a token whose key is no longer published", () => {
 const kids = ["a", "b", "c", "d", "e", "f"];
 const signers = new Map(await Promise.all(kids.map(async (kid) => [kid, await localSigner(ecKey(kid))] as const)));
 
-/** An update by kids; each kid has one key, whichever keyset it is in. */
+/** An update, as kids; each kid has one key, whichever keyset the kid is in. */
 interface Change {
   readonly signing: readonly string[] | undefined;
   readonly encryption: readonly string[] | undefined;
-  /** A flaw of the last key. */
+  /** A flaw in the last key. */
   readonly flaw: "none" | "no kid" | "no key" | "wrong curve";
 }
 

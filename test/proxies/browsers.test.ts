@@ -6,7 +6,7 @@ import { proxies } from "./proxies.ts";
 import { type Site, ask, node, startSite } from "./site.ts";
 import { traefik } from "./traefik.ts";
 
-// What browsers send: preflights, requests from pages of another origin, and WebSockets.
+// What browsers send: preflights, requests from pages with another origin, and WebSockets.
 
 /** Header fields of a preflight. */
 const preflight = (method: string): readonly HeaderLine[] => [
@@ -34,7 +34,7 @@ for (const proxy of proxies) {
   });
 }
 
-/** Headers with which a page of another origin may read a response. */
+/** Headers with which a page from another origin may read a response. */
 const origin = { "allow-origin": "https://app.example.com" };
 const whole = { ...origin, "expose-headers": "WWW-Authenticate, DPoP-Nonce, Retry-After" };
 

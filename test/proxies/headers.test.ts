@@ -30,7 +30,7 @@ const connections = [
   ["keep-alive,  x-Jwksd-client ", "X_Jwksd_Subject", "\tX-Jwksd-Subject"],
 ].flat();
 
-/** Headers that name another path than the request line. */
+/** Headers that name a different path than the request line. */
 const otherPaths = ["X-Original-URI", "X-Forwarded-Uri", "X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Prefix"];
 
 /** Header lines for one request each. */

@@ -13,7 +13,7 @@ export interface ProxyOptions {
   readonly site?: string;
   /** Names of the headers for the configuration's claims, such as `X-Jwksd-Claim-Email`. */
   readonly claims?: readonly string[];
-  /** Whether the lines for pages of another origin are used, which are comments in the files. */
+  /** Whether the lines for pages from another origin are used, which are comments in the files. */
   readonly isCrossOrigin?: boolean;
   /** Lines next to the site. */
   readonly http?: string;
@@ -33,14 +33,14 @@ export interface Proxy {
 const folder = join(import.meta.dirname, "../../ops/guard");
 const address = { host: "127.0.0.1" };
 
-/** Replaces text that must be there exactly once. */
+/** Replaces text that must occur exactly once. */
 function replaced(text: string, from: string, to: string): string {
   const [before, after, ...more] = text.split(from);
   if (after === undefined || more.length > 0) throw new Error(`not exactly once: ${from}`);
   return `${before}${to}${after}`;
 }
 
-/** Returns a file of ops/guard with the lines for pages of another origin, which are comments, if they are used. */
+/** Returns a file of ops/guard with the lines for pages from another origin, which are comments, if they are used. */
 export const crossOrigin = (text: string, isUsed = false): string =>
   isUsed
     ? text

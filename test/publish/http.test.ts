@@ -14,7 +14,7 @@ import { type WireReply, type WireRequest, pipeline } from "../support/wire.ts";
 const etag = `"${"0123456789abcdef".repeat(4)}"`;
 
 /**
- * The contract's rule, evaluated one character at a time: slow, and without any part of the tested code.
+ * The endpoint specification's rule, evaluated one character at a time: slow, and without any part of the tested code.
  *
  * RFC 9110: If-None-Match = "*" / #entity-tag (13.1.2); entity-tag = [ "W/" ] DQUOTE *etagc DQUOTE (8.8.3);
  * #element = [ element ] *( OWS "," OWS [ element ] ) for a recipient (5.6.1.2); white space around a field value is not part of

@@ -148,7 +148,7 @@ describe("replaces the set as a whole", () => {
   test("stops trusting a removed kid as soon as a fetch returns", async () => {
     const { keys, ask, origin, events } = await warmVerifier(served(["a", "b"]));
     origin.script = served(["b", "c"]);
-    // The look-up of another kid causes the fetch.
+    // Looking up another kid causes the fetch.
     for (const [kid, answer] of Object.entries({ c: "c", a: "ERR_TOKEN_KID_UNKNOWN", b: "b" }))
       assert.equal(await ask(kid), answer);
     await keys.refresh();
@@ -208,7 +208,7 @@ histories("a clock", {
     serves a b; sent 5; b = unknown; sent 0; +2s; b = b`,
   "set back by a year does not block requests after failures for that year": `
     unreachable; a = failed; clock -1y; serves a; a = later; +1s; a = a`,
-  // The set has not changed, so no change of keys clears the kid.
+  // The set has not changed, so no key change clears the kid.
   "set back by a year does not keep a kid unknown for that year": `
     knows a; b = unknown; clock -1y; a = a; +10s; serves a b; b = b`,
   // Not even during an outage.

@@ -7,7 +7,7 @@ import { soak } from "../support/soak.ts";
 import { warmVerifier } from "./setup.ts";
 
 // The documented budgets: three requests immediately, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures, one immediately.
-// They are whole again after a minute without a request or a failure.
+// They are full again after a minute without a request or a failure.
 const pauseMs = (index: number): number => [1_000, 2_000, 4_000, 8_000][index] ?? 10_000;
 
 const quietMs = 60_000;

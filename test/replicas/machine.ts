@@ -5,7 +5,7 @@ export const minute = 60 * second;
 export const hour = 60 * minute;
 export const day = 24 * hour;
 
-/** Start time of all runs, by a correct clock. */
+/** Start time of all runs, according to a correct clock. */
 const epoch = Date.parse("2026-11-20T12:00:00Z");
 
 /** Random numbers, which are the same for the same seed. */

@@ -34,7 +34,7 @@ export interface Simulated {
   readonly code: Code;
   readonly callers: readonly Caller[];
   at(delayMs: number, act: () => void, of?: Caller): () => void;
-  /** Returns the time by the store's clock; `undefined` if all processes are on one machine. */
+  /** Returns the time according to the store's clock; `undefined` if all processes are on one machine. */
   storeNow(): number | undefined;
   /** Called after each successful write. */
   written(): Promise<void>;

@@ -31,7 +31,7 @@ interface ExampleOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Runs the command at the top of an example and compares every response on the wire with the contract. */
+/** Runs the command at the top of an example and compares every response on the wire with the endpoint specification. */
 async function checkExample(t: TestContext, file: string, options: ExampleOptions = {}): Promise<void> {
   await checkReplies(await startExample(t, file, options.env), options);
 }

@@ -19,7 +19,7 @@ export interface Cache {
 
 export interface CacheOptions {
   readonly originPort: number;
-  /** Whether a lifetime for which a test can wait overrides the origin's `Cache-Control`. */
+  /** Whether a lifetime short enough for a test overrides the origin's `Cache-Control`. */
   readonly shortLived: boolean;
 }
 

@@ -4,7 +4,7 @@ import { bundledText } from "./bundle.ts";
 import type { RotatingOp } from "./verifier-op.ts";
 import { type Verifier, type VerifierOptions, startControl } from "./verifier-run.ts";
 
-/** Creates a verifier that is a page from another origin than the provider, in a new browser context. */
+/** Creates a verifier that is a page with a different origin than the provider, in a new browser context. */
 export function pageVerifier(
   t: TestContext,
   browser: Browser,

@@ -1,4 +1,4 @@
-// Loaded by scripts/test before each file: without it, a file that leaves something open after its tests would never end.
+// Loaded by scripts/test before each file: otherwise, a file that leaves something open after its tests would never end.
 
 import { after } from "node:test";
 

@@ -114,7 +114,7 @@ interface Cut {
   readonly code: string | undefined;
 }
 
-/** The outcome of a load. */
+/** The outcome of a load test. */
 export interface LoadResult {
   readonly answered: number;
   /** Number of refused connections, on which no request was sent. */

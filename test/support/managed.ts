@@ -89,7 +89,7 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   }
 }
 
-/** Binding of keys if no issuer is set. */
+/** Issuer binding for keys if no issuer is set. */
 export const noIssuer = "http://localhost";
 
 /** Generates a key for a command, wrapped for the data folder's store. */

@@ -27,7 +27,7 @@ export async function sections(page: string): Promise<ReadonlyMap<string, readon
   );
 }
 
-/** A block that waits for something that never happens is stopped after this, and its output is shown. */
+/** A block that waits for something that never happens is stopped after this time, and its output is shown. */
 const limitMs = 300_000;
 
 export interface Stage {

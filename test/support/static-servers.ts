@@ -11,7 +11,7 @@ export interface StaticServer {
   start(t: TestContext, options: { readonly folder: string; readonly port: number }): Promise<void>;
 }
 
-/** Returns the code block with a language in docs/publish.md, for another folder. */
+/** Returns the code block in this language from docs/publish.md, for a different folder. */
 async function block(language: string, folder: string): Promise<string> {
   const page = await readFile(join(import.meta.dirname, "../../docs/publish.md"), "utf8");
   const [, text] = new RegExp("^```" + language + "\\n(.*?)^```$", "ms").exec(page) ?? [];

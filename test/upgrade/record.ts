@@ -1,4 +1,4 @@
-// Writes two stores of this version for the upgrade test of later versions: VERSION.json, in the middle of a rotation, and VERSION-ended.json,
+// Writes two stores of this version for the upgrade test of later versions: VERSION.json, in the middle of a rotation; and VERSION-ended.json,
 // whose issuer has ended (format 2). A release adds both (docs/releases.md).
 
 import { writeFile } from "node:fs/promises";

@@ -28,7 +28,7 @@ const error = (type: string, status = 400): StubAnswer => ({
   json: { __type: `com.amazonaws.kms#${type}`, message: "a message that must not be shown" },
 });
 
-/** The part of AWS KMS that signs, in front of which stand its checks. @see https://docs.aws.amazon.com/kms/latest/APIReference/ */
+/** The signing part of AWS KMS, with its checks. @see https://docs.aws.amazon.com/kms/latest/APIReference/ */
 export async function kmsStub(access: SigV4Expectation): Promise<KmsStub> {
   const keys = new Map<string, KmsKey>();
   const server = await stubServer(operationOf, answer);

@@ -60,7 +60,7 @@ export const googleError = (code: number, status: string): StubAnswer => ({
   json: { error: { code, status, message: "a message that must not be shown", details: [] } },
 });
 
-/** The part of Google Cloud KMS that signs, in front of which stand its checks. @see https://cloud.google.com/kms/docs/reference/rest */
+/** The signing part of Google Cloud KMS, with its checks. @see https://cloud.google.com/kms/docs/reference/rest */
 export async function googleStub(): Promise<GoogleStub> {
   const versions = new Map<string, GoogleKeyVersion>();
   const cryptoKeys = new Map<string, CryptoKey>();

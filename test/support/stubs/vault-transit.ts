@@ -19,7 +19,7 @@ export interface VaultStub extends StubServer {
 
 const errors = (status: number, ...texts: string[]): StubAnswer => ({ status, json: { errors: texts } });
 
-/** The part of Vault that signs, in front of which stand its checks. @see https://developer.hashicorp.com/vault/api-docs/secret/transit */
+/** The signing part of Vault, with its checks. @see https://developer.hashicorp.com/vault/api-docs/secret/transit */
 export async function vaultStub(token: string, mount = "transit"): Promise<VaultStub> {
   const keys = new Map<string, TransitKey>();
   const server = await stubServer(operationOf, answer);
