@@ -28,11 +28,11 @@ export async function flood(): Promise<Section> {
     title: "A flood of unknown kids",
     text: [
       "For ten minutes, each key set receives 50 tokens with unknown kids and one valid token per second. Halfway through, the provider rotates its keys, so the next valid token has a kid that no cache has. In four runs, the rotation happens 2, 9, 16 and 23 seconds after the fifth minute. The packages are the real ones, and each runs in its own process on a simulated clock. Requests are counted as they leave the process.",
-      table(["key set", "fetches per minute", "valid tokens refused in the 2 minutes after the rotation"], rows),
+      table(["key set", "fetches per minute", "valid tokens rejected in the 2 minutes after the rotation"], rows),
     ].join("\n\n"),
     goals: [
       {
-        name: "flood: fewest valid tokens refused among those that fetch at most once per second",
+        name: "flood: fewest valid tokens rejected among those that fetch at most once per second",
         reached: (ours?.refused ?? Infinity) <= fewest,
         measured: `${ours?.refused}, the next best ${fewest}`,
       },

@@ -370,7 +370,7 @@ const acts: readonly Act[] = [
       printf '#!/bin/sh\necho "%s"\n' "$TOKEN" >get-token
       chmod +x get-token
       @ ${"`jwksd doctor`"}: check an issuer's keys
-      @ Refused tokens
+      @ Rejected tokens
       @ Watching a rotation
     `,
     needs: ["caddy"],
