@@ -206,9 +206,9 @@ describe("routes", () => {
       refused.filter((path) => patternOf(path) !== undefined),
       [],
     );
-    assert.deepEqual(patternOf("/*"), { base: "", isPrefix: true });
-    assert.deepEqual(patternOf("/a/*"), { base: "/a", isPrefix: true });
-    assert.deepEqual(patternOf("/a/"), { base: "/a/", isPrefix: false });
+    assert.deepEqual(patternOf("/*"), { base: "", foldedBase: "", isPrefix: true });
+    assert.deepEqual(patternOf("/a/*"), { base: "/a", foldedBase: "/a", isPrefix: true });
+    assert.deepEqual(patternOf("/a/"), { base: "/a/", foldedBase: "/a", isPrefix: false });
   });
 
   test("a route that is hidden by an earlier one is reported", () => {

@@ -72,6 +72,8 @@ export const methods: readonly string[] = METHODS.filter((method) => method !== 
 export interface RoutePattern {
   /** Path, without the trailing `/*` of a prefix; for `/*` itself, the empty string. */
   readonly base: string;
+  /** The folded form of `base`. */
+  readonly foldedBase: string;
   readonly isPrefix: boolean;
   /** Methods that the route applies to. Default: every method. */
   readonly methods?: readonly string[] | undefined;
@@ -83,11 +85,11 @@ export interface RoutePattern {
  * Returns the pattern for a route's path, or `undefined` if it is neither a valid path nor a valid path followed by
  * `/*`.
  */
-export function patternOf(path: string): Pick<RoutePattern, "base" | "isPrefix"> | undefined {
+export function patternOf(path: string): Pick<RoutePattern, "base" | "foldedBase" | "isPrefix"> | undefined {
   const isPrefix = path.endsWith("/*");
   const base = isPrefix ? path.slice(0, -2) : path;
   const isPath = (isPrefix && base === "") || (pathProblem(base) === undefined && !/[*?]|%2f/i.test(base));
-  return isPath && !(isPrefix && base.endsWith("/")) ? { base, isPrefix } : undefined;
+  return isPath && !(isPrefix && base.endsWith("/")) ? { base, foldedBase: folded(base), isPrefix } : undefined;
 }
 
 const covers = (base: string, isPrefix: boolean, path: string): boolean =>
@@ -113,7 +115,7 @@ export function selectRoute<Route extends RoutePattern>(
   if (/%2f/i.test(path) && route?.encodedSlashes !== true)
     return { problem: "the path contains an escaped slash, which its route does not allow" };
   const plain = folded(path);
-  const other = routes.find((each) => hasMethod(each, method) && covers(folded(each.base), each.isPrefix, plain));
+  const other = routes.find((each) => hasMethod(each, method) && covers(each.foldedBase, each.isPrefix, plain));
   if (other !== route)
     return {
       problem: "the path would select another route if it were decoded, in lower case, and without empty segments",
@@ -127,7 +129,7 @@ export function hiddenRoute(
 ): readonly [hidden: number, by: readonly number[]] | undefined {
   for (const [index, later] of routes.entries()) {
     const hides = (earlier: RoutePattern): boolean =>
-      (earlier.isPrefix || !later.isPrefix) && covers(folded(earlier.base), earlier.isPrefix, folded(later.base));
+      (earlier.isPrefix || !later.isPrefix) && covers(earlier.foldedBase, earlier.isPrefix, later.foldedBase);
     // A route without methods also applies to methods that no other route lists.
     const by = (later.methods ?? [""]).map((method) =>
       routes.slice(0, index).findIndex((earlier) => hasMethod(earlier, method) && hides(earlier)),
