@@ -71,9 +71,9 @@ const rotation = (name: string, about: string, lead: number): History => ({
 });
 
 /** Returns a history in which an issuer's keys are all revoked and its tokens keep arriving. */
-const ended = (name: string, about: string, answer: Answer): History => ({
+const decommissioned = (name: string, about: string, answer: Answer): History => ({
   name,
-  about: `an issuer ends: after a set with max-age of 5 minutes, ${about}`,
+  about: `an issuer is decommissioned: after a set with max-age of 5 minutes, ${about}`,
   answers: [
     [0, { keys: ["a"], maxAge: 5 * minute }],
     [0.5, answer],
@@ -144,13 +144,13 @@ export function histories(poll: number | null): readonly History[] {
       ],
       tokens: [first, ...inTurn(["a", "b"], [...each(1, 0, 2 * minute), ...each(50, 2 * minute, day)])],
     },
-    ended("ended-set", "a set with one key that never signs, with max-age of 5 minutes", {
+    decommissioned("decommissioned-set", "a set with one key that never signs, with max-age of 5 minutes", {
       keys: ["z"],
       maxAge: 5 * minute,
     }),
-    ended("ended-empty", "an empty set, with max-age of 5 minutes", { keys: [], maxAge: 5 * minute }),
-    ended("ended-404", "status 404", { keys: [], status: 404 }),
-    ended("ended-410", "status 410", { keys: [], status: 410 }),
+    decommissioned("decommissioned-empty", "an empty set, with max-age of 5 minutes", { keys: [], maxAge: 5 * minute }),
+    decommissioned("decommissioned-404", "status 404", { keys: [], status: 404 }),
+    decommissioned("decommissioned-410", "status 410", { keys: [], status: 410 }),
     trouble("away-1m", "status 503 for a minute", start, minute, { keys: [], status: 503 }),
     trouble("away-1h", "status 503 for an hour", start, hour, { keys: [], status: 503 }),
     trouble("away-1d", "status 503 for a day", start, day, { keys: [], status: 503 }),

@@ -114,9 +114,9 @@ server that does not respond takes real time.
 
 We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in a one-day outage, jose sent 1,838
 requests in one run and 1,839 in the other. This was probably a random effect of the connection, because five more runs each had 1,838. We ran
-four of the histories, those where an issuer ends, a day after the others. In these, jwksd's guard sent up to nine requests more or fewer to an
-issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree take turns responding, whereas a load
-balancer may choose either of them.
+four of the histories, in which an issuer is decommissioned, a day after the others. In these, jwksd's guard sent up to nine requests more or
+fewer to an issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree take turns responding,
+whereas a load balancer may choose either of them.
 
 The verifiers from Debian are the versions in Debian 12, which are older than their authors' latest releases.
 

@@ -22,7 +22,7 @@ for (const [path, entry] of Object.entries(packageJson.exports)) {
 /** Types that users do not have to name, so that no entry point exports them. The reference shows their members wherever they occur. */
 const shownInPlace = `
   AllowUrl AudienceClaim AuthConfig AwsCredentials AzureCredential CachingHeaders CheckSignerOptions ClientDocumentEvent ClientMetadata
-  ClientMethod ClientPart ClientSigner ClientWarning CryptoKeyPair D1Answer D1Session D1Statement DueIssuer DueStep EcPublicJwk EndOptions EndState
+  ClientMethod ClientPart ClientSigner ClientWarning CryptoKeyPair D1Answer D1Session D1Statement DueIssuer DueStep EcPublicJwk DecommissionOptions EndState
   EventRequest FastifyReplyLike Filling ForceOptions GrantedClient HonoContextLike Interval IoredisClient IssuerKey IssuerState JwkObject
   KeyEnd KeyObjectLike KeyState KeySubscriber KeyUse KeysOnDemand KoaContextLike LibsqlClient ListedIssuer LiveState MemoryStoreOptions
   Metadata MetricValue MysqlCallbackPool MysqlConnection MysqlPool NestContextLike NestRequest NestResponse OidcInstance PinSource PlanKey

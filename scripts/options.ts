@@ -24,7 +24,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     startWithSavedSet: "SavedSetOptions",
     "manager.rotate": "RotateOptions",
     "manager.rollBack": "RollBackOptions",
-    "manager.end": "EndOptions",
+    "manager.decommission": "DecommissionOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },
   "jwksd/issuers": { createIssuers: "IssuersOptions", "issuers.list": "ListOptions" },

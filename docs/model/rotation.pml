@@ -15,7 +15,7 @@
 #define SHORT 1        /* and in rotation mode */
 #define TOKEN 2        /* token lifetime */
 #ifndef OPERATOR
-#define OPERATOR true  /* whether an operator rolls back and ends the issuer */
+#define OPERATOR true  /* whether an operator rolls back and decommissions the issuer */
 #endif
 #ifndef ANNOUNCE
 #define ANNOUNCE (longestStale + CACHE)
@@ -42,8 +42,8 @@
 #define WAIT_USES_NEW_POLICY 7
 #define BACK_KEEPS_WAIT 8
 #define BACK_TO_REMOVED_KEY 9
-#define END_KEEPS_WAIT 10
-#define END_KEEPS_ANNOUNCED_KEY 11
+#define DECOMMISSION_KEEPS_WAIT 10
+#define DECOMMISSION_KEEPS_ANNOUNCED_KEY 11
 #define NOTHING 0
 #ifndef CHANGE
 #define CHANGE NOTHING
@@ -77,11 +77,11 @@
 
 byte with;                              /* the event during the rotation */
 /* The store: its document and version, and how long ago a read first saw that a key is announced or retiring. */
-byte doc = KEY_1, latest, backs; bool announced, ended, revoked;
+byte doc = KEY_1, latest, backs; bool announced, decommissioned, revoked;
 byte since[3];
 byte stale, noted;                      /* the policy's F, and the largest F of any policy during a key's life */
 byte modeSince; bool modeSeen;          /* how long ago a read first saw rotation mode on */
-byte endedSince;                        /* how long ago the issuer ended, or its keys were revoked */
+byte decommissionedFor;                        /* how long ago the issuer was decommissioned, or its keys were revoked */
 byte followed, cached;                  /* how long ago the last ready process read that, and how long cached sets live from then */
 bool failedOver; byte oldDoc, oldVersion;     /* the old primary keeps its data and accepts no writes */
 /* Each process: what it has read, the F in it, and the age of its last check-in. */
@@ -100,16 +100,16 @@ byte token, tokenLeft;                  /* a token's key, and its remaining life
 #define isOver(key, wait) (since[key] != UNSEEN && since[key] >= wait)
 #define begun(i) (CHANGE == WAIT_STARTS_AT_EARLIER_READ -> age[i] : UNSEEN)
 /* Only in two changed models, a key keeps the time of a waiting period while it signs. Otherwise it is left out, so that equal states are one. */
-#define keepsWait (CHANGE == BACK_KEEPS_WAIT || CHANGE == END_KEEPS_WAIT)
+#define keepsWait (CHANGE == BACK_KEEPS_WAIT || CHANGE == DECOMMISSION_KEEPS_WAIT)
 #define kept(key) (keepsWait -> since[key] : 0)
 #define isWaiting(key) (has(doc, key) && signer(doc) != key)
-#define begins(key) (CHANGE == END_KEEPS_WAIT && since[key] -> since[key] : (has(doc, key) -> UNSEEN : 0))
+#define begins(key) (CHANGE == DECOMMISSION_KEEPS_WAIT && since[key] -> since[key] : (has(doc, key) -> UNSEEN : 0))
 
 /* A commit. A version is never used twice. */
 inline take(next) { doc = next; latest++ }
 inline read(i) { stored[i] = doc; version[i] = latest; mine[i] = stale; age[i] = 0; check() }
-/* Nothing is signed once every process must have read that the issuer ended. */
-inline sign(key) { assert(!ended || endedSince <= noted); token = key; tokenLeft = TOKEN; check() }
+/* Nothing is signed once every process must have read that the issuer was decommissioned. */
+inline sign(key) { assert(!decommissioned || decommissionedFor <= noted); token = key; tokenLeft = TOKEN; check() }
 
 inline check() {
   assert(!(NEVER));
@@ -119,7 +119,7 @@ inline check() {
     j = 0; do :: j < PROCESSES -> assert(tokenLeft == 0 || !mayPublish(j) || has(stored[j], token)); j++ :: else -> break od
   :: else ->   /* every cache that may still trust a revoked key was taken into account */
     assert(followed < cached || copyLeft == 0 || copy == NONE);
-    j = 0; do :: j < PROCESSES -> assert(endedSince <= noted || !isBehind(j)); j++ :: else -> break od
+    j = 0; do :: j < PROCESSES -> assert(decommissionedFor <= noted || !isBehind(j)); j++ :: else -> break od
   fi; j = 0
 }
 
@@ -131,7 +131,7 @@ active proctype World() {
   do
   :: d_step {   /* a tick */
     older(followed); less(copyLeft); less(tokenLeft);
-    if :: ended -> older(endedSince) :: else fi;
+    if :: decommissioned -> older(decommissionedFor) :: else fi;
     if :: isWaiting(1) || keepsWait && since[1] -> older(since[1]) :: else fi;
     if :: isWaiting(2) || keepsWait && since[2] -> older(since[2]) :: else fi;
     if :: modeSeen -> older(modeSince) :: else fi;
@@ -146,12 +146,12 @@ active proctype World() {
     if :: CHANGE != BACK_KEEPS_WAIT -> since[1] = UNSEEN :: else fi }
   :: d_step { CHANGE == BACK_TO_REMOVED_KEY && doc == KEY_2 && backs == 0 -> take(BOTH_1); backs++; since[2] = UNSEEN }
   /* The issuer ends: an announced key is removed, and the waiting periods of the others begin. */
-  :: d_step { OPERATOR && !ended -> ended = true;
-    if :: announced && CHANGE != END_KEEPS_ANNOUNCED_KEY -> take(1); announced = false :: else -> take(doc & 3) fi;
+  :: d_step { OPERATOR && !decommissioned -> decommissioned = true;
+    if :: announced && CHANGE != DECOMMISSION_KEEPS_ANNOUNCED_KEY -> take(1); announced = false :: else -> take(doc & 3) fi;
     since[1] = begins(1); since[2] = begins(2) }
   :: d_step { with == REVOCATION && !revoked ->
     cached = (rotates(doc) && modeSeen && modeSince >= MODE_ON -> SHORT : CACHE);
-    take(NONE); announced = false; since[1] = 0; since[2] = 0; revoked = true; ended = true; endedSince = 0 }
+    take(NONE); announced = false; since[1] = 0; since[2] = 0; revoked = true; decommissioned = true; decommissionedFor = 0 }
   :: atomic { i = 0; do :: i < PROCESSES - 1 -> i++ :: break od;
     if
     :: d_step { isConnected(i) && CHANGE != AGE_STARTS_AT_REPLY -> read(i) }

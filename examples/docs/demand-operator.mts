@@ -13,8 +13,8 @@ const commands: Readonly<Record<string, (kid: string) => Promise<unknown>>> = {
   "POST roll-back": () => keys.rollBack(),
   "POST rewrap": () => keys.rewrap(),
   "POST revoke": (kid) => keys.revoke(kid),
-  "POST end": () => keys.end(),
-  "POST end-now": () => keys.end({ now: true }),
+  "POST decommission": () => keys.decommission(),
+  "POST decommission-now": () => keys.decommission({ now: true }),
 };
 
 async function hash(text: string): Promise<string> {

@@ -125,9 +125,10 @@ export const errorTable = {
         "retry with the key that is now active, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
     },
-    ERR_SIGNER_ENDED: {
-      when: "the issuer was ended, so jwksd no longer signs for it",
-      remedy: "you do not need to do anything; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
+    ERR_SIGNER_DECOMMISSIONED: {
+      when: "the issuer was decommissioned, so jwksd no longer signs for it",
+      remedy:
+        "you do not need to do anything; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
     },
     ERR_SIGNER_PUBLISH_ONLY: {
       when: "the process only publishes, but was asked to sign",
@@ -154,9 +155,9 @@ export const errorTable = {
       when: "if taken now, the step would make valid tokens fail; `allowedAt` is the earliest allowed time, and is missing while clocks differ",
       remedy: "wait, or force the step",
     },
-    ERR_ISSUER_ENDED: {
-      when: "the issuer was ended; `allowedAt` says when its name can be used again, and is missing while its keys retire",
-      remedy: "use another issuer; see [an issuer that ends](many-issuers.md#an-issuer-that-ends)",
+    ERR_ISSUER_DECOMMISSIONED: {
+      when: "the issuer was decommissioned; `allowedAt` says when its name can be used again, and is missing while its keys retire",
+      remedy: "use another issuer; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
     },
     ERR_UPDATE: {
       when: "a provider, or another subscriber of a key manager, threw an error or took more than 10 s; `cause` has the details",

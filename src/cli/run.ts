@@ -24,7 +24,7 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   guard: ["Check access tokens for nginx, Caddy or Traefik.", () => import("./guard.ts")],
   keys: ["List the managed keys, or change them step by step.", () => import("./keys/keys.ts")],
   rotate: ["Announce the next key now, before it is due.", () => import("./keys/rotate.ts")],
-  end: ["End an issuer: its keys never sign again.", () => import("./store/end.ts")],
+  decommission: ["Decommission an issuer: its keys never sign again.", () => import("./store/decommission.ts")],
   plan: ["Show the planned steps of the managed keys, as a chart and a list.", () => import("./keys/plan.ts")],
   issuers: ["List all issuers in a database, failing ones first.", () => import("./store/issuers.ts")],
   policy: ["Print or change the rotation policy.", () => import("./keys/policy.ts")],

@@ -34,10 +34,7 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        [
-          "jwksd_retired_kids_presented_total",
-          "Tokens that verify received with a removed or revoked key's kid.",
-        ],
+        ["jwksd_retired_kids_presented_total", "Tokens that verify received with a removed or revoked key's kid."],
         presented.values("end"),
       ),
   };

@@ -40,7 +40,7 @@ export interface Provider extends Handlers {
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
    * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
    * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`,
-   * `ERR_SIGNER_PUBLISH_ONLY`, `ERR_SIGNER_ENDED`
+   * `ERR_SIGNER_PUBLISH_ONLY`, `ERR_SIGNER_DECOMMISSIONED`
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**

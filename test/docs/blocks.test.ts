@@ -229,8 +229,8 @@ const acts: readonly Act[] = [
     script: String.raw`
       export JWKSD_ISSUER=https://login.example.com
       jwksd serve
-      @ An issuer that ends
-      test "$(wc -l <ended.txt)" -gt 3
+      @ Decommissioning an issuer
+      test "$(wc -l <decommissioned.txt)" -gt 3
       curl http://127.0.0.1:9900/jwks | grep '"kid"'
     `,
   },

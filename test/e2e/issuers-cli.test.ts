@@ -171,7 +171,7 @@ describe("jwksd issuers revoke-keys", () => {
     await (await keysOf("1")).rotate();
     await (await keysOf("2")).rotate({ now: true });
     await (await keysOf("3")).rotate({ use: "enc" });
-    await issuers.end(named("6"), { now: true });
+    await issuers.decommission(named("6"), { now: true });
     const before = await kidsOf(issuers);
     assert.equal(before.live.length, 14);
     const damaged = named("5");

@@ -371,18 +371,19 @@ describe("years of a platform with many tenants", { concurrency: 2 }, () => {
         const goneNow = gone.filter((_, index) => index % 2 === 1);
         for (const issuer of [leaving, evicted]) await world.attack(issuer);
         const evictedKeys = (await forEach(goneNow, recordsOf)).flat().map(({ kid }) => kid);
-        const endedLines: object[] = [];
-        const end = (now: boolean) => (issuer: string) => {
-          endedLines.push({ issuer, now, at: new Date().toISOString() });
-          return operated().end(issuer, { now });
+        const decommissionedLines: object[] = [];
+        const decommission = (now: boolean) => (issuer: string) => {
+          decommissionedLines.push({ issuer, now, at: new Date().toISOString() });
+          return operated().decommission(issuer, { now });
         };
-        await forEach(gone, end(false));
+        await forEach(gone, decommission(false));
         const goneAt = Date.now();
-        const ended = { code: "ERR_SIGNER_ENDED" };
-        for (const issuer of gone) await assert.rejects(operated().create(issuer), { code: "ERR_ISSUER_ENDED" });
+        const stopped = { code: "ERR_SIGNER_DECOMMISSIONED" };
+        for (const issuer of gone)
+          await assert.rejects(operated().create(issuer), { code: "ERR_ISSUER_DECOMMISSIONED" });
         await pause(second);
         for (const kid of evictedKeys) world.refusable.set(kid, [Date.now(), Infinity]);
-        await forEach(goneNow, end(true));
+        await forEach(goneNow, decommission(true));
         const evictedAt = Date.now();
         log("some tenants have left");
 
@@ -407,31 +408,31 @@ describe("years of a platform with many tenants", { concurrency: 2 }, () => {
         });
         // A process that has seen later commits refuses the backup until it is restarted.
         await assert.rejects((former as Issuers).runDueSteps(victim), { code: "ERR_RECORDS_INVALID" });
-        const file = join(await temporaryFolder(t), "ended.txt");
-        await writeFile(file, endedLines.map((line) => JSON.stringify(line)).join("\n"));
-        await jwksd(["end", "--from", file, "--yes"]);
+        const file = join(await temporaryFolder(t), "decommissioned.txt");
+        await writeFile(file, decommissionedLines.map((line) => JSON.stringify(line)).join("\n"));
+        await jwksd(["decommission", "--from", file, "--yes"]);
         await jwksd(["keys", "revoke", leaked, "--issuer", victim, "--yes"]);
-        const endedAgainAt = Date.now();
+        const decommissionedAgainAt = Date.now();
         await startAll(firstWrappingKey);
         world.open();
         log("the backup is restored");
 
-        // A tenant that has left has ended when its last key is removed.
+        // A tenant that has left is fully decommissioned when its last key is removed.
         const goneGracefully = gone.filter((issuer) => !goneNow.includes(issuer));
         const gracefulKeys = (await forEach(goneGracefully, recordsOf)).flat().map(({ kid }) => kid);
         assert.ok((await recordsOf(leaving)).some(({ state }) => state === "retiring"));
-        const retiredBy = endedAgainAt + retireMs;
+        const retiredBy = decommissionedAgainAt + retireMs;
         while (Date.now() < retiredBy + 3 * second) {
           await pause(second);
           await dueSteps();
         }
         for (const issuer of gone) {
           const response = await world.process.fetch(new Request(`${issuer}/jwks`));
-          assert.match(await response.text(), /^\{"keys":\[\{[^}]*"kid":"issuer-ended"[^}]*\}\]\}$/);
+          assert.match(await response.text(), /^\{"keys":\[\{[^}]*"kid":"issuer-decommissioned"[^}]*\}\]\}$/);
         }
         const removedBy = Date.now();
         await pause(trustedMs + second);
-        log("the tenants that have left have ended");
+        log("the tenants that have left are fully decommissioned");
 
         // The wrapping key leaks: first comes a new one, and then all keys are revoked.
         await startAll(nextWrappingKey, firstWrappingKey);
@@ -483,11 +484,11 @@ describe("years of a platform with many tenants", { concurrency: 2 }, () => {
         const isGone = ({ name, at }: Event): boolean => gone.includes(name) && at > goneAt + maxStaleSeconds * second;
         assert.deepEqual(world.signed.filter(isGone), []);
         assert.deepEqual(
-          world.unsigned.filter(({ name, code }) => !gone.includes(name) || code !== ended.code),
+          world.unsigned.filter(({ name, code }) => !gone.includes(name) || code !== stopped.code),
           [],
         );
         for (const process of world.processes)
-          for (const issuer of gone) await assert.rejects(sign(process, issuer), ended);
+          for (const issuer of gone) await assert.rejects(sign(process, issuer), stopped);
         assert.ok(world.accepted.length > 100);
         log(
           `${world.accepted.length} tokens accepted, ${world.refused.length} refused, ${world.unsigned.length} not signed`,

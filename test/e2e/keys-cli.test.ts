@@ -190,30 +190,36 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await ok("rotate");
     await cp(data, join(folder, "backup"), { recursive: true });
     assert.match(
-      await refused("ERR_CONFIRMATION", "end"),
+      await refused("ERR_CONFIRMATION", "decommission"),
       /the issuer's keys would never sign again; confirm it with --yes:\n- /,
     );
-    const { effects, next } = await change("end", "--yes");
+    const { effects, next } = await change("decommission", "--yes");
     assert.match(
       effects.join("\n"),
-      /until .*, when its last token will have expired.*ERR_SIGNER_ENDED.*cannot read format 2 rejects the store .*ERR_STORE_FORMAT.*publishing the keys that it has and stops signing by \d.*Update these processes first.*jwksd replicas\..*one key/s,
+      /until .*, when its last token will have expired.*ERR_SIGNER_DECOMMISSIONED.*cannot read format 2 rejects the store .*ERR_STORE_FORMAT.*publishing the keys that it has and stops signing by \d.*Update these processes first.*jwksd replicas\..*one key/s,
     );
     assert.deepEqual(
       next.map(({ action }) => action),
       ["removed"],
     );
     assert.match((await states()).join(), /^first sig retiring,\S+ sig removed$/);
-    assert.match(await refused("ERR_SIGNER_ENDED", "token", "--aud", "x"), /the issuer has ended/);
+    assert.match(
+      await refused("ERR_SIGNER_DECOMMISSIONED", "token", "--aud", "x"),
+      /the issuer has been decommissioned/,
+    );
     for (const args of [
       ["rotate"],
       ["rotate", "--back"],
       ["keys", "announce"],
       ["keys", "import", file, "--kid", "first"],
     ])
-      await refused("ERR_ISSUER_ENDED", ...args);
-    assert.match(await ok("keys"), /\nThe issuer has ended: no key signs, and none is generated\./);
-    assert.match(await ok("end", "--yes"), /^There is nothing to change\. The issuer has already ended\.\n/);
-    const lines = (await ok("end", "--now", "--yes")).trimEnd().split("\n");
+      await refused("ERR_ISSUER_DECOMMISSIONED", ...args);
+    assert.match(await ok("keys"), /\nThe issuer has been decommissioned: no key signs, and none is generated\./);
+    assert.match(
+      await ok("decommission", "--yes"),
+      /^There is nothing to change\. The issuer has already been decommissioned\.\n/,
+    );
+    const lines = (await ok("decommission", "--now", "--yes")).trimEnd().split("\n");
     assert.match(
       lines.join("\n"),
       /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- \/jwks has one key from now/s,
@@ -223,17 +229,17 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
 
     await rm(data, { recursive: true });
     await cp(join(folder, "backup"), data, { recursive: true });
-    const list = join(folder, "ended.txt");
+    const list = join(folder, "decommissioned.txt");
     await writeFile(
       list,
       `${lines.join("\n")}\n${kept.replace("true", "false")}\n${kept.replace("https://", "https://other.")}\n`,
     );
-    const { code, stderr, stdout } = await run("end", "--from", list, "--yes");
+    const { code, stderr, stdout } = await run("decommission", "--from", list, "--yes");
     assert.deepEqual([code, stdout.match(/^revoked sig/gm)?.length], [1, 2], stderr);
     assert.match(stderr, /^jwksd: https:\/\/other\..*\[ERR_STORE_ISSUER\]\n$/m);
     assert.match((await states()).join(), /^first sig revoked,\S+ sig revoked$/);
     const before = await stored();
-    assert.equal((await run("end", "--from", list, "--yes")).code, 1);
+    assert.equal((await run("decommission", "--from", list, "--yes")).code, 1);
     assert.deepEqual(await stored(), before, "it can be repeated");
     const restore = async (): Promise<void> => {
       await rm(data, { recursive: true });
@@ -241,15 +247,15 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     };
     await restore();
     await writeFile(list, kept.replace(/"at":"\d+/, '"at":"2020'));
-    const again = await run("end", "--from", list, "--yes");
+    const again = await run("decommission", "--from", list, "--yes");
     assert.deepEqual([again.code, again.stdout.includes("revoked")], [1, false]);
     assert.match(again.stderr, /reused.*\[ERR_TRANSITION\]/);
-    await writeFile(list, await ok("end", "--now", "--yes", "--json"));
+    await writeFile(list, await ok("decommission", "--now", "--yes", "--json"));
     await restore();
-    await ok("end", "--from", list, "--yes");
+    await ok("decommission", "--from", list, "--yes");
     assert.match((await states()).join(), /^first sig revoked,\S+ sig revoked$/, "from JSON output");
     await writeFile(list, '{"issuer":"https://op');
-    await refused("ERR_OPTION_INVALID", "end", "--from", list, "--yes");
+    await refused("ERR_OPTION_INVALID", "decommission", "--from", list, "--yes");
     await assertSilent();
   });
 

@@ -204,7 +204,7 @@ describe("the issuer", { timeout }, () => {
       assert.equal(tokenOf(await run("token", "--aud", "api", ...flags)).iss, here, flags.join(" "));
     }
     await first.stop();
-    assert.equal(tokenOf(await run("token", "--aud", "api")).iss, here, "even after it has ended");
+    assert.equal(tokenOf(await run("token", "--aud", "api")).iss, here, "even after it has been decommissioned");
     const login = "https://login.example.com";
     for (const args of [["token", "--aud", "api"], ["rotate"], ["keys"]]) {
       const { code, stderr } = await run(...args, "--issuer", login);

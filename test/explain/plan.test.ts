@@ -17,7 +17,7 @@ import {
   isRotating,
   keyUses,
 } from "../../src/rotation/rules/records.ts";
-import { end, forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
+import { decommission, forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { soak } from "../support/soak.ts";
 
@@ -238,7 +238,7 @@ test("after rollbacks, one key of a use is active at a time, and the others reti
     { from: t2, to: start },
   ]);
   fc.assert(
-    fc.property(histories(forwards, end), (history) => {
+    fc.property(histories(forwards, decommission), (history) => {
       const { records, policy, now } = replay(history);
       const { segments } = plan(records, policy, now);
       const actives = segments.filter(({ state }) => state === "active");

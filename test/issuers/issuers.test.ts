@@ -517,7 +517,7 @@ test("close() waits for calls in flight; afterwards, nothing signs or reads, and
   const { reads, writes } = database;
   for (const name of [1, 2]) {
     assert.equal(await statusOf(issuers, name), 503);
-    for (const call of [issuers.get, issuers.create, issuers.end, issuers.runDueSteps])
+    for (const call of [issuers.get, issuers.create, issuers.decommission, issuers.runDueSteps])
       await assert.rejects(call(named(name)), { code: "ERR_CLOSED" });
   }
   await assert.rejects(issuers.runAllDueSteps(), { code: "ERR_CLOSED" });
@@ -528,7 +528,7 @@ test("close() waits for calls in flight; afterwards, nothing signs or reads, and
   await issuers.close();
 });
 
-test("an ended issuer signs nothing, its set is still served, and its name can be used again when nothing trusts its keys", async () => {
+test("a decommissioned issuer signs nothing, its set is still served, and its name can be used again when nothing trusts its keys", async () => {
   const database = await new Database().with("held", "other");
   const [issuers, elsewhere] = [await database.issuers(), await database.issuers()];
   const keyNames = async (name: string): Promise<string[]> =>
@@ -540,28 +540,32 @@ test("an ended issuer signs nothing, its set is still served, and its name can b
   const before = await kidOf(elsewhere, "held");
   const discovered = await discovery("other");
   await issuers.get(named("held"));
-  await issuers.end(named("held"));
-  await issuers.end(named("other"), { now: true });
+  await issuers.decommission(named("held"));
+  await issuers.decommission(named("other"), { now: true });
   for (const name of ["held", "other"])
-    await assert.rejects(kidOf(issuers, name), { code: "ERR_SIGNER_ENDED" }, "in the process that ended it");
+    await assert.rejects(
+      kidOf(issuers, name),
+      { code: "ERR_SIGNER_DECOMMISSIONED" },
+      "in the process that decommissioned it",
+    );
   await database.pass(61_000);
-  await assert.rejects(kidOf(elsewhere, "held"), { code: "ERR_SIGNER_ENDED" }, "in another process");
-  assert.deepEqual([await keyNames("held"), await keyNames("other")], [[before], ["issuer-ended"]]);
-  await assert.rejects(issuers.create(named("held")), { code: "ERR_ISSUER_ENDED", allowedAt: undefined });
+  await assert.rejects(kidOf(elsewhere, "held"), { code: "ERR_SIGNER_DECOMMISSIONED" }, "in another process");
+  assert.deepEqual([await keyNames("held"), await keyNames("other")], [[before], ["issuer-decommissioned"]]);
+  await assert.rejects(issuers.create(named("held")), { code: "ERR_ISSUER_DECOMMISSIONED", allowedAt: undefined });
   const hour = 3_600_000;
   const allowedAt = database.nowMs - 61_000 + (3_600 + 7_200 + 3_600 + 600) * 1000;
-  await assert.rejects(issuers.create(named("other")), { code: "ERR_ISSUER_ENDED", allowedAt });
+  await assert.rejects(issuers.create(named("other")), { code: "ERR_ISSUER_DECOMMISSIONED", allowedAt });
   await database.pass(3 * hour);
   assert.deepEqual(await discovery("other"), discovered, "discovery is unchanged until nothing trusts the keys");
   await issuers.runDueSteps(named("held"));
-  assert.deepEqual(await keyNames("held"), ["issuer-ended"]);
+  assert.deepEqual(await keyNames("held"), ["issuer-decommissioned"]);
   await database.pass(hour + 600_000);
   const { keys } = await issuers.create(named("other"));
   assert.deepEqual(
     keys.records.map(({ state }) => state),
     ["revoked", "active"],
   );
-  await assert.rejects(issuers.end(named("made-up")), { code: "ERR_STORE_EMPTY" });
+  await assert.rejects(issuers.decommission(named("made-up")), { code: "ERR_STORE_EMPTY" });
 });
 
 test("no method accepts a name that is not a string", async () => {

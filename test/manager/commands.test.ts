@@ -8,7 +8,7 @@ import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
-import { endedKey } from "../../src/rotation/rules/end.ts";
+import { placeholderKey } from "../../src/rotation/rules/decommission.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
@@ -105,20 +105,28 @@ describe("methods of a manager", () => {
     await world.until(manager.rotate());
     const permit = other.manager.permit(kidOf("a"));
     permit();
-    await world.until(manager.end());
+    await world.until(manager.decommission());
     await world.idle();
     const short = "public, max-age=300, must-revalidate";
-    assert.deepEqual(await now(), { states: ["a retiring", "b removed"], published: "a", signs: "ERR_SIGNER_ENDED" });
-    assert.deepEqual(await seen(other), { kids: [kidOf("a")], cacheControl: short, signs: "ERR_SIGNER_ENDED" });
-    assert.throws(permit, { code: "ERR_SIGNER_ENDED" }, "a request that obtained its key before");
+    assert.deepEqual(await now(), {
+      states: ["a retiring", "b removed"],
+      published: "a",
+      signs: "ERR_SIGNER_DECOMMISSIONED",
+    });
+    assert.deepEqual(await seen(other), {
+      kids: [kidOf("a")],
+      cacheControl: short,
+      signs: "ERR_SIGNER_DECOMMISSIONED",
+    });
+    assert.throws(permit, { code: "ERR_SIGNER_DECOMMISSIONED" }, "a request that obtained its key before");
     await assert.rejects(world.until(manager.rotate({ now: true })), {
-      code: "ERR_ISSUER_ENDED",
+      code: "ERR_ISSUER_DECOMMISSIONED",
       allowedAt: undefined,
     });
     await world.passTo(retireMs - second);
     assert.equal((await now()).published, "a");
     await world.passTo(retireMs + second);
-    const empty = { kids: [endedKey.kid], cacheControl: short, signs: "ERR_SIGNER_ENDED" };
+    const empty = { kids: [placeholderKey.kid], cacheControl: short, signs: "ERR_SIGNER_DECOMMISSIONED" };
     for (const one of [replica, other]) assert.deepEqual(await seen(one), empty);
     await world.passTo(20 * day);
     const late = await world.start({ openSigner: open, createSigner: () => assert.fail("a key was generated") });
@@ -132,17 +140,18 @@ describe("methods of a manager", () => {
 
   test("end with now revokes every key, even after a plain end; a new first key is generated once nothing trusts them", async () => {
     const { world, manager, now, replica } = await start();
-    await world.until(manager.end());
-    const { events } = await world.until(manager.end({ now: true }));
+    await world.until(manager.decommission());
+    const { events } = await world.until(manager.decommission({ now: true }));
     assert.deepEqual(
       events.map(({ type }) => type),
       ["revoked"],
     );
-    assert.deepEqual((await seen(replica)).kids, [endedKey.kid]);
-    for (const options of [{}, { now: true }]) assert.deepEqual((await world.until(manager.end(options))).events, []);
+    assert.deepEqual((await seen(replica)).kids, [placeholderKey.kid]);
+    for (const options of [{}, { now: true }])
+      assert.deepEqual((await world.until(manager.decommission(options))).events, []);
     const again = staleMs + (7200 + 3600 + 600) * second;
     await world.passTo(again - second);
-    await assert.rejects(world.until(manager.rotate()), { code: "ERR_ISSUER_ENDED" });
+    await assert.rejects(world.until(manager.rotate()), { code: "ERR_ISSUER_DECOMMISSIONED" });
     await world.passTo(again + second);
     await world.until(manager.rotate());
     assert.match((await now()).states.join(), /^a revoked,\S+ active$/);
@@ -150,10 +159,12 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("the key of an ended issuer is a point on the curve whose private key no one can know", async () => {
-    const x = createHash("sha256").update("jwksd: this issuer has ended").digest("base64url");
-    assert.equal(endedKey.publicJwk.x, x);
-    await crypto.subtle.importKey("jwk", endedKey.publicJwk, { name: "ECDSA", namedCurve: "P-256" }, true, ["verify"]);
+  test("the key of a decommissioned issuer is a point on the curve whose private key no one can know", async () => {
+    const x = createHash("sha256").update("jwksd: this issuer was decommissioned").digest("base64url");
+    assert.equal(placeholderKey.publicJwk.x, x);
+    await crypto.subtle.importKey("jwk", placeholderKey.publicJwk, { name: "ECDSA", namedCurve: "P-256" }, true, [
+      "verify",
+    ]);
   });
 
   test("are reported as changes by this manager or another one, and destroy the keys whose life they end", async () => {

@@ -92,14 +92,14 @@ describe("compatibility with later versions", () => {
     await world.stop(replica);
   });
 
-  test("an ended issuer's document uses format 2, and the format must match the keys", async () => {
+  test("a decommissioned issuer's document uses format 2, and the format must match the keys", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const { text } = store;
     await rewritten(world, store, () => ({ format: 2 }));
     await assert.rejects(world.start(), code("ERR_RECORDS_INVALID", /damaged/));
     store.put(text);
-    await world.until(replica.manager.end());
+    await world.until(replica.manager.decommission());
     assert.equal((await world.document()).format, 2);
     await rewritten(world, store, () => ({ format: 1 }));
     await assert.rejects(world.start(), code("ERR_RECORDS_INVALID", /0 keys with use "sig" are active/));

@@ -486,10 +486,10 @@ describe("a change of wrapping keys", () => {
     await world.stop(old, fresh);
   });
 
-  test("of an ended issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
+  test("of a decommissioned issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
-    await world.until(replica.manager.end({ now: true }));
+    await world.until(replica.manager.decommission({ now: true }));
     await world.stop(replica);
     const fresh = newWrappingKey();
     const both = await world.start({ wrappingKeys: [fresh, world.wrappingKey] });

@@ -56,7 +56,7 @@ if (isSoak)
 
     for (const change of [...changes, ...waits]) {
       test(`has a violation with the change ${change}`, async () => {
-        assert.match((await search(change)) ?? "nothing violated", /tokenLeft|followed|isBehind|ended/);
+        assert.match((await search(change)) ?? "nothing violated", /tokenLeft|followed|isBehind|decommissioned/);
       });
     }
 

@@ -269,7 +269,13 @@ const rows: readonly [
 ][] = [
   ["section 4.3", "with the right issuer", {}, "a"],
   ["section 4.1", "with an issuer without a path", { issuer: op }, "a", { issuer: op, url: `${op}${wellKnown}` }],
-  ["section 4.1", "with an issuer that ends with a slash", { issuer: `${issuer}/` }, "a", { issuer: `${issuer}/` }],
+  [
+    "section 4.1",
+    "with decommissioning an issuer with a slash",
+    { issuer: `${issuer}/` },
+    "a",
+    { issuer: `${issuer}/` },
+  ],
   ["section 4.3", "with the issuer and a slash", { issuer: `${issuer}/` }, wrong],
   ["section 4.3", "with the issuer without its slash", {}, wrong, { issuer: `${issuer}/` }],
   ["section 4.3", "with a different issuer", { issuer: "https://other.example" }, wrong],

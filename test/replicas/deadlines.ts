@@ -4,7 +4,7 @@ import {
   type LiveRecord,
   activeKey,
   announcedKey,
-  isEnded,
+  isDecommissioned,
   isLive,
   liveRecords,
 } from "../../src/rotation/rules/records.ts";
@@ -75,7 +75,7 @@ export class Deadlines {
     const keys = liveRecords(records).filter(
       (record) => record.use === "sig" && isLate(this.#since.get(nameOf(record)) ?? now, this.#leftMs(record, records)),
     );
-    const silent = isEnded(records) ? [] : [...signed].filter(([, at]) => isLate(at, 0));
+    const silent = isDecommissioned(records) ? [] : [...signed].filter(([, at]) => isLate(at, 0));
     return [
       ...keys.map(({ kid, state }) => `invariant 3, after ${now / second} s: ${kid} is still ${state}`),
       ...silent.map(([name]) => `invariant 3, after ${now / second} s: ${name} does not sign`),

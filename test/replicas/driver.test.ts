@@ -195,9 +195,11 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     mode: { faults: ["command"], everyMs: 10 * minute },
     edits: [["rotation/rules/advance.ts", "replacedAt: _replaced, ", ""]],
   },
-  "a process signs for an issuer that has ended": {
+  "a process signs for an issuer that has been decommissioned": {
     mode: { faults: ["command"], everyMs: 10 * minute },
-    edits: [["rotation/manager/check-in.ts", "if (isEnded(inUse.records)) throw", "if (isEnded([])) throw"]],
+    edits: [
+      ["rotation/manager/check-in.ts", "if (isDecommissioned(inUse.records)) throw", "if (isDecommissioned([])) throw"],
+    ],
   },
   "a step that another process has begun is not continued": {
     mode: { faults: ["kill"], sparesFirst: true },

@@ -10,7 +10,7 @@ import {
   retireForMs,
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
-import { type KeyRecord, isEnded } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, isDecommissioned } from "../../src/rotation/rules/records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
 import { Deadlines } from "./deadlines.ts";
@@ -359,7 +359,7 @@ export class Simulation {
     this.#deadlines.follow(policy);
     for (const record of records) this.#observeRecord(record);
     // A process that cannot read signs until it is stale.
-    this.oracle.ended(isEnded(records) ? this.now + this.#deadlines.longestStaleMs : undefined);
+    this.oracle.decommissioned(isDecommissioned(records) ? this.now + this.#deadlines.longestStaleMs : undefined);
   }
 
   #observeRecord(record: KeyRecord): void {
@@ -450,7 +450,7 @@ export class Simulation {
     const { kid } = random.of(manager.records);
     // Rarely: nothing rotates afterwards, until a rotation is allowed again.
     const type = random.chance(0.04)
-      ? "end"
+      ? "decommission"
       : random.of([
           "rotate",
           "rotate",
@@ -470,7 +470,7 @@ export class Simulation {
         ? ({ type: "rotate", use: "sig", key, now: type === "rotate now" } as const)
         : type === "revoke"
           ? ({ type, kid, replacement: key } as const)
-          : type === "end"
+          : type === "decommission"
             ? ({ type, now: random.chance(0.3) } as const)
             : type === "roll back"
               ? ({ type: "rollBack", withdraw: random.chance(0.5) } as const)

@@ -22,7 +22,10 @@ interface CachedSet {
 const none: CachedSet = { until: 0, from: "served by no process" };
 const inSeconds = (ms: number): string => `${(ms / 1000).toFixed(3)} s`;
 
-/** Checks the invariants in true time, which only the simulation knows, for each served set and each token until it has expired. */
+/**
+ * Checks the invariants in true time, which only the simulation knows, for each served set and each token until it has
+ * expired.
+ */
 export class Oracle {
   readonly violations: string[] = [];
   /** Cached set without this key that a verifier may use for the longest time. */
@@ -57,8 +60,11 @@ export class Oracle {
     this.#unknown.set(kid, none);
   }
 
-  /** Records when the last process that has not read the end of the issuer stops signing; `undefined` if it has not ended. */
-  ended(silentFrom: number | undefined): void {
+  /**
+   * Records when the last process that has not read that the issuer was decommissioned stops signing; `undefined` if it
+   * was not decommissioned.
+   */
+  decommissioned(silentFrom: number | undefined): void {
     this.#silentFrom = silentFrom === undefined ? Infinity : Math.min(this.#silentFrom, silentFrom);
   }
 
@@ -72,7 +78,9 @@ export class Oracle {
       this.#violated(now, 2, `${kid} is removed, but one of its tokens is valid for ${inSeconds(left)} more`);
   }
 
-  /** Records that an operator revoked a key. After `goneBy`, no ready process publishes it and no process signs with it. */
+  /**
+   * Records that an operator revoked a key. After `goneBy`, no ready process publishes it and no process signs with it.
+   */
   revoked(kid: string, goneBy: number): void {
     if (!this.#goneBy.has(kid)) this.#goneBy.set(kid, goneBy);
     this.#ended.add(kid);
@@ -106,7 +114,8 @@ export class Oracle {
   /** Records a token. @param expiresAt its `exp`, in true time */
   signed(kid: string, by: string, now: number, expiresAt: number): void {
     this.tokens += 1;
-    if (now > this.#silentFrom) this.#violated(now, 4, `${by} signs with ${kid} although the issuer has ended`);
+    if (now > this.#silentFrom)
+      this.#violated(now, 4, `${by} signs with ${kid} although the issuer has been decommissioned`);
     if (now > (this.#goneBy.get(kid) ?? Infinity)) this.#violated(now, 4, `${by} signs with the revoked key ${kid}`);
     this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
     if (this.#isExempt(kid, now)) return;

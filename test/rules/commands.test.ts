@@ -59,7 +59,7 @@ const keys: Readonly<Record<string, NewKey>> = {
 };
 
 /**
- * Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new", "rollBack r withdraw", "rollBack last now", "end now"
+ * Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new", "rollBack r withdraw", "rollBack last now", "decommission now"
  * or "import active with new".
  */
 function commandOf(text: string): Command {
@@ -69,7 +69,7 @@ function commandOf(text: string): Command {
   const [force, now] = [flags.includes("force"), flags.includes("now")];
   if (type === "revoke") return { type, kid: what, replacement: given };
   if (type === "rotate") return { type, use: what as KeyUse, now, key: given };
-  if (type === "end") return { type, now: what === "now" };
+  if (type === "decommission") return { type, now: what === "now" };
   if (type === "rollBack")
     return { type, kid: what === "last" ? undefined : what, now, withdraw: flags.includes("withdraw") };
   if (type === "announce") return { type, key: given as NewKey };
@@ -85,7 +85,7 @@ const older = record("o", "retiring", {
   activatedAt: start - year,
   retiredAt: retiredAt - 1,
 });
-const hasEnded = { given: [retiring, ...ended] };
+const isDecommissioned = { given: [retiring, ...ended] };
 const reusableAt = start - day + (3_600 + 7_200 + 3_600 + 600) * second;
 const imported = record("i", "retiring", { announcedAt: start, activatedAt: start, retiredAt: start });
 const forced = record("f", "retiring", { announcedAt, activatedAt: announcedAt, retiredAt, unannounced: true });
@@ -174,17 +174,22 @@ const allowed: readonly Allowed[] = [
     { given: [active, imported], at: start + announceForMs(policy) },
   ],
   [
-    "end",
+    "decommission",
     "every key retires, and an announced signing key is removed",
     "retired a, removed b, restarted r, retired ea, retired eb, restarted er",
   ],
-  ["end", "only once", "", hasEnded],
-  ["end now", "every key is revoked", "revoked a, revoked b, revoked r, revoked ea, revoked eb, revoked er"],
-  ["end now", "an issuer that has ended", "revoked r", hasEnded],
-  ["revoke r with new", "of an issuer that has ended: nothing replaces it", "revoked r", hasEnded],
+  ["decommission", "only once", "", isDecommissioned],
+  ["decommission now", "every key is revoked", "revoked a, revoked b, revoked r, revoked ea, revoked eb, revoked er"],
+  ["decommission now", "an issuer that has been decommissioned", "revoked r", isDecommissioned],
+  [
+    "revoke r with new",
+    "of an issuer that has been decommissioned: nothing replaces it",
+    "revoked r",
+    isDecommissioned,
+  ],
   [
     "announce with new",
-    "the name of an ended issuer, once nothing trusts it",
+    "the name of a decommissioned issuer, once nothing trusts it",
     "announced new, activated new",
     { given: ended, at: reusableAt, early: "new" },
   ],
@@ -248,7 +253,7 @@ const wrongUse = (use: string, needed: string): RegExp =>
 const soon = { at: announcedUntil - 1, allowedAt: announcedUntil };
 const unseen = (record: LiveRecord): KeyRecord[] => [active, waiting(record)];
 const used = { code: "ERR_KID_USED" } as const;
-const endedCode = { code: "ERR_ISSUER_ENDED" } as const;
+const decommissionedCode = { code: "ERR_ISSUER_DECOMMISSIONED" } as const;
 
 const refusedCommands: readonly Refused[] = [
   [
@@ -347,19 +352,19 @@ const refusedCommands: readonly Refused[] = [
     (command): Refused[] => [
       [
         command,
-        "an ended issuer while its keys retire",
-        /^the issuer has ended, .* while its keys retire$/,
-        { ...hasEnded, ...endedCode },
+        "a decommissioned issuer while its keys retire",
+        /^the issuer has been decommissioned, .* while its keys retire$/,
+        { ...isDecommissioned, ...decommissionedCode },
       ],
       [
         command,
-        "an ended issuer whose tokens might still be trusted",
-        /^the issuer has ended, .* cannot be used again before 2026-11-19 16:10:00 UTC$/,
-        { given: ended, at: reusableAt - 1, allowedAt: reusableAt, ...endedCode },
+        "a decommissioned issuer whose tokens might still be trusted",
+        /^the issuer has been decommissioned, .* cannot be used again before 2026-11-19 16:10:00 UTC$/,
+        { given: ended, at: reusableAt - 1, allowedAt: reusableAt, ...decommissionedCode },
       ],
     ],
   ),
-  ["end", "a store without keys", /^the store has no keys/, { given: [] }],
+  ["decommission", "a store without keys", /^the store has no keys/, { given: [] }],
   ["rollBack last", "while the next key is announced", /^kid "b" is announced and would soon replace .* --withdraw/],
   ["rollBack last", "no key is retiring", /no earlier key to roll back to/, { given: [...quiet, ...ended, imported] }],
   ...["a active", "b announced", "t removed", "v revoked"].map((target): Refused => {
@@ -457,9 +462,9 @@ test("a rollback is counted, keeps the time of the first activation, and does no
   }
 });
 
-test("ending an issuer restarts all waiting periods, and revoked keys get the same bound", () => {
+test("decommissioning an issuer restarts all waiting periods, and revoked keys get the same bound", () => {
   const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
-  const graceful = applyCommand(given, { type: "end" }, { policy, now: start });
+  const graceful = applyCommand(given, { type: "decommission" }, { policy, now: start });
   const { nextMadeBy: _, ...former } = active;
   assert.deepEqual(graceful.records, [
     { ...former, maxStaleSeconds: 7_200, state: "retiring", retiredAt: start },
@@ -467,7 +472,7 @@ test("ending an issuer restarts all waiting periods, and revoked keys get the sa
   ]);
   const until = start + (7_200 + 7_200) * second;
   for (const records of [given, graceful.records]) {
-    const now = applyCommand(frozen(records), { type: "end", now: true }, { policy, now: start });
+    const now = applyCommand(frozen(records), { type: "decommission", now: true }, { policy, now: start });
     assert.deepEqual(
       now.records.map((record) => ("trustedUntil" in record ? record.trustedUntil : undefined)),
       [until, until],
@@ -475,15 +480,15 @@ test("ending an issuer restarts all waiting periods, and revoked keys get the sa
   }
 });
 
-test("a policy that is shortened before an issuer is ended does not free its name earlier", () => {
+test("a policy that is shortened before an issuer is decommissioned does not free its name earlier", () => {
   const given = recordBounds(frozen([{ ...active, use: "sig" as const }]), {
     ...policy,
     maxTokenLifetimeSeconds: 86_400,
   });
-  const { records } = applyCommand(given, { type: "end", now: true }, { policy, now: start });
+  const { records } = applyCommand(given, { type: "decommission", now: true }, { policy, now: start });
   const allowedAt = start + (7_200 + 3_600 + 86_400 + 600) * second;
   const create = (now: number) => applyCommand(records, commandOf("announce with new"), { policy, now });
-  assert.throws(() => create(allowedAt - 1), { ...endedCode, allowedAt });
+  assert.throws(() => create(allowedAt - 1), { ...decommissionedCode, allowedAt });
   assert.equal(activeKey(create(allowedAt).records, "sig")?.kid, "new");
 });
 

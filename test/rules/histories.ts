@@ -35,7 +35,7 @@ export type Action =
     }
   | { readonly type: "rotate"; readonly use: KeyUse; readonly now: boolean }
   | { readonly type: "rollBack"; readonly use: "sig"; readonly withdraw: boolean }
-  | { readonly type: "end"; readonly now: boolean };
+  | { readonly type: "decommission"; readonly now: boolean };
 
 export interface History {
   readonly policy: RotationPolicy;
@@ -47,7 +47,10 @@ export const newPolicy: fc.Arbitrary<Action> = fc.record({
   policy: fc.constantFrom(...policies, longStale),
 });
 
-export const end: fc.Arbitrary<Action> = fc.record({ type: fc.constant<"end">("end"), now: fc.boolean() });
+export const decommission: fc.Arbitrary<Action> = fc.record({
+  type: fc.constant<"decommission">("decommission"),
+  now: fc.boolean(),
+});
 
 /** Generates histories of commands, steps and pauses. */
 export function histories(waits: readonly number[], ...more: readonly fc.Arbitrary<Action>[]): fc.Arbitrary<History> {
@@ -108,7 +111,7 @@ export function commandOf(
   action: Exclude<Action, { type: "wait" | "advance" }>,
   records: readonly KeyRecord[],
 ): Command {
-  if (action.type === "policy" || action.type === "rollBack" || action.type === "end") return action;
+  if (action.type === "policy" || action.type === "rollBack" || action.type === "decommission") return action;
   const { use } = action;
   const key = nextKey(records, use);
   if (action.type === "rotate") return { type: "rotate", use, now: action.now, key };

@@ -16,7 +16,7 @@ import {
   type LiveRecord,
   activeKey,
   checkRecords,
-  isEnded,
+  isDecommissioned,
   isLive,
   keyUses,
   liveRecords,
@@ -27,7 +27,7 @@ import {
   type Outcome,
   anyhow,
   commandOf,
-  end,
+  decommission,
   forwards,
   histories,
   replay,
@@ -46,13 +46,13 @@ test("one key signs, no key signs before its propagation period ends, and no key
   let activations = 0;
   let removals = 0;
   fc.assert(
-    fc.property(fc.oneof(histories(forwards, newPolicy), histories(forwards, newPolicy, end)), (history) => {
-      let wasEnded = false;
+    fc.property(fc.oneof(histories(forwards, newPolicy), histories(forwards, newPolicy, decommission)), (history) => {
+      let wasDecommissioned = false;
       let before = new Map<string, LiveRecord>();
       const lastActive = new Map<string, number>();
       replay(history, ({ records, policy, now }, action) => {
         const isForced = "force" in action && action.force;
-        checkRecords(records, wasEnded || action.type === "end");
+        checkRecords(records, wasDecommissioned || action.type === "decommission");
         for (const { use, state, unannounced, publishedAt, activatedAt, announceForSeconds = 0 } of liveRecords(
           records,
         )) {
@@ -62,10 +62,10 @@ test("one key signs, no key signs before its propagation period ends, and no key
           activations += 1;
         }
         assert.ok(
-          !wasEnded || isEnded(records) || "use" in action,
-          "only a command generates a key for an ended issuer",
+          !wasDecommissioned || isDecommissioned(records) || "use" in action,
+          "only a command generates a key for a decommissioned issuer",
         );
-        wasEnded = isEnded(records);
+        wasDecommissioned = isDecommissioned(records);
         for (const { kid, state } of records) if (state === "active") lastActive.set(kid, now);
         for (const record of records) {
           const old = before.get(record.kid);

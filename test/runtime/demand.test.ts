@@ -209,10 +209,10 @@ test(
     assert.deepEqual([replaced.live.length, replaced.live[0]], [1, replaced.active]);
     assert.ok(!live.includes(replaced.active ?? ""));
 
-    assert.deepEqual((await posted("end")).live, replaced.live);
+    assert.deepEqual((await posted("decommission")).live, replaced.live);
     assert.deepEqual(await published(), replaced.live);
-    assert.deepEqual((await posted("end-now")).live, []);
-    assert.deepEqual(await published(), ["issuer-ended"]);
+    assert.deepEqual((await posted("decommission-now")).live, []);
+    assert.deepEqual(await published(), ["issuer-decommissioned"]);
     assert.deepEqual([...unused], [], "every command of the page is tested");
     const unknown = await fetch(`${operator}revoke/unknown`, { method: "POST", headers });
     assert.equal(unknown.status, 500);

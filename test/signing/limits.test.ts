@@ -89,11 +89,14 @@ test("a stale process refuses to sign, reports when to retry, and signs again wh
   connection.isGone = false;
   await world.pass(60 * second);
   assert.equal((await askSocket(path, ask)).status, 200);
-  await world.until(replica.manager.end());
+  await world.until(replica.manager.decommission());
   for (const text of [ask, requestText("GET", "/readyz")]) {
     const { status, headers, body } = await askSocket(path, text);
     const { code, retryable } = JSON.parse(body) as { code: string; retryable: boolean };
-    assert.deepEqual([status, headers["retry-after"], code, retryable], [410, undefined, "ERR_SIGNER_ENDED", false]);
+    assert.deepEqual(
+      [status, headers["retry-after"], code, retryable],
+      [410, undefined, "ERR_SIGNER_DECOMMISSIONED", false],
+    );
   }
   await world.stop(replica);
   assert.equal((await askSocket(path, ask)).status, 503);

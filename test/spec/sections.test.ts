@@ -224,7 +224,11 @@ const uris: [name: string, setup: Partial<Setup>, uri: string][] = [
     "https://op.example/a/b/c/d/e/f",
   ],
   ["one slash between the parts", { issuer: `${tenant}/`, mountPrefix: "/oidc/" }, `${tenant}/oidc/jwks`],
-  ["one slash after an issuer that ends with a slash", { issuer: "https://op.example/" }, "https://op.example/jwks"],
+  [
+    "one slash after decommissioning an issuer with a slash",
+    { issuer: "https://op.example/" },
+    "https://op.example/jwks",
+  ],
 ];
 
 for (const adapter of adapters) {

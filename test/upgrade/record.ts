@@ -1,5 +1,5 @@
-// Writes two stores of this version for the upgrade test of later versions: VERSION.json, in the middle of a rotation; and VERSION-ended.json,
-// whose issuer has ended (format 2). A release adds both (docs/releases.md).
+// Writes two stores of this version for the upgrade test of later versions: VERSION.json, in the middle of a rotation; and VERSION-decommissioned.json,
+// whose issuer has been decommissioned (format 2). A release adds both (docs/releases.md).
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,8 +20,8 @@ await manager.rotate();
 const provider = await createProvider({ keys: manager, clock });
 const token = await provider.sign({ sub: "alice", aud: "api" }, { lifetimeSeconds: 300 });
 await record("");
-await manager.end();
-await record("-ended");
+await manager.decommission();
+await record("-decommissioned");
 await manager.close();
 
 async function record(kind: string): Promise<void> {

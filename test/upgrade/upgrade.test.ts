@@ -9,7 +9,7 @@ import type { Jwk } from "../../src/keys/jwk/public-members.ts";
 import { parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
-import { endedKey } from "../../src/rotation/rules/end.ts";
+import { placeholderKey } from "../../src/rotation/rules/decommission.ts";
 import { WrittenStore } from "../support/written-store.ts";
 
 // record.ts writes the files.
@@ -34,7 +34,7 @@ const files = (await readdir(import.meta.dirname)).filter((file) => file.endsWit
 
 test("the repository has the current version's stores, in both formats", async () => {
   const formats = [];
-  for (const kind of ["", "-ended"]) {
+  for (const kind of ["", "-decommissioned"]) {
     const { text } = await read(`${packageJson.version}${kind}.json`);
     formats.push(parseDocument(unsealed(text)).format);
   }
@@ -61,7 +61,7 @@ async function open(file: string) {
 
 const sign = ({ sign }: Provider) => sign({ sub: "bob", aud: "api" }, { lifetimeSeconds: 300 });
 
-for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
+for (const file of files.filter((file) => !file.endsWith("-decommissioned.json"))) {
   describe(`a service with a store from version ${file.replace(".json", "")}`, () => {
     test("serves and verifies as before, signs with the same key, and completes its rotation", async () => {
       const { recorded, manager, provider, start, pass } = await open(file);
@@ -81,20 +81,20 @@ for (const file of files.filter((file) => !file.endsWith("-ended.json"))) {
   });
 }
 
-for (const file of files.filter((file) => file.endsWith("-ended.json"))) {
-  describe(`a service with an ended issuer's store from version ${file.replace("-ended.json", "")}`, () => {
+for (const file of files.filter((file) => file.endsWith("-decommissioned.json"))) {
+  describe(`a service with a decommissioned issuer's store from version ${file.replace("-decommissioned.json", "")}`, () => {
     test("serves and verifies as before, signs nothing, and removes its last key", async () => {
       const { manager, provider, start, pass } = await open(file);
-      await assert.rejects(sign(provider), { code: "ERR_SIGNER_ENDED" });
+      await assert.rejects(sign(provider), { code: "ERR_SIGNER_DECOMMISSIONED" });
       await manager.close();
 
       pass(7 * 86_400_000);
       const restarted = await start();
       assert.deepEqual(
         (await restarted.provider.jwkSet()).keys.map(({ kid }) => kid),
-        [endedKey.kid],
+        [placeholderKey.kid],
       );
-      await assert.rejects(sign(restarted.provider), { code: "ERR_SIGNER_ENDED" });
+      await assert.rejects(sign(restarted.provider), { code: "ERR_SIGNER_DECOMMISSIONED" });
       await restarted.manager.close();
     });
   });

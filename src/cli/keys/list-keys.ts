@@ -6,7 +6,7 @@ import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
   type KeyRecord,
   isLive,
-  isEnded,
+  isDecommissioned,
   isRotating,
   keyUses,
   stateSince,
@@ -48,11 +48,11 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
   );
   const rows = listed.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
-  const since = isRotating(records) && !isEnded(records) ? (rotatingSince(records, now) ?? now) : undefined;
+  const since = isRotating(records) && !isDecommissioned(records) ? (rotatingSince(records, now) ?? now) : undefined;
   if (flags.json === true) {
     return printJson(io, {
       verified: isVerified,
-      ended: isEnded(records),
+      decommissioned: isDecommissioned(records),
       keys: rows.map(({ record, next = null }) =>
         publicRecord(record, { since: iso(stateSince(record)), next: next && stepJson(next) }),
       ),
@@ -62,10 +62,12 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     });
   }
   const { columns } = terminalOf(io);
-  const lines = listed.length === 0 && !isEnded(records) ? indented(noKeys, columns, 0) : keyTable(rows, now);
+  const lines = listed.length === 0 && !isDecommissioned(records) ? indented(noKeys, columns, 0) : keyTable(rows, now);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
-  const off = isEnded(records) ? "The issuer has ended: no key signs, and none is generated." : "Rotation mode: off.";
+  const off = isDecommissioned(records)
+    ? "The issuer has been decommissioned: no key signs, and none is generated."
+    : "Rotation mode: off.";
   const mode =
     since === undefined ? off : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
   print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));

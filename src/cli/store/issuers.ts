@@ -69,7 +69,7 @@ async function listIssuers(io: Io, flags: Flags): Promise<void> {
   printParagraphs(io, [`Total: ${issuers.length.toLocaleString("en")}. Failing: ${failing}. Overdue: ${overdue}.`]);
 }
 
-const ranks: Readonly<Record<IssuerStatus["state"], number>> = { failing: 0, overdue: 1, ok: 2, ended: 3 };
+const ranks: Readonly<Record<IssuerStatus["state"], number>> = { failing: 0, overdue: 1, ok: 2, decommissioned: 3 };
 const rankOf = ({ state }: IssuerStatus): number => ranks[state];
 
 const dueAt = ({ nextStep }: IssuerStatus): number => (nextStep === undefined ? 0 : startOf(nextStep));

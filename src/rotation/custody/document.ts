@@ -2,7 +2,14 @@ import { StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
-import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, isEnded, mapLive } from "../rules/records.ts";
+import {
+  type KeyEvent,
+  type KeyRecord,
+  type LiveRecord,
+  checkRecords,
+  isDecommissioned,
+  mapLive,
+} from "../rules/records.ts";
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
@@ -15,7 +22,7 @@ export interface StoredEvent extends KeyEvent {
 export interface StoreDocument {
   /**
    * Version of the format. jwksd rejects unknown formats but preserves unknown members. Format 2 means that the issuer
-   * has ended.
+   * has been decommissioned.
    */
   readonly format: 1 | 2;
   /** Number of commits. */
@@ -68,7 +75,7 @@ export function nextDocument(
   const next: StoreDocument = {
     ...before,
     ...replaced,
-    format: isEnded(records) ? 2 : 1,
+    format: isDecommissioned(records) ? 2 : 1,
     revision,
     records: mapLive(records, withRevision),
     events: [],
@@ -113,7 +120,7 @@ export function parseDocument(text: string): StoreDocument {
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
     checkRecords(document.records, format === 2);
-    if (isEnded(document.records) !== (format === 2)) throw damaged();
+    if (isDecommissioned(document.records) !== (format === 2)) throw damaged();
     if (![...document.events, ...document.targets].every(isPrintable)) throw damaged();
     // A later version of jwksd may have different limits and additional durations.
     const policy = { ...policyDefaults, ...document.policy };

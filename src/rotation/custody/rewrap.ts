@@ -26,7 +26,7 @@ export async function rewrap(
       change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
     } else if (!custody.isMacCurrent) change = replace(change, record, now, "rewrapped", reason);
   }
-  // The store of an issuer that has ended has no live keys, but it also has a MAC.
+  // The store of an issuer that has been decommissioned has no live keys, but it also has a MAC.
   const isOnlyMac = records.length > 0 && liveRecords(records).length === 0 && !custody.isMacCurrent;
   return isOnlyMac ? { records, events: [{ at: now, type: "rewrapped", reason }] } : change;
 }

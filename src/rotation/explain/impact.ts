@@ -7,7 +7,7 @@ import {
   type LiveRecord,
   type Tombstone,
   activeKey,
-  isEnded,
+  isDecommissioned,
   isLive,
   isRotating,
 } from "../rules/records.ts";
@@ -139,7 +139,7 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails in verifiers that have the new set. ${old?.state === "active" && !isEnded(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
+      : `${trusted} Every token that it signed fails in verifiers that have the new set. ${old?.state === "active" && !isDecommissioned(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
   const none = isLast ? " No encryption key is left; create one with jwksd keys announce --use enc." : "";

@@ -5,7 +5,7 @@ import { createCustody } from "../custody/custody.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
 import type { WrappingKeys } from "../custody/wrapping.ts";
 import { type DueStep, dueSteps } from "../rules/due.ts";
-import { type KeyUse, type LiveState, isEnded, liveRecords } from "../rules/records.ts";
+import { type KeyUse, type LiveState, isDecommissioned, liveRecords } from "../rules/records.ts";
 import { issuerKey } from "../store/issuer-key.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
@@ -15,10 +15,10 @@ const overdueMs = 2 * 3_600_000;
 /**
  * - `ok`: its steps are taken on time
  * - `overdue`: its next step has been due for more than two hours
- * - `ended`: no process signs for it
+ * - `decommissioned`: no process signs for it
  * - `failing`: its keys cannot be read or managed
  */
-type IssuerState = "ok" | "overdue" | "ended" | "failing";
+type IssuerState = "ok" | "overdue" | "decommissioned" | "failing";
 
 /** An issuer's key that is published or used for decryption. */
 interface IssuerKey {
@@ -54,7 +54,7 @@ export async function issuerStatus(
     const keys = liveRecords(records).map(({ kid, use, state }) => ({ kid, use, state }));
     const [nextStep] = dueSteps(records, policy).toSorted((one, other) => startOf(one) - startOf(other));
     const isOverdue = nextStep !== undefined && now - startOf(nextStep) > overdueMs;
-    const state = isOverdue ? "overdue" : isEnded(records) ? "ended" : "ok";
+    const state = isOverdue ? "overdue" : isDecommissioned(records) ? "decommissioned" : "ok";
     return { issuer, key, state, keys, nextStep };
   } catch (error) {
     const { code, message } = asJwksdError(error);

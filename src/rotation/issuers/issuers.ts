@@ -26,7 +26,7 @@ import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { isEnded } from "../rules/records.ts";
+import { isDecommissioned } from "../rules/records.ts";
 import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
 import { createNames } from "./names.ts";
 import { createRecent } from "./recent.ts";
@@ -267,10 +267,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       return created;
     },
 
-    async end(issuer, options) {
-      const end = (keys: KeyManager): Promise<unknown> => keys.end(options);
+    async decommission(issuer, options) {
+      const decommission = (keys: KeyManager): Promise<unknown> => keys.decommission(options);
       const held = kept.peek(issuer)?.keys;
-      await tracked(held === undefined ? runDueStepsOnce(issuer, {}, end) : end(held));
+      await tracked(held === undefined ? runDueStepsOnce(issuer, {}, decommission) : decommission(held));
     },
 
     async sign(issuer, claims, options) {
@@ -401,11 +401,11 @@ const byLabel = (label: string, counts: Readonly<Record<string, number>>): Metri
   Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
 
 /**
- * Generates a first key for an issuer that has ended, once its name can be used again.
+ * Generates a first key for an issuer that has been decommissioned, once its name can be used again.
  *
- * @throws StateError `ERR_ISSUER_ENDED`
+ * @throws StateError `ERR_ISSUER_DECOMMISSIONED`
  */
-const restart = async (keys: KeyManager): Promise<unknown> => isEnded(keys.records) && keys.rotate();
+const restart = async (keys: KeyManager): Promise<unknown> => isDecommissioned(keys.records) && keys.rotate();
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 

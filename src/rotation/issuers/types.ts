@@ -7,7 +7,7 @@ import type { FetchHandler } from "../../publish/fetch-response.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node-response.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { IssuerStatus } from "../explain/issuer-status.ts";
-import type { EndOptions, KeyManager, ManagerEvent } from "../manager/types.ts";
+import type { DecommissionOptions, KeyManager, ManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
@@ -97,18 +97,19 @@ export interface Issuers {
    * name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`, and errors from `createKeyManager`
-   * @throws StateError `ERR_ISSUER_ENDED` if the issuer has ended; `allowedAt` is the time from which its name can be
-   * used again
+   * @throws StateError `ERR_ISSUER_DECOMMISSIONED` if the issuer has been decommissioned; `allowedAt` is the time from
+   * which its name can be used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
   /**
-   * Ends an issuer, for example when a tenant leaves: see `KeyManager.end`. Leave its row in the database. If a backup
-   * is restored, the issuer must be ended again, with `jwksd end --from` or another call.
+   * Decommissions an issuer, for example when a tenant leaves: see `KeyManager.decommission`. Leave its row in the
+   * database. If a backup is restored, the issuer must be decommissioned again, with `jwksd decommission --from` or
+   * another call.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from
-   * `KeyManager.end`
+   * `KeyManager.decommission`
    */
-  end(this: void, issuer: string, options?: EndOptions): Promise<void>;
+  decommission(this: void, issuer: string, options?: DecommissionOptions): Promise<void>;
   /**
    * Signs claims for an issuer.
    *

@@ -4,9 +4,9 @@ import { durationText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { type PresenceRecord, type Processes, presenceText, livePresence } from "../custody/presence.ts";
-import { endedText } from "../rules/end.ts";
+import { decommissionedText } from "../rules/decommission.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
-import { activeKey, isEnded, isLive } from "../rules/records.ts";
+import { activeKey, isDecommissioned, isLive } from "../rules/records.ts";
 import { type Seen, clocksDiffer, clocksText } from "./clocks.ts";
 import type { ManagerContext } from "./context.ts";
 import type { KeysInUse, Published } from "./keys-in-use.ts";
@@ -176,7 +176,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
       return () => {
         const error = errorOf(reasonNotToSign(published));
         if (error !== undefined) throw error;
-        if (isEnded(inUse.records)) throw new SignerError("ERR_SIGNER_ENDED", endedText);
+        if (isDecommissioned(inUse.records)) throw new SignerError("ERR_SIGNER_DECOMMISSIONED", decommissionedText);
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
         if (!isPublished)
           throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; get the key again for each request`);

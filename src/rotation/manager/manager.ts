@@ -33,7 +33,7 @@ import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
 import type { Decide } from "./store-access.ts";
 import type {
-  EndOptions,
+  DecommissionOptions,
   ForceOptions,
   KeyManager,
   KeyManagerOptions,
@@ -123,7 +123,7 @@ export interface ServiceManager extends KeyManager {
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: nonEmptyString, now: boolean };
 const rollBackRules: Rules<RollBackOptions> = { kid: nonEmptyString, withdraw: boolean, now: boolean };
-const endRules: Rules<EndOptions> = { now: boolean };
+const decommissionRules: Rules<DecommissionOptions> = { now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
 /** Manages the keys in a custody. @throws see {@link createKeyManager} */
@@ -287,7 +287,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       checkAllHave(custody.wrappingKeys[0], { document, now, ...(await checkIn.processes()) });
       return custody.movingToFirst(() => change(async (seen) => rewrap(seen.document.records, custody, seen.now)));
     },
-    end: async (options = {}) => execute({ type: "end", now: checkOptions(options, endRules).now }),
+    decommission: async (options = {}) =>
+      execute({ type: "decommission", now: checkOptions(options, decommissionRules).now }),
     execute,
     makeKey,
     decryptionKey,

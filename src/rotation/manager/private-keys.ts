@@ -22,13 +22,13 @@ import {
 import { mismatch, privateJwkOf } from "../custody/private-key.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 import type { NewKey } from "../rules/commands.ts";
-import { endedKey } from "../rules/end.ts";
+import { placeholderKey } from "../rules/decommission.ts";
 import {
   type ExternalKey,
   type KeyRecord,
   type KeyUse,
   type LiveRecord,
-  isEnded,
+  isDecommissioned,
   liveRecords,
   publishedKeys,
   uriOf,
@@ -223,10 +223,12 @@ const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "ac
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {
   const published = publishedKeys(records, "sig");
   return {
-    keyset: (published.length === 0 && isEnded(records) ? [endedKey] : published).map(({ kid, publicJwk }) => {
-      const signer = signers.get(kid);
-      return signer === undefined ? { kid, publicKey: publicJwk } : { kid, signer };
-    }),
+    keyset: (published.length === 0 && isDecommissioned(records) ? [placeholderKey] : published).map(
+      ({ kid, publicJwk }) => {
+        const signer = signers.get(kid);
+        return signer === undefined ? { kid, publicKey: publicJwk } : { kid, signer };
+      },
+    ),
     encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
       kid,
       publicKey: { ...publicJwk },

@@ -30,7 +30,9 @@ export type ManagerEvent =
       readonly records: readonly PublicRecord[];
       readonly events: readonly KeyEvent[];
     }
-  /** Keys could not be managed. The manager retries; until it is stale, it serves and signs with the keys that it has. */
+  /**
+   * Keys could not be managed. The manager retries; until it is stale, it serves and signs with the keys that it has.
+   */
   | {
       readonly type: "failed";
       readonly error: JwksdError;
@@ -91,7 +93,10 @@ export interface KeyManagerOptions {
    * rewrap` moves an existing store to the first key.
    */
   readonly wrappingKeys: string | readonly string[];
-  /** Generates the next signing key in an HSM or key service. Default: jwksd generates the key itself and stores it encrypted. */
+  /**
+   * Generates the next signing key in an HSM or key service. Default: jwksd generates the key itself and stores it
+   * encrypted.
+   */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
@@ -161,8 +166,8 @@ export interface RotateOptions {
    */
   readonly alg?: Optional<string>;
   /**
-   * Whether the key starts signing immediately, although caches do not have it yet. Its tokens fail in verifiers that do not
-   * refetch the set. Default: `false`.
+   * Whether the key starts signing immediately, although caches do not have it yet. Its tokens fail in verifiers that
+   * do not refetch the set. Default: `false`.
    */
   readonly now?: Optional<boolean>;
 }
@@ -189,8 +194,8 @@ export interface RollBackOptions {
   readonly now?: Optional<boolean>;
 }
 
-/** Options for `end`. */
-export interface EndOptions {
+/** Options for `decommission`. */
+export interface DecommissionOptions {
   /**
    * Whether to revoke all keys, which makes their tokens fail. If `false`, each key stays published until its last
    * token has expired. Default: `false`.
@@ -210,7 +215,8 @@ export interface KeyManager extends ManagedKeys {
    * Generates the next key for a use and announces it.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
-   * @throws StateError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`, `ERR_STORE_CONFLICT`; SignerError if the key is generated in an HSM or key service
+   * @throws StateError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`,
+   * `ERR_STORE_CONFLICT`; SignerError if the key is generated in an HSM or key service
    */
   rotate(options?: RotateOptions): Promise<Change>;
   /**
@@ -248,14 +254,14 @@ export interface KeyManager extends ManagedKeys {
    */
   rewrap(): Promise<Change>;
   /**
-   * Ends the issuer: no process signs for it (`ERR_SIGNER_ENDED`) or generates a key for it any longer. Its keys never
-   * sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one key, which signs nothing.
-   * `now` is also allowed after the issuer has ended. When the name can be used again, `rotate` generates a first key
-   * for it; until then, `rotate` throws `ERR_ISSUER_ENDED`.
+   * Decommissions the issuer: no process signs for it (`ERR_SIGNER_DECOMMISSIONED`) or generates a key for it any
+   * longer. Its keys never sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one
+   * key, which signs nothing. `now` is also allowed after the issuer has been decommissioned. When the name can be used
+   * again, `rotate` generates a first key for it; until then, `rotate` throws `ERR_ISSUER_DECOMMISSIONED`.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
    */
-  end(options?: EndOptions): Promise<Change>;
+  decommission(options?: DecommissionOptions): Promise<Change>;
   /** Returns the private key for decrypting a JWE with `jose.compactDecrypt`. Reads the store if the kid is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /**

@@ -1,7 +1,7 @@
 import { StateError, invalidOption } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
-import { endIssuer, checkNotEnded } from "./end.ts";
+import { decommissionIssuer, checkNotDecommissioned } from "./decommission.ts";
 import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import {
   type KeyRecord,
@@ -10,7 +10,7 @@ import {
   activeKey,
   announcedKey,
   checkRecords,
-  isEnded,
+  isDecommissioned,
   isLive,
   keyUses,
   mapLive,
@@ -44,7 +44,8 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * - `rollBack`: makes a retiring signing key active again: `kid` or, if it is missing, the key that signed most
  *   recently. With `withdraw`, removes an announced key first. With `now`, takes the step even if caches do not have
  *   the key yet
- * - `end`: ends the issuer: all keys retire, and nothing ever replaces them; with `now`, all keys are revoked
+ * - `decommission`: decommissions the issuer: all keys retire, and nothing ever replaces them; with `now`, all keys are
+ *   revoked
  * - `import`: adopts a key that was published and used elsewhere
  * - `policy`: changes how keys rotate from now on. For announced and retiring keys, the longest waiting period under
  *   any policy so far applies
@@ -60,7 +61,7 @@ export type Command =
       readonly now?: boolean | undefined;
     }
   | ({ readonly type: "rollBack" } & RollBack)
-  | { readonly type: "end"; readonly now?: boolean | undefined }
+  | { readonly type: "decommission"; readonly now?: boolean | undefined }
   | {
       readonly type: "import";
       readonly key: NewKey;
@@ -73,16 +74,16 @@ export type Command =
  * Executes a command. If the command is not allowed, throws and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`, `ERR_ISSUER_ENDED`
- * (`allowedAt` is the time from which the command is allowed; missing while clocks differ, or while an issuer that has
- * ended still has keys)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`,
+ * `ERR_ISSUER_DECOMMISSIONED` (`allowedAt` is the time from which the command is allowed; missing while clocks differ,
+ * or while an issuer that has decommissioned still has keys)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
   // As with planned steps, a waiting period that a wrong clock began is restarted, unless this clock may be the wrong
   // one.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
-  checkRecords(change.records, command.type === "end" || isEnded(records));
+  checkRecords(change.records, command.type === "decommission" || isDecommissioned(records));
   return change;
 }
 
@@ -90,7 +91,7 @@ export function applyCommand(records: readonly KeyRecord[], command: Command, at
 const startingTypes: ReadonlySet<Command["type"]> = new Set(["announce", "rotate", "import", "rollBack"]);
 
 function apply(change: Change, command: Command, at: At): Change {
-  if (startingTypes.has(command.type)) checkNotEnded(change.records, at);
+  if (startingTypes.has(command.type)) checkNotDecommissioned(change.records, at);
   switch (command.type) {
     case "announce":
       return announce(change, command.key, at.now, "an operator announced it");
@@ -104,8 +105,8 @@ function apply(change: Change, command: Command, at: At): Change {
       return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
     case "rotate":
       return rotate(change, command, at);
-    case "end":
-      return endIssuer(change, command.now === true, at);
+    case "decommission":
+      return decommissionIssuer(change, command.now === true, at);
     case "rollBack":
       return rollBack(change, command, at);
     case "import":

@@ -49,7 +49,7 @@ export interface Planned {
 /**
  * Returns the time at which a store must be read again, in epoch milliseconds by its clock: the time of the next step,
  * or now if a waiting period has not begun yet. Returns `undefined` if it need not be read again, because the issuer
- * has ended and has no keys.
+ * has been decommissioned and has no keys.
  */
 export function nextLookAt({ records, policy, targets }: Planned, now: number): number | undefined {
   if (records.length > 0 && liveRecords(records).length === 0) return undefined;

@@ -17,13 +17,14 @@ export interface RotationPolicyOptions {
    */
   readonly clockSkewSeconds?: Optional<number>;
   /**
-   * How long caches may keep a set beyond what Cache-Control allows, in seconds. Some caches, such as nginx, do not send
-   * `Age`, so the next cache starts counting from zero. Default: 7,200.
+   * How long caches may keep a set beyond what Cache-Control allows, in seconds. Some caches, such as nginx, do not
+   * send `Age`, so the next cache starts counting from zero. Default: 7,200.
    */
   readonly cacheSlackSeconds?: Optional<number>;
   /**
-   * How long a process uses what it has read from the store, in seconds. A process that cannot reach the store for that long stops
-   * signing and is not ready. Every waiting period includes this time, because a process may be unaware of a step for that long. Default: 3,600.
+   * How long a process uses what it has read from the store, in seconds. A process that cannot reach the store for that
+   * long stops signing and is not ready. Every waiting period includes this time, because a process may be unaware of a
+   * step for that long. Default: 3,600.
    */
   readonly maxStaleSeconds?: Optional<number>;
 }

@@ -236,35 +236,36 @@ export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): LiveR
 }
 
 /**
- * Reports whether the issuer has ended: it had keys, and none of them signs or will sign. Its last keys may still be
- * retiring.
+ * Reports whether the issuer has been decommissioned: it had keys, and none of them signs or will sign. Its last keys
+ * may still be retiring.
  */
-export function isEnded(records: readonly Pick<KeyRecord, "use" | "state">[]): boolean {
+export function isDecommissioned(records: readonly Pick<KeyRecord, "use" | "state">[]): boolean {
   return records.length > 0 && !records.some(({ use, state }) => use === "sig" && state === "active");
 }
 
 /**
  * Reports whether rotation mode is on. It is on while any key is announced or retiring, and permanently once the issuer
- * has ended. While it is on, caches keep a set only for a short time.
+ * has been decommissioned. While it is on, caches keep a set only for a short time.
  */
 export function isRotating(records: readonly Pick<KeyRecord, "use" | "state">[]): boolean {
-  return isEnded(records) || records.some(({ state }) => state === "announced" || state === "retiring");
+  return isDecommissioned(records) || records.some(({ state }) => state === "announced" || state === "retiring");
 }
 
 /**
  * Rejects records that break a rule. Because the store's MAC covers the records, invalid ones come from a bug in jwksd
  * or from another version.
  *
- * @param mayBeEnded whether the issuer may have ended, so that no signing key is active. Default: `false`
+ * @param mayBeDecommissioned whether the issuer may have been decommissioned, so that no signing key is active.
+ * Default: `false`
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
-export function checkRecords(records: readonly KeyRecord[], mayBeEnded = false): void {
+export function checkRecords(records: readonly KeyRecord[], mayBeDecommissioned = false): void {
   for (const record of records) checkRecord(record);
   checkDistinct(records);
   for (const use of keyUses) {
     const inState = (state: LiveState): number =>
       liveRecords(records).filter((record) => record.use === use && record.state === state).length;
-    const isNeeded = use === "sig" && records.length > 0 && (!mayBeEnded || inState("announced") > 0);
+    const isNeeded = use === "sig" && records.length > 0 && (!mayBeDecommissioned || inState("announced") > 0);
     const active = inState("active");
     if (active > 1 || active < Number(isNeeded)) throw invalid(`${active} keys with use "${use}" are active`);
     if (inState("announced") > 1) throw invalid(`more than one key with use "${use}" is announced`);

@@ -14,7 +14,7 @@ import {
   type KeyEvent,
   type KeyRecord,
   type KeyState,
-  isEnded,
+  isDecommissioned,
   isRotating,
   keyUses,
   liveRecords,
@@ -82,7 +82,7 @@ export interface Status extends Pick<
      * Reason why the mode is on. `keys` means that a key is announced or retiring; `outage`, that the store is
      * unreachable.
      */
-    readonly because?: "setting" | "keys" | "ended" | "outage" | undefined;
+    readonly because?: "setting" | "keys" | "decommissioned" | "outage" | undefined;
     readonly since?: number | undefined;
   };
   readonly store?:
@@ -163,7 +163,7 @@ export function statusOf(service: ServiceSnapshot): Status {
 
 function rotationModeOf({ isShort, isShortBySetting, manager }: ServiceSnapshot, now: number): Status["rotationMode"] {
   const { records = [] } = manager?.document ?? {};
-  if (isEnded(records)) return { isOn: true, because: "ended" };
+  if (isDecommissioned(records)) return { isOn: true, because: "decommissioned" };
   if (isRotating(records)) return { isOn: true, because: "keys", since: rotatingSince(records, now) };
   if (isShortBySetting) return { isOn: true, because: "setting" };
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
-import { type KeyEvent, type KeyRecord, isEnded, isRotating } from "../../rotation/rules/records.ts";
+import { type KeyEvent, type KeyRecord, isDecommissioned, isRotating } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import { withFlags } from "../config/setting-names.ts";
@@ -20,12 +20,13 @@ type Modes = readonly Pick<KeyRecord, "use" | "state">[];
 
 export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
   let isOn = false;
-  let wasEnded = false;
+  let wasDecommissioned = false;
 
-  /** Logs the mode if it has changed, and that the issuer has ended if it has. */
+  /** Logs the mode if it has changed, and that the issuer has been decommissioned if it has. */
   function logMode(records: Modes): void {
-    if (isEnded(records) && !wasEnded) log.warn("the issuer has ended: nothing signs for it (ERR_SIGNER_ENDED)");
-    wasEnded = isEnded(records);
+    if (isDecommissioned(records) && !wasDecommissioned)
+      log.warn("the issuer has been decommissioned: nothing signs for it (ERR_SIGNER_DECOMMISSIONED)");
+    wasDecommissioned = isDecommissioned(records);
     const was = isOn;
     isOn = isRotating(records);
     if (isOn === was) return;

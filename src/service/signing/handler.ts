@@ -129,6 +129,6 @@ function statusOf(error: JwksdError): number {
   if (error.retryable) return 503;
   if (error instanceof BodyTooLong) return 413;
   if (error.code === "ERR_CLAIMS_FORBIDDEN") return 403;
-  if (error.code === "ERR_SIGNER_ENDED") return 410;
+  if (error.code === "ERR_SIGNER_DECOMMISSIONED") return 410;
   return error instanceof TokenError || error instanceof ConfigError ? 400 : 500;
 }

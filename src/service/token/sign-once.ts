@@ -9,8 +9,8 @@ import { stale, usableMs } from "../../rotation/manager/check-in.ts";
 import { clocksDiffer, clocksText } from "../../rotation/manager/clocks.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
 import type { StoreAccess } from "../../rotation/manager/store-access.ts";
-import { endedText } from "../../rotation/rules/end.ts";
-import { activeKey, isEnded } from "../../rotation/rules/records.ts";
+import { decommissionedText } from "../../rotation/rules/decommission.ts";
+import { activeKey, isDecommissioned } from "../../rotation/rules/records.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import { createTokenSigner } from "../../sign/token/token-signer.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
@@ -58,7 +58,8 @@ export async function signOnce(
   const { records, policy } = seen.document;
   const { maxTokenLifetimeSeconds } = policy;
   const active = activeKey(records, "sig");
-  if (active === undefined) throw isEnded(records) ? new SignerError("ERR_SIGNER_ENDED", endedText) : noKeyYet();
+  if (active === undefined)
+    throw isDecommissioned(records) ? new SignerError("ERR_SIGNER_DECOMMISSIONED", decommissionedText) : noKeyYet();
   const { signers, unavailable } = await keyring.open([active]);
   if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {

@@ -13,7 +13,7 @@ export function glancePart(status: Status): Html {
   const signs =
     active === undefined
       ? html`<span class="quiet"
-          >${status.rotationMode.because === "ended" ? "none: the issuer has ended" : "no key"}</span
+          >${status.rotationMode.because === "decommissioned" ? "none: the issuer has been decommissioned" : "no key"}</span
         >`
       : html`<code>${kidText(active.kid)}</code>
           <span class="quiet"
@@ -55,7 +55,7 @@ function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
   if (!isOn) return html`off: caches keep the set for up to 2 hours`;
   const why = {
     keys: "a key is announced or retiring",
-    ended: "the issuer has ended",
+    decommissioned: "the issuer has been decommissioned",
     setting: "set by --rotation-mode",
     outage: "the store is unreachable",
   }[because ?? "setting"];

@@ -5,30 +5,30 @@ import { isDate, timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
-import { type KeyRecord, isEnded, liveRecords } from "../../rotation/rules/records.ts";
+import { type KeyRecord, isDecommissioned, liveRecords } from "../../rotation/rules/records.ts";
 import { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, iso, print, printNotice } from "../io.ts";
 import { type ChangeFlags, type DecideWithKey, addChangeFlags, byCommand, changeKeys } from "../keys/change-keys.ts";
 import { withKeys } from "../keys/open-keys.ts";
 
-interface EndFlags extends ChangeFlags {
+interface DecommissionFlags extends ChangeFlags {
   readonly now?: true;
   readonly from?: string;
 }
 
-/** A line of output from which the issuer can be ended again. */
-interface EndLine {
+/** A line of output from which the issuer can be decommissioned again. */
+interface DecommissionLine {
   readonly issuer: string;
   readonly now: boolean;
-  /** Time at which the issuer ended. It distinguishes that issuer from a later one with the same name. */
+  /** Time at which the issuer was decommissioned. It distinguishes that issuer from a later one with the same name. */
   readonly at: string;
 }
 
 export function commandOf(io: Io): Command {
-  const command = new Command("end")
-    .option("--now", "revoke all keys, even if the issuer has already ended")
-    .option("--from <file>", "end each issuer in a file of lines printed by this command");
+  const command = new Command("decommission")
+    .option("--now", "revoke all keys, even if the issuer has already been decommissioned")
+    .option("--from <file>", "decommission each issuer in a file of lines printed by this command");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
 Nothing signs for the issuer from now on, and its keys never sign again. Each
@@ -39,37 +39,39 @@ anything.
 
 No process generates a key for the issuer. If the same customer returns, jwksd
 rotate generates one, but only once no cache trusts the earlier keys and their
-last token has expired (ERR_ISSUER_ENDED).
+last token has expired (ERR_ISSUER_DECOMMISSIONED).
 
 Keep the last line of the output somewhere outside the store: a backup made
-before the issuer was ended still has its keys, and a process started on it
-would sign again. After you restore a backup like this, end the issuer again
+before this command ran still has the issuer's keys, and a process started on
+it would sign again. After you restore a backup like that, repeat the command
 with --from FILE before any process starts. If the issuer's name was reused in
-the meantime, the command refuses to end it.
+the meantime, the command refuses to decommission it.
 
 Examples:
-  $ jwksd end --dry-run
-  $ jwksd end --yes | tee -a ended.txt
-  $ jwksd end --now --yes
-  $ jwksd end --from ended.txt --yes`)
-    .action((flags: EndFlags) => (flags.from === undefined ? endIssuer(io, flags) : endAll(io, flags, flags.from)));
+  $ jwksd decommission --dry-run
+  $ jwksd decommission --yes | tee -a decommissioned.txt
+  $ jwksd decommission --now --yes
+  $ jwksd decommission --from decommissioned.txt --yes`)
+    .action((flags: DecommissionFlags) =>
+      flags.from === undefined ? decommissionIssuer(io, flags) : decommissionAll(io, flags, flags.from),
+    );
 }
 
 /**
- * Ends one issuer.
+ * Decommissions one issuer.
  *
- * @param endedAt if the issuer is being ended again, the time at which it was first ended, in epoch milliseconds
+ * @param endedAt time at which the issuer was first decommissioned, in epoch milliseconds. Default: it was not
  */
-function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
+function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
   return withKeys(io, flags, {}, (open) => {
     const { custody, document } = open;
-    const unchanged = isEnded(document.records) ? "The issuer has already ended." : undefined;
+    const unchanged = isDecommissioned(document.records) ? "The issuer has already been decommissioned." : undefined;
     const breaks = "the issuer's keys would never sign again";
-    const end = byCommand(() => ({ type: "end", now }));
+    const decommission = byCommand(() => ({ type: "decommission", now }));
     const decide: DecideWithKey = (seen, key) => {
       checkSameIssuer(seen.document, endedAt);
-      return end(seen, key);
+      return decommission(seen, key);
     };
     return changeKeys(
       open,
@@ -79,7 +81,7 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
         unchanged,
         remarks: ({ before, records, document: { policy }, seen }) =>
           effectsOnIssuer(before, records, seen.now + policy.maxStaleSeconds * 1000),
-        keep: ({ seen }): EndLine => ({ issuer: custody.owner.issuer, now, at: iso(seen.now) }),
+        keep: ({ seen }): DecommissionLine => ({ issuer: custody.owner.issuer, now, at: iso(seen.now) }),
       },
       decide,
     );
@@ -87,8 +89,8 @@ function endIssuer(io: Io, flags: EndFlags, endedAt = Infinity): Promise<void> {
 }
 
 /**
- * Refuses to end an issuer again if all of its keys were generated after it ended, because that means that its name has
- * been reused. A backup made before it ended contains earlier keys.
+ * Refuses to repeat the command for an issuer whose keys were all generated later, because its name has been reused. A
+ * backup made before the command contains earlier keys.
  *
  * @throws StateError `ERR_TRANSITION`
  */
@@ -98,49 +100,51 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
   if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
   throw new StateError(
     "ERR_TRANSITION",
-    `the issuer's name has been reused: all of its keys were generated after it ended at ${timeText(endedAt)}; remove the line from the file, or end the issuer with --issuer`,
+    `the issuer's name has been reused: all of its keys were generated after it was decommissioned at ${timeText(endedAt)}; remove the line from the file, or decommission the issuer with --issuer`,
   );
 }
 
-/** Returns the effects of ending an issuer, apart from those on its keys. */
+/** Returns the effects of decommissioning an issuer, apart from those on its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
   const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
   const set = `/jwks has one key ${when}. That key does not sign anything.`;
-  if (isEnded(before)) return [set];
+  if (isDecommissioned(before)) return [set];
   const until = timeText(staleAt);
   return [
-    `Signing fails (ERR_SIGNER_ENDED) in each process as soon as it reads this change, and everywhere by ${until}.`,
+    `Signing fails (ERR_SIGNER_DECOMMISSIONED) in each process as soon as it reads this change, and everywhere by ${until}.`,
     `From now on, a process whose version of jwksd cannot read format 2 rejects the store (ERR_STORE_FORMAT): it keeps publishing the keys that it has and stops signing by ${until}. Update these processes first; to list their versions, run jwksd replicas.`,
     set,
   ];
 }
 
 /**
- * Ends each issuer in a file. If one fails, the others are still ended.
+ * Decommissions each issuer in a file. If one fails, the others are still decommissioned.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged
  */
-async function endAll(io: Io, flags: EndFlags, file: string): Promise<void> {
-  for (const { issuer, now, at } of endLinesOf(await reading(file, () => readFile(file, "utf8")), file)) {
+async function decommissionAll(io: Io, flags: DecommissionFlags, file: string): Promise<void> {
+  for (const { issuer, now, at } of linesOf(await reading(file, () => readFile(file, "utf8")), file)) {
     if (flags.json !== true) print(io, `${printable(issuer)}:`);
     const isNow = now || flags.now === true;
-    await endIssuer(io, { ...flags, issuer, ...(isNow && { now: true }) }, Date.parse(at)).catch((error: unknown) => {
-      io.exitCode = 1;
-      printNotice(io, `${printable(issuer)}: ${errorText(asJwksdError(error))}`);
-    });
+    await decommissionIssuer(io, { ...flags, issuer, ...(isNow && { now: true }) }, Date.parse(at)).catch(
+      (error: unknown) => {
+        io.exitCode = 1;
+        printNotice(io, `${printable(issuer)}: ${errorText(asJwksdError(error))}`);
+      },
+    );
   }
 }
 
 /** Returns the lines to keep from output of this command, which may be text or JSON. */
-function endLinesOf(text: string, file: string): readonly EndLine[] {
-  const found = text.split("\n").flatMap((line): EndLine[] => {
+function linesOf(text: string, file: string): readonly DecommissionLine[] {
+  const found = text.split("\n").flatMap((line): DecommissionLine[] => {
     if (!line.startsWith("{")) return [];
-    const json = (jsonOf(line) ?? {}) as { readonly keep?: Partial<EndLine> } & Partial<EndLine>;
+    const json = (jsonOf(line) ?? {}) as { readonly keep?: Partial<DecommissionLine> } & Partial<DecommissionLine>;
     const { issuer, now, at } = json.keep ?? json;
     if (typeof issuer === "string" && typeof now === "boolean" && typeof at === "string" && isDate(Date.parse(at)))
       return [{ issuer, now, at }];
     throw invalidOption(`${file} contains a damaged line: ${JSON.stringify(line.slice(0, 80))}`);
   });
-  if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd end has printed`);
+  if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd decommission has printed`);
   return found;
 }

@@ -1,0 +1,84 @@
+import { StateError } from "../../base/errors.ts";
+import { timeText } from "../../base/format.ts";
+import { type At, type Change, end, replace } from "./advance.ts";
+import { trustedUntil } from "./mode-intervals.ts";
+import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
+import { type KeyRecord, type LiveRecord, isDecommissioned, isLive, liveRecords } from "./records.ts";
+import { longestRetirementMs } from "./waits.ts";
+
+/**
+ * The only key in the set of an issuer that has been decommissioned. Its x-coordinate is the SHA-256 hash of "jwksd:
+ * this issuer was decommissioned", so no one has ever had its private key. A set with this key replaces the keys that
+ * verifiers have cached, whereas many verifiers keep those if a set is empty or the request fails.
+ */
+export const placeholderKey = {
+  kid: "issuer-decommissioned",
+  publicJwk: {
+    kty: "EC",
+    crv: "P-256",
+    x: "jiY2ERmj9RhLmxcG33rXj-72usexZ9IDCrsmgdK0beY",
+    y: "k-hSho2ADqaX3WW-BCj94acXc6LyDUVFOHDfykxoGjI",
+  },
+} as const;
+
+/** Message about an issuer that has been decommissioned. */
+export const decommissionedText = "the issuer has been decommissioned, and no key signs for it";
+
+const reason = "an operator decommissioned the issuer";
+
+/**
+ * Decommissions the issuer: its keys never sign again. They retire, each with a new waiting period. No key keeps an
+ * earlier period, because a restored backup may lack a rollback.
+ *
+ * @param now whether all keys are revoked instead, even if the issuer has already been decommissioned
+ * @throws StateError `ERR_TRANSITION` if there are no keys
+ */
+export function decommissionIssuer(change: Change, now: boolean, at: At): Change {
+  const { records } = change;
+  if (records.length === 0)
+    throw new StateError("ERR_TRANSITION", "the store has no keys, so there is no issuer to decommission");
+  const live = liveRecords(records);
+  if (now) {
+    const until = trustedUntil(records, at.now, at.policy);
+    return live.reduce((change, { kid }) => end(change, kid, "revoked", at, reason, until), change);
+  }
+  return isDecommissioned(records) ? change : live.reduce((change, record) => retire(change, record, at), change);
+}
+
+function retire(change: Change, record: LiveRecord, at: At): Change {
+  const { use, state, kid } = record;
+  if (state === "announced" && use === "sig") return end(change, kid, "removed", at, reason);
+  const { nextMadeBy: _next, replacedAt: _replaced, restarted: _again, ...rest } = record;
+  if (state === "retiring") return replace(change, rest, at.now, "restarted", reason);
+  // A client may have encrypted to an announced encryption key.
+  return replace(change, { ...rest, state: "retiring", retiredAt: at.now }, at.now, "retired", reason);
+}
+
+/**
+ * Rejects an issuer that has been decommissioned, until its name can be used again: when no cache trusts its keys
+ * anymore and all of its tokens have expired.
+ *
+ * @throws StateError `ERR_ISSUER_DECOMMISSIONED`
+ */
+export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, now, areClocksOff = false }: At): void {
+  if (!isDecommissioned(records)) return;
+  const at = reusableAt(records, policy);
+  if (now >= at && !areClocksOff) return;
+  const isKnown = at !== Infinity && !areClocksOff;
+  const until = areClocksOff ? "while this machine's clock and the store's differ" : "while its keys retire";
+  const message = `${decommissionedText}; its name cannot be used again ${isKnown ? `before ${timeText(at)}` : until}`;
+  throw new StateError("ERR_ISSUER_DECOMMISSIONED", message, isKnown ? { allowedAt: at } : {});
+}
+
+/**
+ * Returns the time from which the name of an issuer that has been decommissioned can be used again, in epoch
+ * milliseconds; `Infinity` while the issuer has keys. Until then, caches may trust its keys, and its tokens may be
+ * valid. The policy that limited the tokens' lifetime then may have allowed more than today's policy.
+ */
+function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
+  const cachedMs = cachedForSeconds.long * 1000;
+  const gone = records.map((record) =>
+    isLive(record) ? Infinity : record.endedAt + cachedMs + longestRetirementMs(record, policy),
+  );
+  return Math.max(...gone);
+}
