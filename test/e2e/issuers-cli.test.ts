@@ -183,7 +183,7 @@ describe("jwksd issuers revoke-keys", () => {
     assert.match(dry.stdout, /\nKeys are still valid for 1 of 12 issuers: https:/);
     const [{ id }] = await readWrappingKeys([first]);
     const refusal = await cliRefused(t, ["issuers", "revoke-keys"], both);
-    assert.match(refusal, new RegExp(`all keys of 12 issuers.* wrapping key ${id}; .*\\[ERR_CONFIRMATION\\]`));
+    assert.match(refusal, new RegExp(`all keys of 12 issuers.* wrapping key ${id}\\. .*\\[ERR_CONFIRMATION\\]`));
 
     const run = await runCli(t, ["issuers", "revoke-keys", "--yes", "--json"], both);
     assert.equal(run.code, 1);
