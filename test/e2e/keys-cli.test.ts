@@ -183,7 +183,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an issuer can be ended gracefully, then immediately, and again after a backup is restored", async (t) => {
+  test("an issuer can be decommissioned gracefully, then immediately, and again after a backup is restored", async (t) => {
     const { data, file, run, ok, refused, change, states, stored, assertSilent } = await setUp(t);
     const folder = join(data, "..");
     await ok("keys", "import", file, "--issuer", "https://op.example");
