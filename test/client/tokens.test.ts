@@ -73,7 +73,7 @@ const both: Row[] = [
     [skew, `${name} is in a minute`, { [name]: now + 60, exp: now + 90 }, "accepted", { clockToleranceSeconds: 300 }],
     [
       skew,
-      `${name} is in more than a minute`,
+      `${name} is more than a minute in the future`,
       { [name]: now + 61, exp: now + 90 },
       "ERR_TOKEN_CLAIM",
       { clockToleranceSeconds: 300 },
@@ -112,7 +112,7 @@ const rows: Record<Kind, Row[]> = {
     ],
     [
       audience,
-      "aud contains the token endpoints of two providers, of which one is configured",
+      "aud contains the token endpoints of two providers, one of which is configured",
       { aud: [tokenEndpoint, "https://x.example/token"] },
       "ERR_TOKEN_CLAIM",
       { audiences: [tokenEndpoint] },
@@ -144,7 +144,7 @@ const rows: Record<Kind, Row[]> = {
     [lifetime, "exp is as long after nbf as configured", { nbf: now - 60, exp: now }, "ERR_TOKEN_EXPIRED", ofAMinute],
     [
       lifetime,
-      "exp is longer after nbf than configured",
+      "exp is further after nbf than configured",
       { nbf: now - 60, exp: now + 1 },
       "ERR_TOKEN_CLAIM",
       ofAMinute,

@@ -94,7 +94,7 @@ describe("breaksOf", () => {
   });
 });
 
-test("jwksd/doctor imports nothing from Node, and no package except jose", async () => {
+test("jwksd/doctor imports no package except jose, and nothing from Node", async () => {
   const seen = new Set<string>();
   const packages = new Set<string>();
   const visit = async (file: URL): Promise<void> => {

@@ -279,7 +279,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({ ...digests, x5t: digests["x5t#S256"] }), ["JWKS_X5T_MISMATCH"]);
   });
 
-  test("accepts a chain in which each certificate is signed by the next, and a single certificate", async () => {
+  test("accepts a single certificate, and a chain in which each certificate is signed by the next", async () => {
     const { x5c } = certificate(rsaKey());
     assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
     assert.deepEqual(await rsaSet({ x5c }), []);

@@ -269,7 +269,7 @@ test("says what to do if a key cannot be generated or the next key cannot sign",
 
 for (const [name, uri, code] of [
   ["a string that is not a key URI", "vault:login", "ERR_SIGNER_URI"],
-  ["a URI that its adapter refuses", "aws-kms:alias/x", "ERR_SIGNER_URI"],
+  ["a URI that its adapter rejects", "aws-kms:alias/x", "ERR_SIGNER_URI"],
   ["PKCS#11 without a module", "pkcs11:token=jwksd;object=login", "ERR_SIGNER_URI"],
   ["a missing key", undefined, "ERR_SIGNER_KEY_STATE"],
 ] as const) {

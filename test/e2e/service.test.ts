@@ -195,8 +195,8 @@ describe(
   { timeout, concurrency: 4 },
   () => {
     for (const [name, first, second] of [
-      ["port, with --reuse-port", [], ["--reuse-port"]],
-      ["port of a process with --reuse-port", ["--reuse-port"], []],
+      ["the port, with --reuse-port", [], ["--reuse-port"]],
+      ["the port of a process with --reuse-port", ["--reuse-port"], []],
     ] as const) {
       test(name, { skip: !sharesPorts }, async (t) => {
         const folder = await temporaryFolder(t);

@@ -272,7 +272,7 @@ describe(
       ["malformed file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
       ["file that is not an object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
       ["missing file", { args: ["--config", "no.json"] }, noFile],
-      ["missing file of JWKSD_CONFIG", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
+      ["missing JWKSD_CONFIG file", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
       [
         "wrong variable",
         { env: { JWKSD_REUSE_PORT: "2" } },

@@ -329,7 +329,7 @@ describe("a check", () => {
 });
 
 describe("a second check", () => {
-  test("of the same request may have the same proof for ten seconds; any other request is refused", async (t) => {
+  test("of the same request may use the same proof for ten seconds; a different request is refused", async (t) => {
     const setup = await startProviders(t);
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => Date.now(), monotonic: () => performance.now() + aheadMs };

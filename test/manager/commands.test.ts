@@ -167,7 +167,7 @@ describe("methods of a manager", () => {
     ]);
   });
 
-  test("are reported as changes by this manager or another one, and destroy the keys whose life they end", async () => {
+  test("are reported as changes by this or another manager, and destroy the keys that they end", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };

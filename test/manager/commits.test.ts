@@ -80,7 +80,7 @@ async function announceNext({ document: { records, policy }, now }: Seen): Promi
 
 const lost = () => new Error("the connection broke");
 
-test("writes a change once and nothing for a decision without changes", async () => {
+test("writes a change once; writes nothing if the decision does not change anything", async () => {
   const { store, access } = await start();
   const { records, events } = await access.change(announceNext);
   assert.equal(states(records), "key 1 active");
@@ -91,7 +91,7 @@ test("writes a change once and nothing for a decision without changes", async ()
   assert.deepEqual([store.counts.write, (await documentOf(store)).revision], [1, 1]);
 });
 
-describe("repeats the decision on another process's result if that process commits first", () => {
+describe("repeats the decision, based on another process's result, if that process commits first", () => {
   for (const [times, expected] of [
     [3, "written"],
     [19, "written"],

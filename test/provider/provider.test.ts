@@ -58,8 +58,12 @@ describe("endpoint specification, section 2, rule 4: the keysets rotate independ
 const refused: [code: JwksdErrorCode, name: string, change: unknown][] = [
   ["ERR_KEYSET_EMPTY", "no signing key", { keyset: [], encryptionKeyset: encryption("f") }],
   ["ERR_KID_DUPLICATE", "one kid twice", { keyset: await signing("b", "b") }],
-  ["ERR_KEY_DUPLICATE", "kid and key of the keyset that stays", { encryptionKeyset: encryption("a") }],
-  ["ERR_KEY_DUPLICATE", "a key of the keyset that stays", { encryptionKeyset: [{ ...encryption("a")[0], kid: "x" }] }],
+  ["ERR_KEY_DUPLICATE", "a kid and a key from the keyset that stays", { encryptionKeyset: encryption("a") }],
+  [
+    "ERR_KEY_DUPLICATE",
+    "a key from the keyset that stays",
+    { encryptionKeyset: [{ ...encryption("a")[0], kid: "x" }] },
+  ],
   [
     "ERR_KEY_FORMAT",
     "one invalid entry among many",

@@ -94,7 +94,7 @@ for (const proxy of isSoak ? proxies : []) {
         assert.notEqual(await seen("GET", name), "DELETE");
     });
 
-    test("a request is checked by the rules of the host whose program receives it", async (t) => {
+    test("a request is checked according to the rules of the host whose program receives it", async (t) => {
       const { port, token } = await startSite(t, proxy, {
         hosts: { "open.example.org": { routes: [{ path: "/*", public: true }] } },
       });

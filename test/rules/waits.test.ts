@@ -78,7 +78,7 @@ describe("the end of a waiting period", () => {
   });
 });
 
-describe("a waiting period begins at a read that has seen the step, when each target has it", () => {
+describe("a waiting period begins at a read that has seen the step, once each target has the step", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
   const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });

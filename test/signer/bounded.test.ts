@@ -79,7 +79,7 @@ describe("a signer's result", () => {
   const rows: [name: string, given: unknown, verdict: "accepted" | JwksdErrorCode][] = [
     ["64 bytes that verify", good, "accepted"],
     ["a Buffer", Buffer.from(good), "accepted"],
-    ["a part of a larger buffer", Uint8Array.from([1, ...good, 2]).subarray(1, 65), "accepted"],
+    ["a slice of a larger buffer", Uint8Array.from([1, ...good, 2]).subarray(1, 65), "accepted"],
     ["DER", der, "ERR_SIGNER_BAD_SIGNATURE"],
     ["63 bytes", good.subarray(1), "ERR_SIGNER_BAD_SIGNATURE"],
     ["65 bytes", Uint8Array.from([0, ...good]), "ERR_SIGNER_BAD_SIGNATURE"],

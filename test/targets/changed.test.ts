@@ -75,7 +75,7 @@ describe("restores a folder that another process has changed, with a warning", (
     ],
   ];
 
-  test("even if the change is the set from before a rotation", async (t) => {
+  test("even if the other process has put back the set from before a rotation", async (t) => {
     const at = await inFolder(t);
     const old = await readFile(at.jwks);
     await at.rotate();
