@@ -12,8 +12,8 @@ export function commandOf(io: Io): Command {
     )
     .notes(`
 Only the owner can read the file, and an existing file is never overwritten. The
-key's kid is its RFC 7638 thumbprint. If serve --keys reads a folder, the active
-key is the one in the file whose name sorts last.
+key's kid is its RFC 7638 thumbprint. If jwksd serve --keys reads a folder, the
+active key is the one in the file whose name sorts last.
 
 Examples:
   $ jwksd keygen --out keys/$(date +%F).jwk

@@ -72,7 +72,7 @@ async function reportError(io: Io, argv: readonly string[], error: JwksdError): 
 
 /** Folder with the guides, next to `src/` and `dist/`. */
 const folder = fileURLToPath(new URL("../../docs", import.meta.url));
-const guides = `jwksd help OPTION explains an option. If a command has the same name, include the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
+const guides = `To look up an option, run jwksd help OPTION; if a command has the same name, include the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
 
 /** Reports whether a command line needs the options of all commands. */
 function needsAll([first, second]: readonly string[]): boolean {

@@ -333,7 +333,7 @@ const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
 
 function checkCalls(check: Check): void {
   check(
-    "ends every call when its signal aborts, with the signal's reason, and starts none if it was already aborted",
+    "when a signal aborts, rejects the call with the signal's reason; does not start a call whose signal has already aborted",
     async (register) => {
       const reason = new Error("stopped");
       const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
@@ -364,7 +364,7 @@ function checkCalls(check: Check): void {
   });
 
   check(
-    "allows a closed handle to be closed again, but refuses every other call and calls no listener",
+    "allows a closed handle to be closed again, but rejects every other call and does not call listeners",
     async (_, handle) => {
       const [closed, other] = [await handle(), await handle()];
       await written(closed, "text");

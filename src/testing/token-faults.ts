@@ -53,7 +53,10 @@ const nothing = (): Uint8Array => new Uint8Array();
 /** All token faults, keyed by the name that `token` accepts. */
 export const tokenFaults = {
   expired: claims("expired an hour ago", "ERR_TOKEN_EXPIRED", (now) => ({ iat: now - 3_900, exp: now - 3_600 })),
-  notYetValid: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
+  notYetValid: claims("not valid for another hour", "ERR_TOKEN_CLAIM", (now) => ({
+    nbf: now + 3_600,
+    exp: now + 7_200,
+  })),
   missingExp: claims("no exp", "ERR_TOKEN_CLAIM", () => ({ exp: undefined })),
   wrongAudience: claims("for another API", "ERR_TOKEN_CLAIM", () => ({ aud: "https://other.example" })),
   wrongIssuer: claims("from another issuer", "ERR_TOKEN_CLAIM", () => ({ iss: "https://evil.example" })),

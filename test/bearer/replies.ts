@@ -20,7 +20,8 @@ export function replyOf(
   const [, described] = /error_description="([^"]*)"/.exec(challenge) ?? [];
   const [scheme] = challenge.split(/[ ,]/);
   const needed = `This request needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
-  const detail = status === 503 ? "the token cannot be checked now" : (described ?? expected.detail ?? needed);
+  const detail =
+    status === 503 ? "the token cannot be checked at the moment" : (described ?? expected.detail ?? needed);
   const body = JSON.stringify({ type: "about:blank", title: titles[status], status, detail });
   return {
     status,

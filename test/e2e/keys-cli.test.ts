@@ -222,7 +222,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const lines = (await ok("decommission", "--now", "--yes")).trimEnd().split("\n");
     assert.match(
       lines.join("\n"),
-      /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- \/jwks has one key from now/s,
+      /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- From now on, \/jwks has one key/s,
     );
     const kept = lines.at(-1) ?? "";
     assert.match(kept, /^\{"issuer":"\S+","now":true,"at":"\S+"\}$/);
@@ -521,7 +521,7 @@ describe("arguments and refusals", { timeout, concurrency: 3 }, () => {
     ]) {
       assert.match(
         await cliRefused(t, [...args, "--data", data]),
-        /^jwksd: there is no store at .*; if there was none yet, create it with jwksd serve \[ERR_STORE_UNAVAILABLE\]\n$/,
+        /^jwksd: there is no store at .*\. If there was none yet, create it with jwksd serve; if .* \[ERR_STORE_UNAVAILABLE\]\n$/,
       );
     }
     const file = join(folder, "key.json");

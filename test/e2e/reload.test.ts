@@ -210,7 +210,7 @@ async function refused(service: RunningService, code: string, change: () => Prom
   await change();
   const line = await service.logged((line) => line["code"] === code, from);
   assert.equal(line.level, 50);
-  assert.match(line.msg, /^new keys rejected; the old ones remain in use: ./);
+  assert.match(line.msg, /^the old keys remain in use, because the new ones were rejected: ./);
   assert.equal((await getOnce(service.port)).body, before.body);
 }
 

@@ -30,7 +30,7 @@ const theOtherHalf = "mple\r\n\r\n";
 const partial =
   "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery";
 const firstStart = [
-  "generated a wrapping key, which encrypts the private keys; anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+  "generated a wrapping key, which encrypts the private keys. Anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   "key announced",
   "key activated",
   partial,

@@ -62,10 +62,10 @@ describe("a store without keys", () => {
     const data = await dataOf(t);
     const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const says =
-      /--data \S+ has no keys for https:\S+, (?:because the folder \S+ does not exist, )?and --require-store .* nothing was created; .*\[ERR_STORE_EMPTY\]/;
+      /--data \S+ has no keys for https:\S+?(?:, because the folder \S+ does not exist)?\. Nothing was created, because --require-store .* is set\. .*\[ERR_STORE_EMPTY\]/;
     const mistyped = await refused(t, ["--data", data, ...issuer, "--require-store"], key);
     assert.match(mistyped, says);
-    assert.ok(mistyped.includes(`because the folder ${data} does not exist,`), mistyped);
+    assert.ok(mistyped.includes(`because the folder ${data} does not exist.`), mistyped);
     assert.deepEqual(await filesIn(data), []);
     // A file that another start created before it could generate a key.
     const folder = await temporaryFolder(t);
@@ -92,7 +92,7 @@ describe("a store without keys", () => {
     const saved = await readFile(file, "utf8");
     await rm(join(data, "keys.db"));
     const says = new RegExp(
-      `--data ${data} has no keys for https:\\S+, and ${file} is the saved set of a service .*nothing was created.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
+      `--data ${data} has no keys for https:\\S+\\. Nothing was created, because ${file} is the saved set of a service .*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
     // The wrapping key may also be lost, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
@@ -125,7 +125,7 @@ describe("a store without keys", () => {
     await mkdir(file);
     const { log } = await startService(t, ["--data", data, ...issuer]);
     const says =
-      "cannot save the set that serve publishes if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
+      "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
     const [line, ...more] = log.filter(({ level }) => level === 40);
     assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
     assert.ok(line?.msg.startsWith(says), line?.msg);

@@ -175,7 +175,7 @@ const rows: readonly Row[] = [
     "the first encryption key",
     [a],
     { type: "announce", key: newKey("e", "enc") },
-    ['Encryption key "e" is the key to which relying parties encrypt from now on; nothing breaks.'],
+    ['Encryption key "e" becomes the key to which relying parties encrypt; nothing breaks.'],
   ],
   [
     "the next encryption key",
@@ -204,7 +204,7 @@ const rows: readonly Row[] = [
     [
       'Encryption key "e" is no longer published. Data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when caches ' +
         "will no longer serve the key, so nothing breaks.",
-      'Encryption key "f" is the key to which relying parties encrypt from now on; nothing breaks.',
+      'Encryption key "f" becomes the key to which relying parties encrypt; nothing breaks.',
     ],
   ],
   [

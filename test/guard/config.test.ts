@@ -71,7 +71,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
       for: "nginx",
       hosts: { "a.example": host, "*": { ...host, issuers: [{ ...issuer, keySet: { maxWaitMs: 5 } }] } },
     },
-    /host "\*": issuer 1: "keySet" differs from the "keySet" that https:\/\/login\.example\.com has elsewhere; use the same/,
+    /host "\*": issuer 1: the "keySet" of https:\/\/login\.example\.com differs from its "keySet" elsewhere; use the same/,
   ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],
@@ -163,7 +163,7 @@ every other host
 sizes
   head of a response      at most 8547 bytes; set proxy_buffer_size to at least 12k
   headers for a program   at most 8291 bytes more than the client sends
-  request head of a check at most 131072 bytes; larger ones are refused with 431
+  request head of a check at most 131072 bytes; larger ones are rejected with 431
 `,
     );
   });
@@ -171,7 +171,10 @@ sizes
   test("warns if several guards, or a restarted one, would accept the same DPoP proof", async (t) => {
     const secret = await fileWith(t, "x".repeat(32));
     const store = { replayStore: "redis://127.0.0.1" };
-    const [once, nonce] = [/used once with each; give all of them the same --replay-store/, /set --nonce-secret-file/];
+    const [once, nonce] = [
+      /used once with each of them; set the same --replay-store for all/,
+      /set --nonce-secret-file/,
+    ];
     for (const [settings, dpop, expected] of [
       [{}, "optional", [once, nonce]],
       [{}, "required", [once, nonce]],

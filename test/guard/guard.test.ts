@@ -414,7 +414,7 @@ test(
     assert.equal(await result(other, first), "401 the proof was used before (jti)", "after the restart");
     assert.match(
       warnings(one).join("\n"),
-      /DPoP proofs need no nonce[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,
+      /DPoP proofs do not need a nonce[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,
     );
     assert.doesNotMatch(JSON.stringify(one.log), /s3cret/);
   },
@@ -543,7 +543,10 @@ describe("the configuration", () => {
       assert.equal(await guard.reload(), false);
       assert.deepEqual([await status("api.example.com"), await status("b.example")], ["200", "200"]);
       assert.match(await guard.page("/metrics"), /jwksd_guard_config_refused 1\n/);
-      assert.match(guard.log.at(-1)?.message ?? "", /^new configuration rejected; the old one remains in use: /);
+      assert.match(
+        guard.log.at(-1)?.message ?? "",
+        /^the old configuration remains in use, because the new one was rejected: /,
+      );
     }
     assert.match(guard.log.at(-1)?.message ?? "", /to change other settings, restart it/);
 
@@ -595,7 +598,7 @@ describe("the configuration", () => {
     await hangUp("configuration reloaded");
     assert.deepEqual([await passes("/a"), await passes("/b")], [false, true]);
     await write("/c", "/b//");
-    await hangUp('new configuration rejected; the old one remains in use: host "*": route 2');
+    await hangUp('the old configuration remains in use, because the new one was rejected: host "*": route 2');
     assert.deepEqual([await passes("/b"), await passes("/c")], [true, false]);
     child.kill("SIGTERM");
     assert.deepEqual(await exited, { code: 0, signal: null });
@@ -610,7 +613,7 @@ describe("the configuration", () => {
     const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
     await writeFile(guard.file, JSON.stringify({ ...base, hosts: added }));
     assert.equal(await guard.reload(), true);
-    assert.match(warnings(guard).join("\n"), /^if several guards run, .*\nDPoP proofs need no nonce/);
+    assert.match(warnings(guard).join("\n"), /^if several guards run, .*\nDPoP proofs do not need a nonce/);
     assert.deepEqual(warnings(guard), warnings(other));
   });
 

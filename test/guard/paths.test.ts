@@ -35,7 +35,7 @@ const invalid = {
   utf8: "the path's escapes are not valid UTF-8",
   decoded: "the path contains \\ or the segment . or .. when it is decoded",
   slash: "the path contains an escaped slash, which its route does not allow",
-  other: "the path would select another route if it were decoded, in lower case, and without empty segments",
+  other: "the path would select a different route if it were decoded, lowercased, and stripped of empty segments",
 };
 
 const table: Readonly<Record<string, readonly string[]>> = {

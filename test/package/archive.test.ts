@@ -104,7 +104,7 @@ describe(
       const response = await fetch(`${String(admin)}/metrics`);
       assert.equal(response.status, 500);
       assert.match(await response.text(), /"title":"Internal Server Error"/);
-      const { path } = await logged(({ msg }) => msg.startsWith("a page failed: "));
+      const { path } = await logged(({ msg }) => msg.startsWith("a page cannot be shown: "));
       assert.equal(path, "/metrics");
     });
 

@@ -165,7 +165,7 @@ describe("a TLS address for signing tokens", () => {
     const folder = await tlsFolder(t);
     const { address, service } = await startWith(t, folder);
     await writeFile(join(folder, "ca.crt"), "none");
-    await service.logged(({ msg }) => /^new certificates rejected.*ca\.crt must be a certificate/.test(msg));
+    await service.logged(({ msg }) => /^the old certificates remain in use, .*ca\.crt must be a certificate/.test(msg));
     assert.equal(await ask(address, client), "200");
     await writeFile(join(folder, "ca.crt"), stranger.cert);
     await service.logged(({ msg }) => msg === "certificates reloaded");

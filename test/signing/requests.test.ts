@@ -295,7 +295,7 @@ describe("the service refuses to start with", () => {
     ],
     "too short for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
-      /is 599, but Kubernetes requires at least 600/,
+      /of 599, but Kubernetes requires at least 600/,
     ],
   };
   for (const [name, [members, message]] of Object.entries(lifetimes)) {

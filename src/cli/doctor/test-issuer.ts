@@ -20,7 +20,7 @@ export function commandOf(io: Io): Command {
   return command
     .notes(`
 Runs an issuer for testing APIs in any language. It keeps its keys in memory.
-Its page links to a token for each fault, and has buttons that rotate the keys
+Its page links to a token for each fault and has buttons that rotate the keys
 and take the issuer offline. Each /hostile/CODE is an issuer whose JWK Set has
 exactly one fault, the one for which jwksd doctor reports that code.
 

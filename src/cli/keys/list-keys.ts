@@ -25,8 +25,8 @@ export function listCommand(io: Io): Command {
   const command = new Command("list").description("List the managed keys, like jwksd keys without a command.");
   return addStoreSettings(command.option("--all", "include removed and revoked keys"))
     .notes(`
-If a key is in an HSM or key service, the next line has its URI (--json: uri). A
-key's next step follows from the store's policy (see jwksd policy).`)
+If a key is in an HSM or key service, its URI is on the next line (--json: uri).
+A key's next step follows from the store's policy (see jwksd policy).`)
     .allowExcessArguments()
     .action((flags: ListFlags) => {
       // `jwksd keys` has no arguments, so an argument must be the name of an unknown command.

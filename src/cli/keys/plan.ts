@@ -27,9 +27,9 @@ export function commandOf(io: Io): Command {
     .notes(`
 The plan shows what jwksd serve will do if no command changes the keys. If a
 step is waiting for a target, the plan names the target and assumes that it
-receives the step now. This command changes nothing. It prints colors only in a
-terminal, and only if NO_COLOR is not set. To try another policy, run jwksd
-policy --dry-run.
+receives the step now. This command does not change anything. It prints colors
+only in a terminal, and only if NO_COLOR is not set. To try another policy, run
+jwksd policy --dry-run.
 
 Examples:
   $ jwksd plan

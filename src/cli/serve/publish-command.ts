@@ -34,7 +34,7 @@ export function commandOf(io: Io): Command {
       "--purge-command <command>",
       "command to run after a write, to purge a CDN; the JWKSD_URLS variable contains the URLs",
     )
-    .option("--wait <seconds>", "without --follow: how long to wait until the target can be read back", waitSeconds, 30)
+    .option("--wait <seconds>", "without --follow: how long to wait for the target to be read back", waitSeconds, 30)
     .option("--json", "JSON output; with --follow, one line per write");
   return addSettings(command, settingsWith("publish"))
     .notes(`
@@ -153,5 +153,5 @@ function publishedJson(target: string, { documentSet, written }: Published) {
 function lineOf(target: string, { documentSet, written }: Published): string {
   const summary = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
   const kids = documentSet.kids.map((kid) => printable(kid));
-  return `${summary}. ${target} has the keys ${kids.join(", ")} and was read back.`;
+  return `${summary}. ${target} was read back and has the keys ${kids.join(", ")}.`;
 }

@@ -10,13 +10,12 @@ export function commandOf(io: Io): Command {
     .notes(`
 Without --keys, jwksd generates the keys and rotates them. With --keys, it
 reloads the files when they change and on SIGHUP; if a key is invalid, it logs
-an error and keeps the old keys. On SIGTERM, serve finishes the requests in
+an error and keeps the old keys. On SIGTERM, jwksd finishes the requests in
 flight and exits.
 
 Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
 member of the --config file ("port"). A flag takes precedence over the
-environment, and the environment over the file. To read about a setting, run,
-for example, jwksd help port.
+environment, and the environment over the file.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --data /var/lib/jwksd \\

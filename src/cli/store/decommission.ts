@@ -31,11 +31,10 @@ export function commandOf(io: Io): Command {
     .option("--from <file>", "decommission each issuer in a file of lines printed by this command");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
-Nothing signs for the issuer from now on, and its keys never sign again. Each
+Nothing signs for the issuer anymore, and its keys never sign again. Each
 key stays published until its last token has expired, so no valid token fails.
 With --now, all keys are revoked; caches may trust them for a while, and
---dry-run prints how long. After that, /jwks has one key, which does not sign
-anything.
+--dry-run prints how long. After that, /jwks has one key, which never signs.
 
 No process generates a key for the issuer. If the same customer returns, jwksd
 rotate generates one, but only once no cache trusts the earlier keys and their
@@ -106,8 +105,8 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
 
 /** Returns the effects of decommissioning an issuer, apart from those on its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
-  const when = liveRecords(records).length === 0 ? "from now on" : "once the last key is removed";
-  const set = `/jwks has one key ${when}. That key does not sign anything.`;
+  const when = liveRecords(records).length === 0 ? "From now on" : "Once the last key is removed";
+  const set = `${when}, /jwks has one key, which never signs.`;
   if (isDecommissioned(before)) return [set];
   const until = timeText(staleAt);
   return [

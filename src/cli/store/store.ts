@@ -23,7 +23,7 @@ import { addSettings, settingsFrom } from "../settings-options.ts";
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
     .description("Copy the managed keys to another, empty store.")
-    .option("--to <url>", "URL of the destination store, written as for --store");
+    .option("--to <url>", "URL of the destination store, in the same form as for --store");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
 First stop every process that uses the old store. The command verifies the keys
@@ -31,8 +31,8 @@ before it writes them, and then reads them back and compares them. The wrapping
 key stays the same: every process on the new store needs it, in
 --wrapping-key-file or JWKSD_WRAPPING_KEYS.
 
-If a URL contains a password, put it into the environment: the old store's URL
-in JWKSD_STORE, the new store's in JWKSD_TO.
+If a URL contains a password, put the URL into the environment: the old store's
+URL in JWKSD_STORE, the new store's in JWKSD_TO.
 
 Examples:
   $ jwksd store migrate --issuer https://login.example.com \\

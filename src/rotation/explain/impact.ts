@@ -97,7 +97,7 @@ function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined 
 
 function activated(record: LiveRecord, was: LiveRecord | undefined, { after, policy, now }: Context): string {
   const name = keyName(record);
-  if (record.use === "enc") return `${name} is the key to which relying parties encrypt from now on; nothing breaks.`;
+  if (record.use === "enc") return `${name} becomes the key to which relying parties encrypt; nothing breaks.`;
   const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
   if (isTheFirst && !isBack) {
     return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.`;

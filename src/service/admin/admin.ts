@@ -67,7 +67,7 @@ const refusals = {
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
-const failed = problem(500, "Internal Server Error", "This page failed; see jwksd's log for the cause.");
+const failed = problem(500, "Internal Server Error", "This page cannot be shown; see jwksd's log for the cause.");
 
 /** A running admin address. */
 export interface RunningAdmin extends RunningServer {
@@ -102,7 +102,7 @@ export async function startAdmin(
     // A page can fail at any time; for example, a package that its first request loads may have been removed since
     // jwksd started.
     respond().catch((error: unknown) => {
-      log.error({ admin, path, code: codeOf(error) }, `a page failed: ${(error as Error).message}`);
+      log.error({ admin, path, code: codeOf(error) }, `a page cannot be shown: ${(error as Error).message}`);
       writeReply(response, withoutBodyOnHead(failed, method));
     });
   };

@@ -154,7 +154,7 @@ function unmanaged({ health }: ManagerSnapshot): Fault | undefined {
 function clockSkew({ document: { policy }, clockAheadMs: aheadMs }: ManagerSnapshot): Fault | undefined {
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
-  const text = `This machine's clock is ${by} the store's clock, more than clockSkewSeconds (${policy.clockSkewSeconds}) allows, so this process takes no steps and does not sign.`;
+  const text = `This machine's clock is ${by} the store's clock, but clockSkewSeconds allows only ${policy.clockSkewSeconds} s. Until that is corrected, this process takes no steps and does not sign.`;
   return fault("CLOCK_SKEW", text, {
     remedy: "Correct the clock that is wrong. This command shows whether this machine's clock is synchronized:",
     command: "timedatectl",
@@ -173,11 +173,11 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
   const when = `at ${timeText(since)}, ${relativeText(since, now)}`;
   if (step === "announce") {
     const remedy = {
-      remedy: "Fix the other faults; jwksd then announces a successor automatically. This command announces one now:",
+      remedy: "Fix the other faults; jwksd then announces the next key automatically. This command announces it now:",
       command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
       guide: "alerts.md#jwksdnosuccessor",
     };
-    const text = `The successor of the ${key} should have been announced ${when}, but there is none.`;
+    const text = `A key to replace the ${key} should have been announced ${when}, but there is none.`;
     return fault("NO_SUCCESSOR", text, remedy, { kid, since });
   }
   const remedy = {

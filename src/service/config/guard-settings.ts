@@ -28,7 +28,7 @@ export const guardDefinitions = {
   for: optional(
     oneOf("nginx", "caddy", "traefik"),
     "<proxy>",
-    "proxy in front of the guard. This decides which headers describe a request and how a refusal is returned.",
+    "proxy in front of the guard. It determines which headers describe a request and how a refusal is returned.",
   ),
   listen: withDefault(
     stringThat(
@@ -64,12 +64,12 @@ export const guardDefinitions = {
   nonceSecretFile: optional(
     path,
     "<file>",
-    "file with a secret for DPoP nonces. The secret has at least 32 characters and is the same for all guards. Proofs then need a nonce. Default: no nonces.",
+    "file with a secret for DPoP nonces. The secret must have at least 32 characters and be the same for all guards. Proofs must then contain a nonce. Default: no nonces.",
   ),
   certificateHeader: optional(
     stringThat("the name of a header", (value) => /^[a-z][a-z\d-]*$/i.test(value)),
     "<name>",
-    "header with the client certificate. In every check, the proxy must set this header to the certificate, with a colon before and after it. Tokens that are bound to a certificate require it. Default: such tokens are rejected.",
+    "header with the client certificate. For every check, the proxy must set this header to the certificate, with a colon before and after it. Tokens that are bound to a certificate require it. Default: such tokens are rejected.",
   ),
   logLevel: settingDefinitions.logLevel,
   jsonLogs: settingDefinitions.jsonLogs,

@@ -83,7 +83,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    `${about} serve writes this value to an empty store. To change it later for all processes, use jwksd policy.`,
+    `${about} This value is written to an empty store. To change it later for all processes, use jwksd policy.`,
     { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
@@ -98,7 +98,7 @@ export const settingDefinitions = {
     stringThat("an IP address without brackets, or a host name", isListenHost),
     "127.0.0.1",
     "<address>",
-    "address to listen on. 0.0.0.0 and :: mean all addresses of the machine.",
+    "address to listen on. 0.0.0.0 and :: mean all of the machine's addresses.",
   ),
   port: withDefault(wholeNumber(0, 65_535), 9900, "<port>", "port to listen on. 0 selects a free port."),
   reusePort: toggle(
@@ -111,7 +111,7 @@ export const settingDefinitions = {
     'admin page address. The page shows keys, replicas and health; /livez, /readyz and /metrics are at the same address. "off" turns it off.',
   ),
   requireStore: toggle(
-    "refuse to start if the store has no keys. Without it, serve generates new keys in an empty store. Set it after the first start.",
+    "refuse to start if the store has no keys. Without it, new keys are generated in an empty store. Set it after the first start.",
     { managed: true, publish: true },
   ),
   readyWithoutStore: toggle(
@@ -121,7 +121,7 @@ export const settingDefinitions = {
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    "maximum age of the saved set at startup. serve publishes its saved set if it starts while the store is unreachable; 0 turns that off. The default is derived from the store's policy: 82200.",
+    "maximum age of the saved set at startup. The saved set is published if jwksd starts while the store is unreachable; 0 turns that off. The default is derived from the store's policy: 82200.",
     { managed: true },
   ),
   signSocket: optional(
@@ -143,7 +143,7 @@ export const settingDefinitions = {
     "issuer identifier of the provider. Default for serve: http://HOST:PORT, which works only on this machine. Default for other commands: the store's issuer.",
     { heading: "Issuer and store:", publish: true, store: true },
   ),
-  data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. serve creates it at the first start.", {
+  data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. It is created at the first start.", {
     heading: "Issuer and store:",
     publish: true,
     store: true,
@@ -169,7 +169,7 @@ export const settingDefinitions = {
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
     "<name>",
-    "name of this process in jwksd replicas. Default: the host name.",
+    "name of this process in the list of replicas. Default: the host name.",
     { heading: "Issuer and store:", managed: true, publish: true },
   ),
 
@@ -196,13 +196,13 @@ export const settingDefinitions = {
     { heading: "Documents:", publish: true },
   ),
   noDiscovery: toggle(
-    "serve no discovery document. Set this if the provider serves its own document that contains the JWK Set's URL.",
+    "do not serve a discovery document. Set this if the provider serves its own document that contains the JWK Set's URL.",
     {
       heading: "Documents:",
       publish: true,
     },
   ),
-  noCors: toggle("send no CORS headers. Pages on other origins then cannot read the documents.", {
+  noCors: toggle("do not send CORS headers. Pages on other origins then cannot read the documents.", {
     heading: "Documents:",
   }),
   rotationMode: toggle(
@@ -266,7 +266,7 @@ export const settingDefinitions = {
     oneOf("debug", "info", "warn", "error", "silent"),
     "info",
     "<level>",
-    "lowest level that is logged. silent logs nothing.",
+    "lowest level to log. silent turns logging off.",
     { heading: "Other settings:", publish: true },
   ),
   jsonLogs: toggle("log as JSON lines. Each line is one object, including the error that ends a command.", {

@@ -98,7 +98,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
     await files.reload(take).catch(() => {});
     if (files.refused !== undefined) {
       const { code, message } = files.refused;
-      log.error({ code }, `new keys rejected; the old ones remain in use: ${message}`);
+      log.error({ code }, `the old keys remain in use, because the new ones were rejected: ${message}`);
       return false;
     }
     const encryptionKeys = provider.publishedKeys().length - kids().length;

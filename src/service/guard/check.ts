@@ -84,7 +84,7 @@ async function decideAbout(
   if (route === undefined) throw new RefusedCheck(403, "route", "no route is configured for this path and method");
   const destination = destinationOf(described.target, rawHeaders);
   if (destination !== undefined && routeOf(host, described.method, destination) !== route)
-    throw new RefusedCheck(400, "path", "the Destination header names a path of another route");
+    throw new RefusedCheck(400, "path", "the Destination header names a path on a different route");
   const { requirements } = route;
   if (requirements === undefined) return allowed(host, context, "public");
 

@@ -35,7 +35,7 @@ export async function configReport(config: GuardConfig): Promise<string> {
   const sizes = [
     `head of a response      at most ${worst} bytes${proxy === "nginx" ? buffer : ""}`,
     `headers for a program   at most ${identity} bytes more than the client sends`,
-    `request head of a check at most ${maxHeaderBytes} bytes; larger ones are refused with 431`,
+    `request head of a check at most ${maxHeaderBytes} bytes; larger ones are rejected with 431`,
   ];
   const warnings = warningsOf(config, byName);
   return [

@@ -84,11 +84,11 @@ export function warningsOf({ settings, nonceSecret }: GuardConfig, hosts: Hosts)
   if (![...hosts.values()].some(({ usesProofs }) => usesProofs)) return [];
   return [
     ...(settings.replayStore === undefined
-      ? ["if several guards run, a DPoP proof can be used once with each; give all of them the same --replay-store"]
+      ? ["if several guards run, a DPoP proof can be used once with each of them; set the same --replay-store for all"]
       : []),
     ...(nonceSecret === undefined
       ? [
-          "DPoP proofs need no nonce, so they can be signed in advance; set --nonce-secret-file to a file with the same secret for all guards",
+          "DPoP proofs do not need a nonce, so they can be signed in advance; set --nonce-secret-file to a file with the same secret for all guards",
         ]
       : []),
   ];

@@ -158,7 +158,7 @@ async function start(
         isRefused = true;
         log.error(
           { code: codeOf(error) },
-          `new configuration rejected; the old one remains in use: ${(error as Error).message}`,
+          `the old configuration remains in use, because the new one was rejected: ${(error as Error).message}`,
         );
       }
       return !isRefused;

@@ -170,9 +170,7 @@ function oncePerName(use: UseKeySet): UseKeySet {
     const name = nameOf(options);
     const one = used.get(name) ?? { options, keys: use(options) };
     if (!isDeepStrictEqual(one.options, options))
-      throw invalidOption(
-        `"keySet" differs from the "keySet" that ${name} has elsewhere; use the same settings in both`,
-      );
+      throw invalidOption(`the "keySet" of ${name} differs from its "keySet" elsewhere; use the same settings in both`);
     used.set(name, one);
     return one.keys;
   };

@@ -118,7 +118,7 @@ export function selectRoute<Route extends RoutePattern>(
   const other = routes.find((each) => hasMethod(each, method) && covers(each.foldedBase, each.isPrefix, plain));
   if (other !== route)
     return {
-      problem: "the path would select another route if it were decoded, in lower case, and without empty segments",
+      problem: "the path would select a different route if it were decoded, lowercased, and stripped of empty segments",
     };
   return { route };
 }

@@ -68,7 +68,7 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
     case "failed": {
       const use = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "no longer sign";
       const { retryInMs } = event;
-      return ["error", { code, retryInMs }, `keys cannot be managed; the last valid keys ${use}: ${why}`];
+      return ["error", { code, retryInMs }, `keys cannot be managed: ${why}; the last valid keys ${use}`];
     }
     case "stale":
       return ["error", { code }, `${why}; /readyz returns 503 until it recovers, and /jwks is still served`];
@@ -109,7 +109,7 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
 }
 
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
-  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes; every removed key leaves a tombstone in it`;
+  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes, and every removed key leaves a tombstone in it`;
 
 /** Warns that new keys were generated, because jwksd sees no difference between a first start and a lost store or a mistyped store URL. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {

@@ -155,14 +155,14 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
       const of = timeText(event.savedAt);
       return log.error(
         { code, of },
-        `the saved set is published and nothing is signed; jwksd retries the store: ${why}`,
+        `the saved set is published and nothing is signed until the store can be read: ${why}`,
       );
     }
     case "failed":
       return log.error({ code }, `keys cannot be managed: ${why}; the saved set stays published`);
     default: {
       const problem =
-        "cannot save the set that serve publishes if the store is unavailable at startup (--data, --max-saved-set-seconds)";
+        "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds)";
       return log.warn({ file, code }, `${problem}: ${message}`);
     }
   }

@@ -68,7 +68,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
   if (signConfig === undefined) return sockets;
   const members = await readJsonObject(signConfig, "the file in --sign-config");
   for (const [address, given] of Object.entries(members)) {
-    const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
+    const name = `socket ${JSON.stringify(address)} in ${signConfig}`;
     if (!socketPath.holds(address)) throw invalidOption(`the name of ${name} must be ${socketPath.must}`);
     if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
     const checked = checkOptions(given as SocketMembers, rules, `member of ${name}`);
@@ -88,13 +88,15 @@ function socketOf(
   if (listen !== undefined) {
     checkAddress(listen, name, tls);
     if (mode !== undefined || group !== undefined || protocol !== "http") {
-      throw invalidOption(`mode, group and protocol of ${name} are only for Unix sockets; remove them`);
+      throw invalidOption(`${name} sets mode, group or protocol, which are only for Unix sockets; remove them`);
     }
   } else if (tls !== undefined) {
-    throw invalidOption(`tls of ${name} is only for HOST:PORT; remove it and set mode`);
+    throw invalidOption(`${name} sets tls, which is only for HOST:PORT; remove it and set mode`);
   }
   if (protocol === "http" && formerKeys.length > 0)
-    throw invalidOption(`formerKeys of ${name} is only for the "kubernetes" protocol; set protocol to "kubernetes"`);
+    throw invalidOption(
+      `${name} sets formerKeys, which is only for the "kubernetes" protocol; set protocol to "kubernetes"`,
+    );
   if (protocol === "kubernetes" && policy.typ !== undefined) {
     throw invalidOption(`${name} has the "kubernetes" protocol, in which typ is always JWT; remove typ`);
   }
@@ -128,12 +130,12 @@ export function checkSocketLifetimes(sockets: readonly SignSocket[], maxTokenLif
     const { maxLifetimeSeconds: longest = maxTokenLifetimeSeconds } = policy;
     if (longest > maxTokenLifetimeSeconds) {
       throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${longest}, but maxTokenLifetimeSeconds is ${maxTokenLifetimeSeconds}, so a key may be removed before a token expires; lower maxLifetimeSeconds`,
+        `${name} has a maxLifetimeSeconds of ${longest}, but maxTokenLifetimeSeconds is ${maxTokenLifetimeSeconds}, so a key might be removed before a token expires; lower maxLifetimeSeconds`,
       );
     }
     if (protocol === "kubernetes" && longest < minLifetimeSeconds) {
       throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${longest}, but Kubernetes requires at least ${minLifetimeSeconds}; raise maxLifetimeSeconds`,
+        `${name} has a maxLifetimeSeconds of ${longest}, but Kubernetes requires at least ${minLifetimeSeconds}; raise maxLifetimeSeconds`,
       );
     }
   }

@@ -96,7 +96,7 @@ async function startHttp(
     } catch (error) {
       log.error(
         { socket: address },
-        `new certificates rejected; the old ones remain in use: ${(error as Error).message}`,
+        `the old certificates remain in use, because the new ones were rejected: ${(error as Error).message}`,
       );
     }
   });

@@ -62,7 +62,7 @@ export async function openManaged(
     if (!(await exists(path)) && (await exists(defaultKeyPath(path)))) {
       log.warn(
         { store: path },
-        "there is a wrapping key but no store, so a new store is created; if there was one, stop jwksd and restore it, because the new store does not contain its keys",
+        "there is a wrapping key but no store, so a new store is created. If there was one, stop jwksd and restore it, because the new store does not contain its keys",
       );
     }
   }
@@ -109,7 +109,7 @@ async function holdsNoKeys(
       : ", which also explains how to generate new keys deliberately";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${name} has no keys${forIssuer}${cause}, and ${why}, so nothing was created; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
+    `${name} has no keys${forIssuer}${cause}. Nothing was created, because ${why}. Correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
   );
 }
 
@@ -128,7 +128,7 @@ export async function openStore(
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; set its path with --store sqlite:PATH or --data FOLDER; if it is lost, see "A lost store" in docs/emergencies.md; if there was none yet, create it with jwksd serve`,
+      `there is no store at ${path}; set its path with --store sqlite:PATH or --data FOLDER. If there was none yet, create it with jwksd serve; if it is lost, see "A lost store" in docs/emergencies.md`,
     );
   }
   const store = sqliteStore(path);

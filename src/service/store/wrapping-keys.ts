@@ -67,7 +67,7 @@ export async function firstWrappingKey(
   if (file === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `replicas that share a database need the same wrapping key, so none was generated; generate one with: ${recipe}; then set it for all of them with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
+      `replicas that share a database need the same wrapping key, so none was generated; generate one with: ${recipe}; then set it for every replica with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
     );
   }
   await generateWrappingKey(file, log);
@@ -84,7 +84,7 @@ async function generateWrappingKey(file: string, log: Log): Promise<void> {
   }
   log.warn(
     { file },
-    "generated a wrapping key, which encrypts the private keys; anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+    "generated a wrapping key, which encrypts the private keys. Anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   );
 }
 

@@ -271,6 +271,6 @@ function checkKnownKeys(current: Uint8Array | undefined, records: readonly KeyRe
   if (unknown === undefined) return;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written; use the store that has the key, import the key (jwksd keys import) or, if no tokens signed with it are in use, remove the JWK Set there`,
+    `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written. Use the store that has the key, or import the key (jwksd keys import); if no tokens signed with it are in use, you can remove the JWK Set there`,
   );
 }

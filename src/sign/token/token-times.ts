@@ -38,13 +38,16 @@ export function timesOf(
   if (ownExp !== undefined && lifetimeSeconds !== undefined)
     throw invalidClaims('set either claim "exp" or lifetimeSeconds, not both');
   const exp = ownExp ?? now + checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
-  if (exp <= now) throw invalidClaims(`claim "exp" is ${now - exp} seconds ago, so no verifier would accept the token`);
+  if (exp <= now)
+    throw invalidClaims(`claim "exp" is ${now - exp} seconds in the past, so no verifier would accept the token`);
   if (exp - now > maxLifetimeSeconds)
     throw invalidClaims(
       `claim "exp" is ${exp - now} seconds in the future${tooLong(maxLifetimeSeconds)}; "exp" is in seconds since 1970`,
     );
   if (iat - now > maxAheadSeconds)
-    throw invalidClaims(`claim "iat" is ${iat - now} seconds in the future, but must be at most ${maxAheadSeconds}`);
+    throw invalidClaims(
+      `claim "iat" is ${iat - now} seconds in the future, but at most ${maxAheadSeconds} are allowed`,
+    );
   for (const [name, value] of Object.entries({ iat, nbf })) {
     if (value !== undefined && value >= exp) throw invalidClaims(`claim "${name}" must be before "exp"`);
   }
@@ -63,4 +66,4 @@ export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSe
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>
-  `, but must be at most ${maxLifetimeSeconds}, because the key may be removed before the token expires; to allow it, raise maxTokenLifetimeSeconds (for managed keys: jwksd policy)`;
+  `, but must be at most ${maxLifetimeSeconds}, because otherwise the key might be removed before the token expires; to allow it, raise maxTokenLifetimeSeconds (for managed keys: jwksd policy)`;

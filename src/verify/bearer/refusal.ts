@@ -91,7 +91,7 @@ export function refusalOf(error: unknown): Refusal {
   const seconds = error instanceof FetchError ? error.retryAfterSeconds : 0;
   return {
     status: 503,
-    description: "the token cannot be checked now",
+    description: "the token cannot be checked at the moment",
     retryAfterSeconds: Math.max(seconds, 1),
     code: codeOf(error),
     cause: error,

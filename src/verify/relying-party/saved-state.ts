@@ -39,7 +39,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
     try {
       if (!isResponseState(state)) throw invalidOption("state is not a result of state()");
       const { issuer, jwksUri, ...response } = state;
-      checkSecureUrl(jwksUri, "jwksUri of the state", allowInsecure);
+      checkSecureUrl(jwksUri, "the state's jwksUri", allowInsecure);
       if (issuer !== place.issuer || (place.jwksUri !== undefined && jwksUri !== place.jwksUri)) return;
       const saved = { url: jwksUri, ...response };
       // If a fetch finishes in the meantime, its set is newer.

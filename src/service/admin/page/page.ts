@@ -50,7 +50,7 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
   ["timeline", "Timeline"],
   ["keys", "Keys"],
   ["replicas", "Replicas"],
-  ["jwks", "The JWK Set as served now"],
+  ["jwks", "The JWK Set as currently served"],
   ["events", "Recent events"],
 ];
 
