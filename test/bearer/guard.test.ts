@@ -179,7 +179,7 @@ describe("with an issuer function", () => {
     assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
   });
 
-  test("a set of 64 keys is accepted; a larger one cannot verify tokens, but does not cause a 503", async () => {
+  test("a set of 64 keys is accepted, and an invalid key in it causes a 401; a larger set causes a 503", async () => {
     const valid = keyAs("a");
     const invalid = { ...valid, y: withoutPrivate(ecKey("b"))["y"], kid: "invalid" };
     const rows: [others: number, kid: string, expected: number][] = [
@@ -454,7 +454,7 @@ describe("a guard with DPoP", () => {
     assert.equal(challengeOf(await failing.prove()), "503");
   });
 
-  test("the memory that used proofs take is bounded", async () => {
+  test("used proofs take a limited amount of memory", async () => {
     const clock = simulatedClock();
     const { prove } = await dpopGuard({ clock, replay: memoryReplayStore({ maxEntries: 10, clock }) });
     const seen = new Set<string>();

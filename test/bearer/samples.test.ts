@@ -486,7 +486,7 @@ for (const path of ["/mcp", ""])
     await client.close();
   });
 
-describe("drop-in replacements for the key functions of other middleware", { concurrency: 3 }, () => {
+describe("drop-in replacements for other middleware's key functions", { concurrency: 3 }, () => {
   // In an outage, express-jwt passes the error on with its status, and passport-jwt responds with 401 to any key error.
   for (const [file, start, outage] of [
     ["examples/docs/drop-in-express-jwt.mts", served, 503],

@@ -53,7 +53,7 @@ test("an assertion has exactly the claims that RFC 7523 section 3 requires", asy
   assert.match(String(jti), /^[\w-]{36}$/);
 });
 
-test("a request object has the claims of RFC 9101 section 4 and FAPI 2.0 Message Signing section 5.3.1", async () => {
+test("a request object has the claims that RFC 9101 section 4 and FAPI 2.0 Message Signing section 5.3.1 require", async () => {
   const token = await createRequestObject(own, { ...usual, parameters, lifetimeSeconds: 300 });
   const { header, claims } = read(token);
   assert.deepEqual(header, { alg: "ES256", kid: "a", typ: "oauth-authz-req+jwt" });

@@ -349,7 +349,7 @@ describe("the in-memory store", () => {
     assert.equal(store("z", clock.now() + second, "c"), true);
   });
 
-  test("uses the verifier's clock if it is the verifier's default", async () => {
+  test("uses the verifier's clock if the store is the verifier's default", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock });
     const token = (): string => tokenOf("clientAssertion", { jti: "x", exp: clock.now() / second + 10 });

@@ -48,7 +48,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.deepEqual(await cacheLifetime(), { freshSeconds: 3600, staleSeconds: 3600 });
       });
 
-      test("a hit for a range has exactly that slice of the document", async () => {
+      test("a hit for a range contains exactly that slice of the document", async () => {
         const { ask, exchanges } = newClient();
         const { body } = await ask();
         const size = body.length;

@@ -103,7 +103,7 @@ describe("rejects invalid command lines", { timeout, concurrency: 4 }, () => {
 });
 
 describe("keygen", { timeout, concurrency: 4 }, () => {
-  test("writes a private JWK under its thumbprint to standard output", async (t) => {
+  test("writes a private JWK, with its thumbprint as the kid, to standard output", async (t) => {
     const { code, stdout, stderr } = await runCli(t, ["keygen"]);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     const jwk = JSON.parse(stdout) as jose.JWK_EC_Private;

@@ -333,7 +333,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     );
   });
 
-  test("rewrap encrypts all private keys with a new wrapping key", async (t) => {
+  test("the rewrap command encrypts all private keys with a new wrapping key", async (t) => {
     const { folder, data, file, ok, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     const wrappingKeys = join(folder, "wrapping.keys");

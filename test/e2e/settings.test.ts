@@ -431,7 +431,7 @@ async function announcedInDays(
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
 }
 
-test("plan and --dry-run use the store's policy, and serve warns about a flag that differs", async (t) => {
+test("the plan command and --dry-run use the store's policy, and jwksd serve warns about a flag that differs", async (t) => {
   const data = await dataOf(t);
   const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
   const first = await startService(t, ["--data", data, ...policy]);
@@ -458,7 +458,7 @@ test("plan and --dry-run use the store's policy, and serve warns about a flag th
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
-test("rewrap refuses to run while a running replica lacks the wrapping key, and names both", async (t) => {
+test("the rewrap command refuses to run while a running replica lacks the wrapping key, and names both", async (t) => {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
   const first = await startService(t, ["--data", data, "--replica-name", "one"]);

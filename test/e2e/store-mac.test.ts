@@ -232,7 +232,7 @@ describe("the issuer", { timeout }, () => {
     assert.equal(third.log.filter(({ msg }) => msg === "key rewrapped").length, 0);
   });
 
-  test("can also be set by keys rewrap, but only once", async (t) => {
+  test("can also be set by the rewrap command, but only once", async (t) => {
     const { ok, refused } = await setUp(t);
     await ok("keys", "rewrap", "--issuer", "https://a.example");
     assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "https://a.example");
@@ -264,7 +264,7 @@ describe("files", { timeout, skip: !isSupported }, () => {
     }
   });
 
-  test("serve and keygen exit immediately if a folder cannot be created", async (t) => {
+  test("the serve and keygen commands exit immediately if a folder cannot be created", async (t) => {
     for (const args of [
       ["serve", "--data", "/proc/x", "--port", "0", "--admin", "off"],
       ["serve", "--store", "sqlite:/proc/x/y/keys.db", "--port", "0", "--admin", "off"],

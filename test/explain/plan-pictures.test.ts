@@ -178,7 +178,7 @@ describe("the plan in a terminal", () => {
     for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
 
-  test("adds colors to the same picture as escape sequences", () => {
+  test("adds colors to the same picture, using escape sequences", () => {
     const colored = planPicture(busy, { ...plain, columns: 80, color: true });
     assert.ok(colored.includes("\u001b[32m█\u001b[39m"));
     // oxlint-disable-next-line no-control-regex

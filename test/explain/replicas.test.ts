@@ -133,7 +133,7 @@ describe("a process that is behind", () => {
       `${who} publishes revision 6, which the store no longer has. It refuses to use an older backup of its store until it is restarted.`,
     ],
   ];
-  test("is described with what it may still publish and sign, and for how long", () => {
+  test("is described along with what it may still publish and sign, and for how long", () => {
     const texts = rows.map(([members, records]) => {
       const presence = presenceRecord("r", { revision: 4, at: start - 40 * second, ...members });
       return behindText(presence, view(records, [presence]));

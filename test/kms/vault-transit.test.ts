@@ -133,7 +133,7 @@ describe("opening a Vault Transit key", () => {
 });
 
 describe("the Vault token", () => {
-  test("reads the token file again if Vault rejects the token", async (t) => {
+  test("is read from the file again if Vault rejects it", async (t) => {
     const stub = await start(t);
     const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
     t.after(() => rm(folder, { recursive: true }));

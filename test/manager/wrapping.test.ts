@@ -216,7 +216,7 @@ describe("the error for a damaged wrapped key contains its kid but not its conte
     { alg: "A256GCMKW", enc: "A256GCM" },
     { alg: "A256KW", enc: "A256GCM" },
   ]) {
-    test(`even if it was wrapped with other algorithms, ${algs.alg} and ${algs.enc}`, async () => {
+    test(`even if it was wrapped with different algorithms, ${algs.alg} and ${algs.enc}`, async () => {
       const plaintext = new TextEncoder().encode(JSON.stringify(key));
       const protectedHeader = { ...jose.decodeProtectedHeader(jwe), ...algs };
       const wrapped = await new jose.CompactEncrypt(plaintext)

@@ -121,7 +121,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("does not blame a previously accepted PIN for a failed login on any connection", async (t) => {
+  test("a failed login on any connection is not blamed on a PIN that was accepted before", async (t) => {
     const { token, shim, backend, uri } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());

@@ -116,7 +116,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.equal(await checksOf(guard), 0);
   });
 
-  test("replaces the program's own 403 and 500 with proxy_intercept_errors, which docs/guard.md forbids", async (t) => {
+  test("with proxy_intercept_errors, which docs/guard.md forbids, replaces the program's own 403 and 500", async (t) => {
     const server = createServer(({ url }, response) => {
       response.writeHead(Number(url?.slice(-3)), { "Content-Length": 13 }).end("the program's");
     });

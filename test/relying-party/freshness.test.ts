@@ -239,7 +239,7 @@ const anyBounds: fc.Arbitrary<FreshnessBounds> = fc
   })
   .map(({ more, ...rest }) => Object.assign(rest, { maxFreshSeconds: rest.minFreshSeconds + more }));
 
-test("uses a response exactly as long as RFC 9111 and RFC 5861 allow, whatever its headers", () => {
+test("uses a response for exactly as long as RFC 9111 and RFC 5861 allow, whatever its headers", () => {
   fc.assert(
     fc.property(
       responses,

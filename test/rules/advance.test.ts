@@ -279,7 +279,7 @@ test("records the time and reason of each step", () => {
   ]);
 });
 
-test("a tombstone keeps a key's kid, thumbprint, end time and URI; the latest ones also keep its public half", () => {
+test("a tombstone keeps a key's kid, thumbprint, end time and URI; the latest tombstones also keep the public half", () => {
   const now = start + retirement;
   const { kid, use, thumbprint, publicJwk } = retiring;
   const removed = { kid, use, state: "removed", thumbprint, endedAt: now, publicJwk };

@@ -285,7 +285,7 @@ const saved = async ({ of = owner, by = wrappingKeys, keys = publicKeys } = {}):
   savedSetText({ keys, at, policy }, of, by);
 
 describe("a saved set", () => {
-  test("is read back as written, but only for its owner", async () => {
+  test("is read back as written", async () => {
     const read = await readSavedSet(await saved(), rule);
     assert.deepEqual((await checkKeysets(read.keysets)).set.documents, savedKeys.documents);
     assert.deepEqual({ at: read.at, policy: read.policy }, { at, policy });

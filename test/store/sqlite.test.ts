@@ -101,7 +101,7 @@ test("rejects a file that is not a store, and does not change it", async (t) => 
   assert.deepEqual(readdirSync(folder), ["dangling.db"]);
 });
 
-test("special SQLite names are ordinary file names", async (t) => {
+test("special SQLite names are treated as ordinary file names", async (t) => {
   const folder = await temporaryFolder(t);
   const before = process.cwd();
   process.chdir(folder);

@@ -114,7 +114,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     }
   });
 
-  test("targets forget removes only the named target, after confirmation", async (t) => {
+  test("jwksd targets forget removes only the named target, after confirmation", async (t) => {
     const { publish, cli, targets } = await start(t);
     await publish();
     const [{ name } = { name: "" }] = await targets();
@@ -126,7 +126,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.deepEqual(await targets(), []);
   });
 
-  test("store migrate copies the target, and a failed publish to the new store keeps the target's record", async (t) => {
+  test("jwksd store migrate copies the target, and a failed publish to the new store keeps the target's record", async (t) => {
     const { publish, cli, data, targets, server } = await start(t);
     await publish();
     const before = await targets();

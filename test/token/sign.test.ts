@@ -280,7 +280,7 @@ function heldSigner(kid: string): { signer: Signer; release: () => void; readonl
   };
 }
 
-describe("the active signer is bounded", () => {
+describe("signing with the active signer", () => {
   const lifetimeSeconds = 60;
 
   test("applies signerLimits across updates", async () => {
@@ -372,7 +372,7 @@ const steps = fc.array(
   { minLength: 5, maxLength: 25 },
 );
 
-test("property: after any updates, each token verifies with the first kid of the set that was current when sign was called", async () => {
+test("property: after any updates, each token verifies with the first key in the set that was current when sign was called", async () => {
   await fc.assert(
     fc.asyncProperty(order, steps, async (keyset, steps) => {
       const provider = await provide({ keyset });
