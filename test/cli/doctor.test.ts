@@ -336,7 +336,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("describes a key that was passed instead of a short value only by its length, and prints URLs without their queries", async (t) => {
+  test("describes a key passed instead of a short value only by its length; prints URLs without their queries", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")

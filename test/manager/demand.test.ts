@@ -64,7 +64,7 @@ test("endpoint specification, section 7, Errors: a method other than GET and HEA
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("after refreshSeconds, responds first and reads in the background; after twice that time, reads before it responds", async () => {
+test("after refreshSeconds, a provider responds first and reads in the background; after twice that time, it reads before it responds", async () => {
   const { world, instance } = await worldWithKeys();
   const { connection, provider } = instance;
   await use(world, instance);

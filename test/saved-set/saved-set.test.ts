@@ -375,7 +375,7 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used as long as no key missing from it can sign under its store's policy, unless a setting limits the time", () => {
+  test("may be used until a key that it lacks could sign under its store's policy, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
