@@ -8,7 +8,7 @@ import { isDate } from "../base/format.ts";
 import type { DueIssuer, ListedIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 import { checkCall } from "./suite-arguments.ts";
 
-/** An empty store to be tested against the contract. */
+/** An empty store to test. */
 export interface RegisterUnderTest {
   /**
    * Opens another handle on an issuer's register, as another process would. For a register without handles, returns the
@@ -74,8 +74,8 @@ export function checkRegister<Under extends RegisterUnderTest>(
         const end = await begin(under);
         const outcome = await register.write("during", version).catch((error: unknown) => error);
         await end();
-        // The conditional write settles an unknown outcome, because after it the write from during the fault can no
-        // longer arrive.
+        // The conditional write settles an unknown outcome: after it, the write that was sent during the fault can no
+        // longer succeed.
         await retryUntil(() => other.write("after", version));
         const text = await retryUntil(async () => (await other.read()).text);
         if (typeof outcome === "boolean") assert.equal(text, "during", `the write returned ${outcome}`);

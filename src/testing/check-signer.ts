@@ -10,7 +10,7 @@ import { type Rules, checkOptions, object, wholeNumber } from "../base/options.t
 import type { SignInput, Signer } from "../keys/signer/signer.ts";
 import { checkCall } from "./suite-arguments.ts";
 
-/** A signer to test against the contract. */
+/** A signer to test. */
 export interface SignerUnderTest {
   readonly signer: Signer;
   /** Strings that no error may contain, such as key material, PINs and credentials. */
@@ -20,7 +20,7 @@ export interface SignerUnderTest {
    * closed.
    */
   readonly hold?: () => () => void;
-  /** For a simulated backend, which half of the following signatures is to begin with a zero byte. */
+  /** For a simulated backend: the half of all further signatures that must begin with a zero byte. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Closes and removes everything. */
   readonly close?: () => Promise<void>;
@@ -186,8 +186,8 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend reads either the message or the digest, so it may sign if the other one is invalid, but it must sign
-    // the right bytes.
+    // A backend reads either the message or the digest, so it may sign even if the other one is invalid. But it must
+    // sign the right bytes.
     const valid = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],

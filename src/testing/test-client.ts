@@ -10,7 +10,7 @@ import { textHash } from "../keys/crypto/text-hash.ts";
 import { generateTestKey } from "./test-keys.ts";
 import { tokenOf } from "./token-faults.ts";
 
-/** The request for which a DPoP proof is made. */
+/** The request for which a DPoP proof is created. */
 export interface TestProof {
   /** Access token that is sent with the request. */
   readonly token: string;

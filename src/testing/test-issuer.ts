@@ -26,8 +26,8 @@ export interface TestIssuerOptions {
   /** `aud` in its tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
   /**
-   * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. Tokens are signed with the first
-   * one unless they ask for another. Default: `["ES256"]`.
+   * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. A token is signed with the first
+   * one unless it requests a different one. Default: `["ES256"]`.
    */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
   /** Claims to add to every token, in addition to its usual claims. Default: none. */

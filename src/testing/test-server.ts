@@ -20,7 +20,7 @@ const misdirected =
 /**
  * Serves a handler over HTTP, on 127.0.0.1.
  *
- * @param ownHost host that requests can be for, in addition to localhost
+ * @param ownHost host that requests can name, in addition to localhost
  */
 export async function listen(port: number, ownHost: string, handle: Handle): Promise<Listening> {
   const { createServer } = await import("node:http");

@@ -19,7 +19,7 @@ import {
 } from "./records.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 
-/** The key to roll back to, and what the rollback may do. */
+/** The key to roll back to, and the rollback's options. */
 export interface RollBack {
   readonly kid?: string | undefined;
   readonly withdraw?: boolean | undefined;
@@ -80,14 +80,14 @@ export type Command =
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
-  // As with planned steps, a waiting period that a wrong clock began is restarted, unless this clock may be the wrong
-  // one.
+  // As with planned steps, a waiting period that was started by a wrong clock is restarted, unless this process's clock
+  // might be the wrong one.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
   checkRecords(change.records, command.type === "decommission" || isDecommissioned(records));
   return change;
 }
 
-/** Commands after which a key signs. */
+/** Commands that cause a key to sign, immediately or later. */
 const startingTypes: ReadonlySet<Command["type"]> = new Set(["announce", "rotate", "import", "rollBack"]);
 
 function apply(change: Change, command: Command, at: At): Change {
@@ -261,7 +261,7 @@ function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
 
 /**
  * Rejects a retiring key that caches might not have, because it recently became active without being announced, or
- * without being announced for long enough. No cache has a set from before the first key.
+ * without being announced for long enough. Accepts the first key, because no cache has a set without it.
  */
 function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At): void {
   const { unannounced = false, publishedAt, activatedAt } = key;

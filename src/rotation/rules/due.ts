@@ -7,7 +7,7 @@ import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 export interface DueStep {
   readonly kid: string;
   readonly use: KeyUse;
-  /** The step. `announce` is a step of the active key, and announces its successor. */
+  /** The step. `announce` is the active key's step, and announces the next key. */
   readonly step: "announce" | "activate" | "remove";
   /**
    * Time at which the step is due, in epoch milliseconds. It may be in the past; it is `undefined` until the step's
@@ -48,8 +48,8 @@ export interface Planned {
 
 /**
  * Returns the time at which a store must be read again, in epoch milliseconds by its clock: the time of the next step,
- * or now if a waiting period has not begun yet. Returns `undefined` if it need not be read again, because the issuer
- * has been decommissioned and has no keys.
+ * or the current time if a waiting period has not begun yet. Returns `undefined` if the store need not be read again,
+ * because the issuer has been decommissioned and has no keys.
  */
 export function nextLookAt({ records, policy, targets }: Planned, now: number): number | undefined {
   if (records.length > 0 && liveRecords(records).length === 0) return undefined;

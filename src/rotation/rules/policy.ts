@@ -3,7 +3,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import type { KeyUse } from "./records.ts";
 
-/** Settings of a key rotation. */
+/** Settings for key rotation. */
 export interface RotationPolicyOptions {
   /** How long a key is active, in days; at most 36,500. Default: 90. */
   readonly rotateEveryDays?: Optional<number>;
@@ -125,7 +125,7 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
 function rotationSeconds(policy: RotationPolicy) {
   const leastAnnouncement = leastAnnouncementSeconds(policy);
   const announceForSeconds = Math.max(policy.announceForSeconds, leastAnnouncement);
-  // An encryption key retires more slowly than a signing key.
+  // An encryption key's retirement period is longer than a signing key's.
   return { announceForSeconds, retireForSeconds: retireForMs(policy, "enc") / 1000, leastAnnouncement };
 }
 
@@ -156,7 +156,7 @@ export function announceForMs(policy: RotationPolicy): number {
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
   const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-  // One skew is for the clocks of the last signing process and the verifier, the other for the clocks that begin and
-  // end the waiting period.
+  // The skew counts twice: once between the last signing process and the verifier, and once between the processes that
+  // begin and end the waiting period.
   return (maxStaleSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }

@@ -66,8 +66,8 @@ export interface LiveRecord {
   /** Whether the waiting period was restarted because its end was missed. That happens only once. */
   readonly restarted?: true;
   /**
-   * On an active key: the process that is generating the next key, and the time until which other processes leave the
-   * generation to it.
+   * On an active key: the process that is generating the next key, and the time until which other processes do not
+   * generate one.
    */
   readonly nextMadeBy?: { readonly process: string; readonly until: number };
 }
@@ -118,7 +118,7 @@ export interface KeyEvent {
   /** Kid of the key; missing for a policy change, and for a rewrap without live keys. */
   readonly kid?: string;
   readonly use?: KeyUse;
-  /** The rule or command that caused the change, as a clause. */
+  /** Clause that names the rule or command behind the change. */
   readonly reason: string;
 }
 

@@ -16,8 +16,8 @@ const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecor
 ];
 
 /**
- * Reports whether the store still has to record that a target has received a step: one that waits for the target, or a
- * revocation, because operators wait for that.
+ * Reports whether the store has yet to record that a target received a step. Considers the steps that wait for targets,
+ * and revocations, because operators wait for those.
  */
 export function isTargetBehind(held: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(held, name) ?? {};
@@ -27,13 +27,13 @@ export function isTargetBehind(held: Held, name: string): boolean {
   );
 }
 
-/** Returns the targets that have not received a step although they are being served. */
+/** Returns the targets that are being served but have not received a step. */
 export const lateTargets = (held: Held): readonly TargetRecord[] =>
   held.targets.filter(({ name, revision }) => revision > 0 && isTargetBehind(held, name));
 
 /**
- * Adds a target to the store before the target is first written, so that no step overlooks it. Updates the entry until
- * the target has been read back.
+ * Adds a target to the store before the target is first written, so that no step overlooks it. Until the target has
+ * been read back, keeps the entry up to date.
  */
 export function namedTarget(planned: Planned, name: string, now: number): readonly TargetRecord[] {
   const { revision = 0, at = 0 } = entryOf(planned, name) ?? {};

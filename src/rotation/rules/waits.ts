@@ -15,17 +15,17 @@ export interface Wait {
 }
 
 /**
- * A target of `jwksd publish`, which is served even if no process runs. Because a target has no clock, steps wait until
- * it has received them. Plain JSON.
+ * A target of `jwksd publish`, which is served even if no process is running. Because a target has no clock, steps wait
+ * until it has received them. Plain JSON.
  */
 export interface TargetRecord {
   /** A folder or a bucket. */
   readonly name: string;
-  /** Latest revision that was read back from the target; 0 if none was. */
+  /** Latest revision that was read back from the target; 0 if none has been. */
   readonly revision: number;
   /**
-   * Time at which that revision was read back or, if none was, the target was first named in the store, in epoch
-   * milliseconds.
+   * Time at which that revision was read back or, if none has been, at which the target was last named in the store, in
+   * epoch milliseconds.
    */
   readonly at: number;
 }
@@ -53,7 +53,7 @@ export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | u
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** Does the same as `endOfWait`, but assumes that a period that has not begun begins now. */
+/** Works like `endOfWait`, but assumes that a period that has not begun begins now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
   const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;

@@ -15,13 +15,13 @@ import { createSaver } from "./saver.ts";
 export interface TextStorage {
   /** Name of the storage for messages. It must not contain a password. */
   readonly name: string;
-  /** Returns the string, or `undefined` if nothing was written yet. */
+  /** Returns the string, or `undefined` if nothing has been written yet. */
   read(): Promise<string | undefined>;
   /** Replaces the string atomically. */
   write(text: string): Promise<void>;
 }
 
-/** An event in the life of keys with a saved set. */
+/** An event of keys with a saved set. */
 export type SavedSetEvent =
   /**
    * The store is unavailable at startup, so the saved set is published. `savedAt` is the time at which the set was last
@@ -32,7 +32,7 @@ export type SavedSetEvent =
   | { readonly type: "failed"; readonly failure: KnownError }
   /** The store was reached. Its keys are now published and sign. */
   | { readonly type: "reached" }
-  /** The set could not be saved. This is reported once until a set is saved again. */
+  /** The set could not be saved. Further failures are not reported until a set has been saved. */
   | { readonly type: "not-saved"; readonly failure: KnownError };
 
 /** A running key manager, and everything that must be closed together with it. */
@@ -46,7 +46,7 @@ export interface KeySourceSetup<Manager> {
   /**
    * Starts the manager.
    *
-   * @param showsKeys whether a saved set shows that the store had keys, so that none must be generated in an empty
+   * @param showsKeys whether a saved set shows that the store had keys; if so, no keys must be generated in an empty
    * store
    */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
@@ -76,7 +76,11 @@ export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
 /** Errors after which the store may become available later. */
 const withoutStore: ReadonlySet<string> = new Set<JwksdErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
-/** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
+/**
+ * Starts a manager, or publishes the saved set until the manager starts.
+ *
+ * @throws the errors of `createKeyManager`
+ */
 export async function startKeys<Manager extends KeyManager>(
   setup: KeySourceSetup<Manager>,
 ): Promise<KeysWithSavedSet<Manager>> {
@@ -98,7 +102,7 @@ export async function startKeys<Manager extends KeyManager>(
 
 /** Reports whether a saved set shows that a store held this issuer's keys. */
 export async function showsKeys(savedSet: TextStorage, wanted: Owner): Promise<boolean> {
-  // A saved set that cannot be read exists, so there were keys.
+  // A saved set exists, even if it cannot be read, so there were keys.
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }
 
@@ -183,7 +187,11 @@ function keysOf<Manager extends KeyManager>(
   let state = first;
   const subscribers = new Set<KeySubscriber>();
 
-  /** Tries to start the manager until it succeeds. @throws when the keys are closed */
+  /**
+   * Tries to start the manager until it succeeds.
+   *
+   * @throws if the keys are closed
+   */
   async function retry(waiting: Waiting): Promise<void> {
     for (let failures = 1; ; failures += 1) {
       await sleep(retryDelayMs(failures), clock, signal);
@@ -240,7 +248,7 @@ function keysOf<Manager extends KeyManager>(
     endOf: (kid) => state.manager?.endOf(kid),
     async subscribe(subscriber) {
       if (state.outage === undefined) return state.subscribe(subscriber);
-      // Added before its first update, so that it does not miss the moment at which the store is reached.
+      // Added before its first update, so that it gets an update even if the store is reached in the meantime.
       subscribers.add(subscriber);
       try {
         await subscriber.update(state.keysets, { isRotating: true });

@@ -92,7 +92,8 @@ export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
     // The set is damaged, but there were keys.
     return true;
   }
-  // A set that was saved during a trial, before an issuer was chosen, says nothing about the issuer that is chosen now.
+  // A set that was saved during a trial, before an issuer was chosen, says nothing about the issuer that has been
+  // chosen since.
   return found.isChosen === wanted.isChosen && isOf(found, wanted);
 }
 

@@ -15,7 +15,7 @@ export interface Saver<Value> {
  * Creates a saver for the latest value.
  *
  * @param write writes the value, and the time at which it was last known to be the latest
- * @param isConfirmed reports whether the value is known to be the latest now
+ * @param isConfirmed reports whether the value is currently known to be the latest
  * @param onFailure receives the first of several consecutive errors
  */
 export function createSaver<Value>(

@@ -25,8 +25,8 @@ export interface SavedSetOptions {
   /** Storage for the saved set: `textFile` from `jwksd/node`, or other storage that a store outage does not affect. */
   readonly savedSet: TextStorage;
   /**
-   * Starts the key manager with your options and, in addition, the ones that it receives. Called again until the store
-   * is available.
+   * Starts the key manager with your options and the ones passed to this function. Called repeatedly until the store is
+   * available.
    */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**

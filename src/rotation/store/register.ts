@@ -1,8 +1,8 @@
 /** Options that every method of a register accepts. */
 export interface StoreCall {
   /**
-   * Signal that makes the method reject with its reason when it aborts. If it has already aborted, the method does
-   * nothing.
+   * Signal that aborts the call. The method then rejects with the signal's reason. If the signal has already aborted,
+   * the method does nothing else.
    */
   readonly signal?: AbortSignal | undefined;
 }
@@ -43,7 +43,7 @@ export interface ReadResult {
   /** The stored document. Missing if the caller knows this version, or if nothing was ever written. */
   readonly text?: string | undefined;
   /**
-   * Time by the register's clock at some moment during the call, in epoch milliseconds. Missing if the register has no
+   * Time by the register's clock at some point during the call, in epoch milliseconds. Missing if the register has no
    * clock. If so, all processes that use the register should be on one machine, because a machine with a wrong clock
    * would go unnoticed.
    */
@@ -63,8 +63,8 @@ export interface Presence {
   /** Writes a process's record, which has at most 4,096 characters. Replaces the process's previous record. */
   put(id: string, record: string, options?: StoreCall): Promise<void>;
   /**
-   * Lists at most `limit` records. The query itself must be bounded, because anyone who can write to the store can
-   * write records: it lists a record of more than 16,384 bytes as an empty string, and leaves out a record whose id has
+   * Lists at most `limit` records. The query itself must limit the result, because anyone who can write to the store
+   * can write records. It lists a record of more than 16,384 bytes as an empty string, and omits a record whose id has
    * more than 512 bytes.
    */
   list(limit: number, options?: StoreCall): Promise<PresenceList>;
@@ -90,11 +90,11 @@ export interface Register {
    */
   read(known?: string, options?: ReadOptions): Promise<ReadResult>;
   /**
-   * Replaces the document if its version is still `ifVersion` (`undefined` if nothing was written yet). The new version
-   * must be random, so that it has never been used before; a counter would repeat after a backup is restored.
+   * Replaces the document if its version is still `ifVersion` (`undefined` if nothing has been written yet). The new
+   * version must be random, so that it has never been used before. A counter would repeat after a backup is restored.
    *
    * @returns `true` if the document was written and survives a crash of the process and the machine; `false` if the
-   * version is a different one. A driver that repeats a statement may return `false` for a write that succeeded
+   * version is different. A driver that repeats a statement may return `false` for a write that succeeded
    */
   write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
   /** Presence records. Missing if processes are short-lived, as in a Worker. */

@@ -14,7 +14,7 @@ import type { ServiceSnapshot } from "./state.ts";
 /** A fault, described for an operator. */
 export interface Fault extends Remedy {
   readonly severity: "error" | "warning";
-  /** Stable code. It is an error code, or a code from the table in `docs/operations.md`. */
+  /** Stable code: an error code, or a code from the table in `docs/operations.md`. */
   readonly code: string;
   readonly text: string;
   readonly kid?: string | undefined;
@@ -200,7 +200,7 @@ function waiting(view: StoreView): Fault[] {
   );
 }
 
-/** Returns a fault for each process that has not published the latest revision by now. */
+/** Returns a fault for each process that should have published the latest revision by now but has not. */
 function behind({ health }: ManagerSnapshot, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (view.now <= revisionSince + graceMs) return [];

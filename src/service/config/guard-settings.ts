@@ -12,7 +12,7 @@ import {
   withDefault,
 } from "./setting-definitions.ts";
 
-/** All settings of `jwksd guard`. `--config` has them too, next to the hosts. */
+/** All settings of `jwksd guard`. The `--config` file can contain them too, along with the hosts. */
 export const guardDefinitions = {
   issuer: optional(
     nonEmptyString,

@@ -12,7 +12,7 @@ interface Log {
 
 /** Logs events. A pino logger has the same interface. */
 export interface Logger {
-  /** Logs a planned event. */
+  /** Logs an expected event. */
   readonly info: Log;
   /** Logs an event that an operator should check. */
   readonly warn: Log;

@@ -33,11 +33,14 @@ export const settingHeadings = [
 ] as const;
 type Heading = (typeof settingHeadings)[number];
 
-/** Marks on a setting. `jwksd serve` has every setting; other commands have only settings with marks. */
+/**
+ * Attributes of a setting. `jwksd serve` has every setting; the other commands have only the settings that are marked
+ * for them.
+ */
 interface Marks {
   /** Heading in `--help`. A setting without a heading is listed with the command's own options. */
   readonly heading?: Heading;
-  /** Whether the setting applies only to keys that jwksd manages, and thus cannot be combined with `--keys`. */
+  /** Whether the setting applies only to keys that jwksd manages, and therefore cannot be combined with `--keys`. */
   readonly managed?: true;
   /** Whether `jwksd publish` has the setting. */
   readonly publish?: true;

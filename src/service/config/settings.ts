@@ -152,7 +152,7 @@ function fromString(value: unknown, rule: Rule): unknown {
 }
 
 function check({ must, holds }: Rule, value: unknown, from: string): unknown {
-  // The message does not contain the value, because that may be a secret that was meant for another setting.
+  // The message does not contain the value, because it might be a secret that was meant for a different setting.
   if (!holds(value)) throw invalidOption(`${from} must be ${must}`);
   return value;
 }

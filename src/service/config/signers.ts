@@ -43,7 +43,7 @@ export async function signersOf(
     backend.catch(() => backends.delete(type));
     return backend;
   };
-  // Options of unused types are checked too, so that a mistake shows up now and not with the first key.
+  // Options for unused types are checked too, so that a mistake shows up now instead of with the first key.
   for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
@@ -67,8 +67,8 @@ export async function signersOf(
 }
 
 /**
- * Creates a function that warns once about each secret file that other users can read. A missing file is ignored here;
- * using it is an error.
+ * Creates a function that warns once about each secret file that other users can read. Ignores a missing file, because
+ * the code that reads it reports the error.
  */
 function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
   const seen = new Set<string>();

@@ -4,7 +4,7 @@ import { issuerOf, urlHost } from "../config/addresses.ts";
 import type { LogOverload } from "../listen/connection-limit.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 
-/** Options of the public endpoint. */
+/** Options for the public endpoint. */
 interface Options {
   /** Issuer of the documents. Default: `http://HOST:PORT`, which works only on this machine. */
   readonly issuer?: string | undefined;
@@ -34,7 +34,7 @@ export async function startPublicEndpoint(
 ): Promise<PublicEndpoint> {
   const { host, port, reusePort } = options;
   const createFor = async (port: number): Promise<ServiceProvider> => provide(issuerOf(options, port));
-  // Also created once before listening, so that invalid options are found before a connection is accepted.
+  // A provider is also created before listening, so that invalid options are found before a connection is accepted.
   let provider = await createFor(port);
   const refusals = createTally();
   const server = await startHttpServer(

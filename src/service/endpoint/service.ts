@@ -42,11 +42,11 @@ export interface Service {
  * Starts the service. The caller handles signals.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_LISTEN`
- * @throws ConfigError, KeyMaterialError see `createProvider`
+ * @throws ConfigError, KeyMaterialError, for the same reasons as `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file that lists the sign
  * sockets
- * @throws ConfigError, StoreError see `createKeyManager`
+ * @throws ConfigError, StoreError, for the same reasons as `createKeyManager`
  */
 export const startService = (settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> =>
   startParts((stops) => start(settings, log, given, stops));

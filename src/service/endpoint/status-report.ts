@@ -10,7 +10,7 @@ import type { FileKeys } from "../keys/file-keys.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
-/** Objects that a report is made from. */
+/** Objects from which a report is created. */
 interface Reported {
   readonly commandFlags: string;
   /** Whether `--rotation-mode` is set. */
@@ -36,7 +36,7 @@ export interface Report {
 export function createReport(of: Reported): Report {
   const { commandFlags, rotationMode, signs, clock, endpoint, managed, files, phase, events } = of;
   const { provider } = endpoint;
-  /** Returns why this process should not receive requests, or `undefined` while it is ready. */
+  /** Returns why this process should not receive requests, or `undefined` if it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
     const keys = await managed?.snapshot();

@@ -15,7 +15,7 @@ import type { SameRequests } from "./same-requests.ts";
 export interface Decision {
   /** Status for the client: 200 lets the request through. */
   readonly status: number;
-  /** Kind of request or refusal. There are only a few kinds. */
+  /** Kind of request or refusal. There are few enough kinds for a metric label. */
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
@@ -23,7 +23,7 @@ export interface Decision {
   readonly line?: { readonly level: "info" | "warn"; readonly fields: object; readonly message: string };
 }
 
-/** The part of a request that an option of the guards reads. */
+/** The part of a request that the guards' options read. */
 export interface Source {
   /** Client certificate, in a form that the `certificate` option accepts. */
   readonly certificate: string | undefined;

@@ -30,7 +30,7 @@ export async function configReport(config: GuardConfig): Promise<string> {
   const identity = Math.max(...hosts.map(([, { identity }]) => identityBytes(identity)));
   const refusals = await Promise.all(hosts.map(([, host]) => refusalBytes(host, conventions[proxy].deny)));
   const worst = plainBytes + Math.max(identity, ...refusals);
-  // nginx must have the whole head in one buffer.
+  // nginx needs the whole head in one buffer.
   const buffer = `; set proxy_buffer_size to at least ${Math.ceil(worst / 4_096) * 4}k`;
   const sizes = [
     `head of a response      at most ${worst} bytes${proxy === "nginx" ? buffer : ""}`,

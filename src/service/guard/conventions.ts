@@ -42,7 +42,7 @@ export interface Convention {
    * missing.
    */
   readonly sendsEmpty: boolean;
-  /** Returns the response to the proxy that makes it send this response to the client. */
+  /** Returns the response that makes the proxy send `reply` to the client. */
   readonly deny: (reply: Reply) => Reply;
 }
 
@@ -60,9 +60,7 @@ export function onlyLine(name: string, rawHeaders: readonly string[]): string {
 
 const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
 
-/**
- * Returns a host name or address in the form that all programs read in the same way, or `undefined` if it is neither.
- */
+/** Returns a host name or address in a form that all programs read the same way, or `undefined` if it is neither. */
 export const canonicalHost = (host: string): string | undefined =>
   hostForm.test(host) && URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined;
 
@@ -90,7 +88,7 @@ const deniedFields = new Map([
   ["Retry-After", "X-Jwksd-Denied-Retry-After"],
 ]);
 
-/** Puts a refusal into the headers of a 403, because nginx reads no body and turns every other status into a 500. */
+/** Puts a refusal into the headers of a 403, because nginx ignores the body and turns every other status into a 500. */
 function denyInHeaders(reply: Reply): Reply {
   const denied = fieldsOf(reply).map(([name, value]) => [deniedFields.get(name) ?? name, value]);
   const own = ["X-Jwksd-Denied-Status", String(reply.status), "X-Jwksd-Denied-Body", reply.body ?? ""];
@@ -117,7 +115,7 @@ const overrides = {
 };
 
 /**
- * Rejects headers that a backend could mistake for the guard's headers or for another request line. CGI and its
+ * Rejects headers that a backend could mistake for the guard's headers or for a different request line. CGI and its
  * successors treat all characters in a header's name alike, except letters and digits.
  *
  * @param hasMethods whether a route of the host depends on the method

@@ -141,7 +141,7 @@ async function start(
     "/metrics": metricsPage(metrics),
   };
   const admin = adminAddress && (await startAdmin(adminAddress, pages, log));
-  // Later than the server: until then, /readyz says that the guard is stopping.
+  // Stops after the server, so that /readyz reports that the guard is stopping.
   if (admin !== undefined) stops.splice(1, 0, admin.stop);
 
   const oneByOne = serial();

@@ -163,7 +163,11 @@ export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions)
   );
 }
 
-/** Returns the same key set for the same issuer or URL. @throws ConfigError `ERR_OPTION_INVALID` if its options differ */
+/**
+ * Wraps a function so that it is called once per issuer or URL.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID` if its options differ
+ */
 function oncePerName(use: UseKeySet): UseKeySet {
   const used = new Map<string, { readonly options: RemoteKeySetOptions; readonly keys: RemoteKeySet }>();
   return (options) => {

@@ -14,7 +14,7 @@ import type { Logger } from "../config/log.ts";
 /** All issuers' keys, which hosts share and reloads keep. */
 export interface KeySets {
   /**
-   * From now on, uses the sets that `build` asks for. Closes the others. Fetches the new sets, and retries until that
+   * From now on, uses only the sets that `build` requests. Closes the others. Fetches the new sets, retrying until that
    * succeeds. If `build` throws, nothing changes.
    */
   replace<T>(this: void, build: (use: UseKeySet) => T): T;

@@ -97,12 +97,12 @@ const covers = (base: string, isPrefix: boolean, path: string): boolean =>
 
 const hasMethod = ({ methods }: RoutePattern, method: string): boolean => methods?.includes(method) ?? true;
 
-/** A request's route, or the reason why the request is refused whatever its token. */
+/** A request's route, or the reason why the request is refused regardless of its token. */
 export type Selected<Route> = { readonly route: Route | undefined } | { readonly problem: string };
 
 /**
- * Selects the first route that matches. Rejects a path whose folded form selects another route, because a backend may
- * see only that form.
+ * Selects the first route that matches. Rejects a path whose folded form selects a different route, because a backend
+ * might see only that form.
  */
 export function selectRoute<Route extends RoutePattern>(
   routes: readonly Route[],

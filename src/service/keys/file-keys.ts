@@ -19,7 +19,8 @@ export interface FileKeys {
    * Reads the files again.
    *
    * @param take publishes the keys
-   * @throws the errors from reading the files and from `take`; the old keys stay in use, and `refused` has the reason
+   * @throws the errors from reading the files and from `take`; the old keys stay in use, and `refused` contains the
+   * reason
    */
   reload(this: void, take: (keysets: Keysets) => Promise<void>): Promise<void>;
   /** Calls back whenever the files have changed. */
@@ -30,7 +31,11 @@ export interface FileKeys {
 
 type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
 
-/** Reads the key files. @throws see `readKeyset` and `checkSigning` */
+/**
+ * Reads the key files.
+ *
+ * @throws the errors of `readKeyset` and `checkSigning`
+ */
 export async function openFileKeys(
   settings: KeyPaths,
   log: Pick<Logger, "warn">,

@@ -111,7 +111,7 @@ function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, no
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
   `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes, and every removed key leaves a tombstone in it`;
 
-/** Warns that new keys were generated, because jwksd sees no difference between a first start and a lost store or a mistyped store URL. */
+/** Warns that new keys were generated, because a lost store or a mistyped store URL looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },

@@ -32,14 +32,18 @@ export interface OpenedManager extends OpenedStore {
   close(this: void): Promise<void>;
 }
 
-/** Manages the configured keys and logs their events. @throws see `openManaged` and `createKeyManager` */
+/**
+ * Manages the configured keys and logs their events.
+ *
+ * @throws the errors of `openManaged` and `createKeyManager`
+ */
 export async function openManager(
   { store: settings, signers, signs }: ManagedSettings,
   log: Logger,
   { store, savedSet, check, onFailure, ...options }: Options,
 ): Promise<OpenedManager> {
   // Only the service gives its issuer to keys without an issuer. A publisher does not, because it might run on a copy
-  // of another issuer's store.
+  // of a different issuer's store.
   const issuerCheck = options.target === undefined ? servedBy : ({ issuer }: Owner) => ownedBy(issuer);
   const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck });
   const { custody } = opened;

@@ -55,7 +55,7 @@ export interface KeysSnapshot {
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
   readonly source: KeysWithSavedSet<ServiceManager>;
-  /** Returns why this process should not receive requests, or `undefined` while it is ready. */
+  /** Returns why this process should not receive requests, or `undefined` if it is ready. */
   notReady(): string | undefined;
   /** Returns a human-readable description of the active key's state. */
   stateText(kid: string): string;
@@ -67,7 +67,11 @@ export interface ServiceKeys {
   servedAs(issuer: string): Promise<void>;
 }
 
-/** Starts managing the configured keys. @throws see `openManaged` and `createKeyManager` */
+/**
+ * Starts managing the configured keys.
+ *
+ * @throws the errors of `openManaged` and `createKeyManager`
+ */
 export async function startServiceKeys(
   settings: ManagedSettings,
   log: Logger,

@@ -211,7 +211,10 @@ const listenHints: Readonly<Record<string, string>> = {
   ENOTSUP: "this system cannot share a port between processes; start without --reuse-port",
 };
 
-/** Returns the hint for an error code. If the remedy is another port or address, it names the setting to change. */
+/**
+ * Returns the hint for an error code. If the remedy is a different port or address, the hint names the setting to
+ * change.
+ */
 function hintText(code: string, setting: string | undefined): string {
   const hint = listenHints[code] ?? code;
   if (setting === undefined || !/another \w+$/.test(hint)) return hint;

@@ -99,7 +99,7 @@ export function createGrpcServer(
     }
   });
 
-  // To close a session gracefully, one would have to wait for its peer.
+  // Closing a session gracefully would mean waiting for its peer.
   function disconnect(): void {
     for (const socket of sockets) socket.destroySoon();
   }

@@ -13,7 +13,7 @@ import type { Audit } from "./signature-counts.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** Provider that sign sockets sign with, and its source of keys. */
+/** Provider for the sign sockets, and its source of keys. */
 export interface Signing
   extends Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">, Pick<ServiceKeys, "signingRecords"> {
   readonly source: Pick<ServiceKeys["source"], "takenAt" | "maxTokenLifetimeSeconds">;
@@ -83,7 +83,7 @@ function keysJson({ signingRecords }: Signing): string {
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 
-/** Reports whether the process is ready. It is if it may sign now. */
+/** Reports whether the process is ready, which it is if it may sign. */
 function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();

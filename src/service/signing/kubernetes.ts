@@ -14,7 +14,7 @@ interface KubernetesOptions {
 }
 
 /**
- * How long the API server may cache the keys, in seconds. It is as long as caches may in rotation mode, so that a
+ * How long the API server may cache the keys, in seconds. It equals the cache lifetime in rotation mode, so that a
  * revoked key disappears soon.
  */
 const refreshSeconds = 300;

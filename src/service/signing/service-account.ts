@@ -54,7 +54,7 @@ export function checkServiceAccountClaims(
     throw invalidClaims('the "iat" and "nbf" claims must be the current time; check the clocks');
   }
   if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('the "exp" claim must be a time in the future');
-  // The caller may have read its clock in the next second already.
+  // By the caller's clock, the next second may have begun already.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
 }
 

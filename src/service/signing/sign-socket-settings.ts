@@ -41,7 +41,7 @@ type SocketMembers = SignPolicy & {
 };
 
 /**
- * Rule for a socket's mode. Other modes would let every user of the machine connect, or have no effect on who can
+ * Rule for a socket's mode. Any other mode would let every user of the machine connect, or would not change who can
  * connect.
  */
 const mode = stringThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));

@@ -21,7 +21,7 @@ import { writableByOthers } from "./writable-by-others.ts";
 type Log = Pick<Logger, "warn">;
 
 export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
-  /** Whether to create the store, with a wrapping key next to it, if there is none. */
+  /** Whether to create the store, with a wrapping key next to it, if it does not exist. */
   readonly create?: boolean | undefined;
   /**
    * Path of a saved set that shows that the store had keys. If it is given, no keys are generated, as with

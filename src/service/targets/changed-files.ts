@@ -14,14 +14,14 @@ export interface TargetFile {
 /** A file that differs from the published one. */
 export interface ChangedFile {
   readonly path: string;
-  /** The file now, or `undefined` if it no longer exists. */
+  /** The current file, or `undefined` if it no longer exists. */
   readonly current: TargetFile | undefined;
 }
 
 /**
  * Returns the reason why a file that another process has changed must not be overwritten, or `undefined` if it may be
- * overwritten. The file is kept if its keys are the same, or if it may come from another store or from newer key files.
- * Two publishers that share a target therefore do not keep overwriting each other.
+ * overwritten. The file is kept if its keys are the same, or if it may come from a different store or from newer key
+ * files. Two publishers that share a target therefore do not keep overwriting each other.
  *
  * @param knows reports whether a key with this kid has ever been in the store or is in this publisher's key files
  */
@@ -48,8 +48,8 @@ export function whyKept(
 }
 
 /**
- * Reports whether a file has the right headers for relying parties, and caches keep it no longer than a rotation allows
- * for.
+ * Reports whether a file has the right headers for relying parties, and whether caches keep it no longer than a
+ * rotation allows for.
  */
 function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
   const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
@@ -58,7 +58,7 @@ function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Returns the members of the JSON object in a body. If the body is anything else, returns none. */
+/** Returns the members of the JSON object in a body, or no members if the body is anything else. */
 function objectOf(body: Uint8Array | undefined): Json {
   return Object(jsonOf(Buffer.from(body ?? []).toString())) as Json;
 }

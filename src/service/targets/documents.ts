@@ -53,7 +53,11 @@ export function urlsOf(site: TargetSite): readonly string[] {
 /** Returns the base URL of the documents, with a trailing slash. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
-/** Creates the current documents for a set. @throws ConfigError see `createPublisher` */
+/**
+ * Creates the current documents for a set.
+ *
+ * @throws ConfigError, for the same reasons as `createPublisher`
+ */
 export async function documentSetOf(set: JwkSet, site: TargetSite, isShort: boolean): Promise<DocumentSet> {
   const [jwksPath, ...discoveryPaths] = pathsOf(site);
   const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;

@@ -1,5 +1,5 @@
-// Files in a folder that other users may be able to write to. Below the folder, these functions follow no links and
-// open nothing that could block.
+// Files in a folder that other users may be able to write to. Below the folder, these functions do not follow links or
+// open anything that could block.
 
 import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
@@ -49,7 +49,7 @@ export async function replaceFile(own: string, path: string, content: Uint8Array
   try {
     try {
       await file.writeFile(content);
-      // The web server runs as another user.
+      // The web server runs as a different user.
       await file.chmod(0o644);
       await file.sync();
     } finally {
@@ -72,7 +72,8 @@ export async function removeFile(path: string): Promise<boolean> {
 }
 
 /**
- * Removes drafts left behind by processes that were killed. Only the process that has locked the folder may call this.
+ * Removes temporary files left behind by processes that were killed. Only the process that has locked the folder may
+ * call this.
  */
 export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });

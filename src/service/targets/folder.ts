@@ -21,9 +21,7 @@ const own = ".jwksd";
 /** Marker file. While it exists, servers that are configured as in docs/publish.md send the short Cache-Control. */
 export const rotationMarker = `${own}/rotation`;
 
-/**
- * Returns the files in the order in which they are written. If a file's content is `undefined`, it is to be removed.
- */
+/** Returns the files in the order in which they are written. A file whose content is `undefined` must be removed. */
 function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
   const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
   const files = documents.map(({ path, body }) => [path, body] as const);

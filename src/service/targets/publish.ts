@@ -207,7 +207,11 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
 }
 
-/** Creates the set from a manager's keys, if there is one, and from key files. @throws KeyMaterialError see `checkKeysets` */
+/**
+ * Creates the set from a manager's keys, if there is one, and from key files.
+ *
+ * @throws KeyMaterialError, for the same reasons as `checkKeysets`
+ */
 async function setOf(managed: Keysets | undefined, files: Keysets): Promise<JwkSet> {
   const { keyset, encryptionKeyset } = managed ?? { keyset: files.keyset, encryptionKeyset: [] };
   const both = { keyset, encryptionKeyset: [...encryptionKeyset, ...files.encryptionKeyset] };
@@ -257,8 +261,8 @@ function isSameDocumentSet(documentSet: DocumentSet, other: DocumentSet | undefi
 }
 
 /**
- * Checks that every key in the set to be replaced has been in this store. If one has not, the set comes from another
- * store, comes from a newer state of this store, or was made by hand, and replacing it would make tokens signed with
+ * Checks that every key in the set to be replaced has been in this store. If one has not, the set comes from a
+ * different store or from a newer state of this store, or was made by hand. Replacing it would make tokens signed with
  * its keys fail.
  *
  * @throws StateError `ERR_KID_UNMANAGED`

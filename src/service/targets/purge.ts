@@ -15,8 +15,8 @@ interface PurgeOptions {
 }
 
 /**
- * Runs the operator's command that purges a CDN. The command gets this process's environment without jwksd's settings,
- * because they may include wrapping keys, and with `JWKSD_URLS`, which contains the documents' URLs, one per line.
+ * Runs the operator's command that purges a CDN. The command gets this process's environment and `JWKSD_URLS`, which
+ * contains the documents' URLs, one per line. It does not get jwksd's settings, because they may include wrapping keys.
  * After the time limit, or if `signal` aborts or this process exits, no process in the command's group is left running.
  *
  * @throws ServiceError `ERR_PURGE`

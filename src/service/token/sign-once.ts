@@ -25,7 +25,11 @@ const usualSeconds = 3600;
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
-/** Signs with the active key from key files. @throws see `readKeyset` and `Provider.sign` */
+/**
+ * Signs with the active key from key files.
+ *
+ * @throws the errors of `readKeyset` and `Provider.sign`
+ */
 export async function signWithFiles(
   files: string,
   issuer: string,

@@ -71,7 +71,7 @@ const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws SignerError see `Provider.signingKey`
+ * @throws SignerError, for the same reasons as `Provider.signingKey`
  * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
  */
 export async function createClientAssertion(signer: ClientSigner, options: ClientAssertionOptions): Promise<string> {
@@ -83,9 +83,9 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
  * Creates a request object (JAR), which contains the signed parameters of one authorization request.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws TokenError `ERR_CLAIMS_INVALID` if this function sets a parameter itself, or a request object must not
- * contain it
- * @throws SignerError see `Provider.signingKey`
+ * @throws TokenError `ERR_CLAIMS_INVALID` if a parameter is one that this function sets itself or that a request object
+ * must not contain
+ * @throws SignerError, for the same reasons as `Provider.signingKey`
  * @see RFC 9101 sections 4 and 10.8; FAPI 2.0 Message Signing section 5.3.1
  */
 export async function createRequestObject(signer: ClientSigner, options: RequestObjectOptions): Promise<string> {

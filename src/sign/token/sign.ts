@@ -41,7 +41,7 @@ const encoder = new TextEncoder();
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`; `ERR_OPTION_INVALID` if the clock returns no time
- * @throws SignerError see `boundSigner`
+ * @throws SignerError, for the same reasons as `boundSigner`
  * @see RFC 7515 section 7.1; RFC 7519 section 4.1
  */
 export async function signToken(
@@ -68,7 +68,7 @@ export async function signToken(
  *
  * @param payload the payload in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` if the token would be too long
- * @throws SignerError see `boundSigner`
+ * @throws SignerError, for the same reasons as `boundSigner`
  */
 export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
   const header = encodedHeader(active, "JWT", {});

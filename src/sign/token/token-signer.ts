@@ -25,7 +25,7 @@ export interface SigningKey {
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
-   * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, either now or when the
+   * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, either when called or when the
    * signature is complete; and the errors of `provider.sign`
    * @see RFC 7515 section 5.1
    */
@@ -37,7 +37,7 @@ export interface TokenSigner {
   /**
    * Sets the current keyset, and discards the statistics of all keys that are not in it.
    *
-   * @throws ConfigError see `boundSigner`
+   * @throws ConfigError, for the same reasons as `boundSigner`
    */
   take(signing: CheckedSigning): void;
   /** Signs claims. @see `Provider` */
@@ -47,7 +47,7 @@ export interface TokenSigner {
   /**
    * Signs a payload unchanged, with the `typ` JWT. The caller must check the claims.
    *
-   * @throws TokenError, SignerError see `sign`
+   * @throws TokenError, SignerError, for the same reasons as `sign`
    */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
   /** Returns the active key. @see `Provider` @param subject issuer or client whose claims the key signs */
@@ -79,7 +79,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
   const known = new WeakMap<Signer, ActiveKey>();
   let active = first && activeOf(first);
 
-  /** Returns the active key of a keyset. Limits are put around each signer only once. */
+  /** Returns the active key of a keyset. Wraps each signer with limits only once. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
     if (signer === undefined) return { jwk, key: undefined };
     const { kid } = jwk;

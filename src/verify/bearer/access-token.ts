@@ -19,7 +19,7 @@ const isIdToken = (claims: JWTPayload): boolean =>
 /**
  * Verifies an access token's format, type, issuer, signature and claims.
  *
- * @throws TokenError see `verify`
+ * @throws TokenError, for the same reasons as `verify`
  * @throws the key set's errors
  * @see RFC 9068 section 4
  */

@@ -58,14 +58,12 @@ export function credentialsOf(
 
 /** @see RFC 6750 section 2.1 */
 const tokenForm = /^[\w\-.~+/]+=*$/;
-/**
- * Matches a JWS. Only these tokens are searched for in a URL, because another, shorter token may occur there by chance.
- */
+/** Matches a JWS. A URL is searched only for a JWS, because a shorter token might occur there by chance. */
 const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
 /**
- * Returns the credentials for a token that the `token` option found. Rejects a token that the URL contains too, however
- * it is escaped there.
+ * Returns the credentials for a token that the `token` option found. Rejects a token that the URL also contains,
+ * however it is escaped there.
  *
  * @throws RefusedRequest
  */

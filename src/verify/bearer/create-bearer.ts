@@ -61,10 +61,10 @@ export interface Bearer {
    */
   challenge(this: void, request: object, denial: ApplicationDenial): Challenge;
   /**
-   * Fetches all issuers' keys now, for example before the process reports that it is ready. Does nothing if `issuer` is
-   * a function, or for `keys` without `refresh()` or `reload()`.
+   * Fetches all issuers' keys immediately, for example before the process reports that it is ready. Does nothing if
+   * `issuer` is a function, or for `keys` without `refresh()` or `reload()`.
    *
-   * @throws FetchError see `createRemoteKeySet`
+   * @throws FetchError, for the same reasons as `createRemoteKeySet`
    */
   refresh(this: void): Promise<void>;
   /**

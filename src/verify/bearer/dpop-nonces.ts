@@ -2,7 +2,10 @@ import type { CryptoKey } from "jose";
 import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
-/** Time for which a nonce is current, in milliseconds. After that, it is still accepted for the same time again. */
+/**
+ * Time for which a nonce is current, in milliseconds. After that, it is still accepted for another period of the same
+ * length.
+ */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 

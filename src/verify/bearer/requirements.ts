@@ -21,7 +21,7 @@ export interface Auth {
   readonly claims: VerifiedClaims;
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Scopes, from the `scope` claim or another claim in `scopeClaims`. */
+  /** Scopes, from the `scope` claim or a different claim in `scopeClaims`. */
   readonly scopes: string[];
   /** The `client_id` claim, or `azp`. Empty if the token has neither. */
   readonly clientId: string;
@@ -56,8 +56,8 @@ export interface Requirements {
     | ((auth: Auth, request: never) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
     | undefined;
   /**
-   * Whether a request without an `Authorization` header (with the `token` option, without a token) is let through,
-   * without auth. If a token is sent, it must be valid. Default: `false`.
+   * Whether a request that has no `Authorization` header (with the `token` option: no token) is let through without
+   * auth. If a token is sent, it must be valid. Default: `false`.
    */
   readonly optional?: boolean | undefined;
 }

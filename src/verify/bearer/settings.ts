@@ -109,7 +109,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     clockToleranceSeconds,
     requiredClaims,
   });
-  // Checked here, because an invalid option must be reported now and not when an issuer's first token arrives.
+  // Checked here, because an invalid option must be reported immediately, not when an issuer's first token arrives.
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))

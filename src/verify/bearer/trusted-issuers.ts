@@ -25,7 +25,7 @@ interface Trusted {
   readonly keys: KeySource;
   /** Records that the keys have verified a token. */
   prove(this: void): void;
-  /** Fetches the keys now. */
+  /** Fetches the keys immediately. */
   readonly refresh?: (this: void) => Promise<void>;
 }
 

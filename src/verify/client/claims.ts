@@ -2,8 +2,8 @@ import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 
 /**
- * Limits for `nbf` and `iat` in the future, in seconds. Up to `accepted`, a token is always accepted; from `refused`,
- * it is always rejected.
+ * Limits for `nbf` and `iat` in the future, in seconds. Up to `accepted`, a token is always accepted; from `refused`
+ * on, it is always rejected.
  *
  * @see FAPI 2.0 Security Profile section 5.3.2.1
  */

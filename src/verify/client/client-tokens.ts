@@ -103,12 +103,12 @@ export interface ClientVerifier {
    * `client-authentication+jwt`, `JWT` or absent.
    *
    * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
-   * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws ClientError see `ClientDocuments`, if no client is passed
+   * @throws TokenError `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`, and for the same reasons as `verify`
+   * @throws ClientError, for the same reasons as `ClientDocuments`, if no client is passed
    * @throws FetchError if the client's keys are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but
-   *   `fetch` is not given
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but `fetch` is not
+   * given
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
@@ -119,12 +119,12 @@ export interface ClientVerifier {
    * header must be `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
-   * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws ClientError see `ClientDocuments`, if no client is passed
+   * @throws TokenError `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`, and for the same reasons as `verify`
+   * @throws ClientError, for the same reasons as `ClientDocuments`, if no client is passed
    * @throws FetchError if the client's keys are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
-   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but
-   *   `fetch` is not given
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but `fetch` is not
+   * given
    * @see RFC 9101 sections 4, 6 and 10.8
    */
   requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;
@@ -138,7 +138,7 @@ export interface ClientVerifier {
    * @param granted the values that were stored with the code or refresh token: the `method`, and the `fingerprint` for
    * `changed`
    * @throws ClientError `ERR_CLIENT_METHOD`, and the errors of `ClientDocuments`
-   * @throws TokenError, FetchError see `clientAssertion`
+   * @throws TokenError, FetchError, for the same reasons as `clientAssertion`
    * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
    */
   authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<DocumentClient>;
@@ -213,7 +213,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
     // Uses a hash, because stores limit the number of entries, not the length of a jti.
     const key = await textHash(JSON.stringify([clientId, jti]));
-    // The first moment at which the token is rejected anyway, because times are compared in whole seconds.
+    // The first time at which the token is rejected anyway, because times are compared in whole seconds.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
     if (!(await replay(key, expiresAt, clientId))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");

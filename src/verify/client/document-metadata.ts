@@ -91,7 +91,8 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   if (members.length > maxMembers) throw refuse(`has more than ${maxMembers} members in one object or array`);
   if (memberOf(value, "kty") !== undefined && secretMembers.some((name) => isGiven(memberOf(value, name))))
     throw refuse("contains a private or symmetric key, which is now public");
-  // If the value were assigned to another object, this member would become its prototype, with unchecked members.
+  // If the value were assigned to a different object, this member would become that object's prototype, with unchecked
+  // members.
   if (Object.hasOwn(value, "__proto__")) throw refuse('has a member "__proto__"');
   for (const member of members) freeze(member, refuse, depth + 1);
   Object.freeze(value);

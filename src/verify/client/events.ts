@@ -15,8 +15,8 @@ export type ClientEvent =
   /** A token was rejected. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: JwksdErrorCode }
   /**
-   * The reason for a refusal is too many requests for the client's document or keys, too many requests overall, or a
-   * full replay store.
+   * A refusal was caused by too many requests for the client's document or keys, too many requests overall, or a full
+   * replay store.
    */
   | {
       readonly type: "exhausted";

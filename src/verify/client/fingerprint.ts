@@ -29,7 +29,7 @@ export async function fingerprintOf(metadata: ClientMetadata, method: ClientMeth
   return (await Promise.all(hashes)).join(".");
 }
 
-/** Returns the parts that differ. If `since` is not a fingerprint, those are all parts. */
+/** Returns the parts that differ. If `since` is not a fingerprint, returns all parts. */
 export function changedParts(since: string, fingerprint: string): readonly ClientPart[] {
   const [before, after] = [since.split("."), fingerprint.split(".")];
   return partNames.filter((_, index) => before[index] !== after[index]);

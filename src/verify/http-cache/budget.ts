@@ -8,10 +8,10 @@ const quietMs = 60_000;
 
 /** A budget of requests. Times are in milliseconds. */
 export interface Budget {
-  /** Returns the time until the next request may start. 0 means that it may start now. */
+  /** Returns the time until the next request may start. 0 means that it may start immediately. */
   waitMs(nowMs: number): number;
   /**
-   * Records that a request starts. The next request has to wait for at least `leastMs`, if that is less than a minute.
+   * Records that a request starts. The next request must wait for at least `leastMs`, if that is less than a minute.
    */
   spend(nowMs: number, leastMs?: number): void;
   /** Resets the budget, because a request returned new keys. */
@@ -30,7 +30,7 @@ export const withoutReset = (budget: Budget): Budget => ({ ...budget, reset() {}
  * Limits the requests that made-up kids can cause. Allows three in a row, and then one after each of 1, 2, 4, 8, 10, 10
  * … seconds. After a minute without a request, the budget is reset.
  *
- * @param free number of requests that do not have to wait
+ * @param free number of requests that need not wait
  * @param delays waiting times before further requests, in milliseconds; the last one repeats
  */
 export function createBudget(free: number = burst, delays: readonly number[] = delaysMs): Budget {

@@ -12,7 +12,7 @@ export interface FetchesOptions<Value> extends Pick<FetchOptions, "clock" | "tim
   readonly load: (bypassCaches: boolean) => Promise<FetchedResponse<Value>>;
   /** Stores a fetched response. */
   readonly store: (fetched: FetchedResponse<Value>, bypassCaches: boolean) => void;
-  /** Paces fetches after failures. Default: every fetch after the first failure has to wait. */
+  /** Paces fetches after failures. Default: every fetch after the first failure must wait. */
   readonly failures?: Budget;
   /** Word for the fetched content in messages, such as "keys". */
   readonly what: string;
@@ -43,7 +43,7 @@ export interface Fetches {
   started(): number;
   /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
   bypassedSince(count: number): boolean;
-  /** Returns the time that the next fetch has to wait because of failures, in milliseconds. */
+  /** Returns how long the next fetch must wait because of failures, in milliseconds. */
   waitMs(nowMs: number): number;
   /** Returns the last fetch's error, if it failed within the last minute. */
   lastError(): JwksdError | undefined;

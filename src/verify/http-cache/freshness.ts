@@ -30,7 +30,7 @@ export interface FreshnessBounds {
 export interface Freshness {
   /** Time of the request. */
   readonly since: number;
-  /** Time from which it is refreshed in the background, so that calls do not have to wait when it becomes stale. */
+  /** Time from which it is refreshed in the background, so that calls need not wait when it becomes stale. */
   readonly refreshFrom: number;
   /** Time until which it is used without a request. */
   readonly freshUntil: number;
@@ -104,8 +104,8 @@ export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): numb
 }
 
 /**
- * Reports whether a response may be used now. A response from the future cannot be used, because the clock must have
- * been set back, so the response's age is unknown.
+ * Reports whether a response may currently be used. A response from the future cannot be used: the clock must have been
+ * set back, so the response's age is unknown.
  */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];

@@ -33,7 +33,7 @@ export type Kept<Value> = Stored<Value> & Freshness;
 /** Keeps the latest response from one place. */
 export interface Keeper<Value> {
   current(): Kept<Value> | undefined;
-  /** Returns the response if it may be used now. */
+  /** Returns the response if it may currently be used. */
   usable(until: Until, now?: number): Kept<Value> | undefined;
   /** Stores a fetched response. @throws FetchError `ERR_FETCH_OUTDATED` */
   store(this: void, fetched: FetchedResponse<Value>, bypassCaches: boolean): void;

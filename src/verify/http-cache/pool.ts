@@ -45,8 +45,8 @@ export interface PoolEntry<Resource> {
 }
 
 /**
- * The two budgets of an entry. There are two because reopening a resource fetches it and may immediately trigger
- * another fetch.
+ * The two budgets of an entry. There are two because reopening a resource fetches it and may immediately trigger a
+ * second fetch.
  */
 interface Budgets {
   readonly open: Budget;
@@ -82,7 +82,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   const vouched = new Set<string>();
   let size = 0;
 
-  /** @throws FetchError see `Pool` */
+  /** @throws FetchError, for the same reasons as `Pool.use` */
   function create(name: string): PoolEntry<Resource> {
     const now = clock.now();
     const budgets = dropped.get(name) ?? { open: withoutReset(newBudget()), other: withoutReset(newBudget()) };
@@ -103,7 +103,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   }
 
   /**
-   * Returns the time until another entry may be created, in milliseconds. Anyone can make up names, so all unproven
+   * Returns the time until a further entry may be created, in milliseconds. Anyone can make up names, so all unproven
    * entries share a limit per minute.
    */
   function trialPauseMs(now: number): number {

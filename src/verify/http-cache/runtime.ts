@@ -6,7 +6,7 @@ import { outlivesRequests } from "../../base/runtime.ts";
 // answered. Therefore, each caller waits with its own timer, overdue fetches are dropped, and no fetch runs in the
 // background.
 
-// The DOM types are not loaded: only browsers have a location with an origin.
+// Declared here, because the DOM types are not loaded. Only browsers have a location with an origin.
 const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
 
 /** A request's validator and cache mode. */

@@ -57,7 +57,7 @@ export interface FetchStoredOptions<Value> extends Omit<FetchOptions, keyof Requ
 /**
  * Fetches a response. If its body is unchanged, keeps the value that was read before.
  *
- * @throws FetchError see `fetchJson`, and the errors of `read`
+ * @throws FetchError, for the same reasons as `fetchJson`, and the errors of `read`
  */
 export async function fetchStored<Value>(
   url: string,
@@ -93,7 +93,7 @@ async function fetchOnce<Value>(
   // The fields in a 304 replace the stored ones. RFC 9111 section 4.3.4
   const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
   const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-  // If another body's ETag were stored, every later request would get a 304, and never that body.
+  // If a different body's ETag were stored, every later request would get a 304, and never that body.
   const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
   const stored = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
   return { stored, status, bytes, ageSeconds: ageSeconds(headers.age) };
@@ -130,8 +130,8 @@ function opaqueTag(etag: string | undefined): string | undefined {
 }
 
 /**
- * Reports whether a stored response may be used despite this error. If a document belongs to another issuer or names an
- * insecure URL, waiting does not help.
+ * Reports whether a stored response may be used despite this error. If a document belongs to a different issuer or
+ * names an insecure URL, waiting does not help.
  */
 export function isRetryable(error: unknown): boolean {
   return error instanceof FetchError && error.retryable;

@@ -30,7 +30,7 @@ export interface KeySetContext {
  * Returns the key for a token's header.
  *
  * @param budget limits the fetches for unknown kids
- * @throws TokenError, FetchError see `RemoteKeySet`
+ * @throws TokenError, FetchError, for the same reasons as `RemoteKeySet`
  */
 export async function findKey(
   context: KeySetContext,
@@ -78,7 +78,7 @@ async function findAfterRefetch(
   const { keeper, fetches } = cached;
   for (;;) {
     const now = clock.now();
-    // Another client, with another budget, may have named the kid just before it was published.
+    // A different client, with a different budget, may have named the kid just before it was published.
     if (!budget.isWhole(now) && (await unknownKids.has(kid, now))) throw unknownKid(context);
     let fetch = fetches.current();
     if (fetch === undefined) {

@@ -26,7 +26,7 @@ import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 export interface RemoteKeySet {
   /** Returns the key that has the `kid` in a token's header and is suitable for the header's `alg`. */
   (header: KeyHeader): Promise<CryptoKey>;
-  /** Fetches the discovery document and the set now, bypassing all caches. */
+  /** Fetches the discovery document and the set immediately, bypassing all caches. */
   refresh(this: void): Promise<void>;
   /** Returns the stored response, for a later process's `state` option, or `undefined` before the first response. */
   state(this: void): KeySetState | undefined;
@@ -38,8 +38,8 @@ export interface RemoteKeySet {
 
 /**
  * Creates a cache of a provider's JWK Set. The set is fetched when the first key is needed, and refreshed before it
- * becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. Another key
- * is never used for an unknown kid. There are no background timers.
+ * becomes stale. A kid that is not in the set causes one request that bypasses all caches, within a budget. No other
+ * key is ever used for an unknown kid. There are no background timers.
  *
  * @example
  * ```ts

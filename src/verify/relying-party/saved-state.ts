@@ -67,7 +67,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
         (cause: unknown) => emit({ type: "failed", error: asJwksdError(cause) }),
       );
       const started = loading;
-      // As for a fetch, each caller waits with its own timer. If the state is late, the caller continues without it.
+      // As with a fetch, each caller waits with its own timer. If the state is late, the caller continues without it.
       await withDeadline(() => started, { clock, timeoutMs: loadTimeoutMs, expired: lateState }).catch(() => {});
     },
   };

@@ -33,7 +33,8 @@ export interface Source {
    * Fetches the set. If it is unchanged, it keeps its imported keys. If the last fetch failed, or caches are bypassed
    * for an unknown kid, the set may have moved, so the discovery document is fetched too, at most once a minute.
    *
-   * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
+   * @throws FetchError `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, and for the same reasons as
+   * `fetchJson`
    */
   load(this: void, stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedResponse<KeptKeys>>;
 }

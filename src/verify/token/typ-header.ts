@@ -13,7 +13,7 @@ export interface TypRule {
 }
 
 /**
- * Rejects a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`.
+ * Rejects a token that was signed for a different use, such as `dpop+jwt` or `logout+jwt`.
  *
  * @throws TokenError `ERR_TOKEN_TYP`
  * @see RFC 8725 section 3.11

@@ -24,7 +24,7 @@ import { checkTyp } from "./typ-header.ts";
 
 /**
  * Finds the public key for a token's header, as the result of `createRemoteKeySet` does. For an unknown kid, it throws
- * or returns `undefined`. It never returns another kid's key.
+ * or returns `undefined`. It never returns a different kid's key.
  */
 export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
@@ -132,7 +132,11 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
   return { header, claims };
 }
 
-/** Checks options before the first token. @throws ConfigError see `verify` */
+/**
+ * Checks options before the first token.
+ *
+ * @throws ConfigError, for the same reasons as `verify`
+ */
 export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions> {
   const given = checkOptions(options, verifyRules);
   const unsuitable = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
@@ -183,7 +187,8 @@ function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): as
   const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;
   const audience = [given.audience].flat();
   const expected: Record<string, readonly string[]> = { iss: [given.issuer].flat(), [audienceClaim]: audience };
-  // If the token has an aud, it is checked too, because another claim must not hide that the token is for another API.
+  // If the token has an aud, it is checked too, because a different claim must not hide that the token is for a
+  // different API.
   if (Object.hasOwn(claims, "aud")) expected["aud"] = audience;
   for (const name of [...Object.keys(expected), ...requiredClaims, "exp"])
     if (!Object.hasOwn(claims, name)) throw wrongClaim(name, "is missing", expected);

@@ -41,7 +41,7 @@ export interface Call {
 export interface Calls {
   /** Runs a call; rejects with the errors of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
-  /** Wraps an error if it is certain that nothing was written. */
+  /** Wraps an error after which it is certain that nothing was written. */
   unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;

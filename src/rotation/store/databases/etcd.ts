@@ -77,8 +77,8 @@ class Refused extends Error {
  * Creates the store for one issuer in etcd 3.4 or later, which any number of processes and issuers may share. The
  * store's clock is the responding member's clock, in whole seconds.
  *
- * @param urls `https://HOST:PORT` for one or several members, with user and password if etcd requires them. If a member
- * does not respond, the next one is called
+ * @param urls `https://HOST:PORT` for one or several members, with a user and password if etcd requires them. If a
+ * member does not respond, the next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): ClosableRegister {
@@ -143,7 +143,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
           return await ask(path, body, signal);
         } catch (error) {
           current = (current + 1) % members.length;
-          // If the data may have been written, the caller has to check.
+          // If the data may have been written, the caller must check.
           const isSafe = !options.writes || faultOf(error).isCertain;
           if (tried === members.length || !isSafe || signal.aborted) throw error;
         }
@@ -155,7 +155,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     // By default, a request may have up to 1.5 MB.
     maxBytes: 2 ** 20,
 
-    // Every read is linearizable and therefore confirmed: a majority has to agree on the leader.
+    // Every read is linearizable and therefore confirmed: a majority must agree on the leader.
     async read(known = "", { signal } = {}) {
       const [{ succeeded, ranges }, now] = await run({ signal, writes: false }, (prefix) => {
         const version = { request_range: { key: base64(`${prefix}version`) } };
@@ -220,7 +220,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
   };
 }
 
-/** Prefix of the keys that have the names of all issuers. */
+/** Prefix of the keys whose values are the issuers' names. */
 const names = "jwksd/names/";
 
 interface Member {
@@ -246,7 +246,7 @@ const put = (key: string, value: string) => ({ key: base64(key), value: base64(v
 function base64(text: string): string {
   const bytes = new TextEncoder().encode(text);
   let binary = "";
-  // In pieces, because a function cannot take that many arguments, one for each byte.
+  // Converted in chunks, because a function cannot take one argument for each byte.
   for (let at = 0; at < bytes.length; at += 8_192) binary += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(binary);
 }

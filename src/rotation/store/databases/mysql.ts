@@ -135,7 +135,7 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
     for (const [sql, ...values] of statements)
       results.push(resultOf(await connection.execute(sql, values.map(toBytes))));
     await connection.query("COMMIT AND NO CHAIN NO RELEASE");
-    // If a primary was demoted, its address may point to another server now.
+    // If a primary was demoted, its address may point to a different server by now.
     if (results.some(isFromStandby)) connection.destroy();
     else connection.release();
     return results;

@@ -73,7 +73,7 @@ function urlConnection(url: string, timeoutMs: number): Connection {
     async send(command, signal) {
       const driver = await loadDriver();
       const client = await (current ??= connect(driver)).connected;
-      // Without this, a silent network would go unnoticed.
+      // Without this, a connection that no longer responds would remain in use.
       const onAbort = (): void => void (signal.reason instanceof NoResponse && leave(client));
       signal.addEventListener("abort", onAbort, { once: true });
       try {
@@ -90,8 +90,8 @@ function urlConnection(url: string, timeoutMs: number): Connection {
 }
 
 /**
- * Reports whether a server refuses writes because it was demoted or cut off. If so, its address may now point to
- * another server.
+ * Reports whether a server refuses writes because it was demoted or cut off. If so, its address may point to a
+ * different server by now.
  */
 const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
 

@@ -19,7 +19,7 @@ export type { DatabaseStoreOptions } from "./database-calls.ts";
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
 
 /**
- * Lua script that reads the document. With a second argument, the script writes first: that fails on a primary without
+ * Lua script that reads the document. With a second argument, the script writes first, which fails on a primary without
  * its required replicas.
  */
 const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end

@@ -41,7 +41,7 @@ export interface Statements {
    * (only for databases with standbys); `version`; and `text`, NULL if the caller knows this version.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
-  /** Does the same as `read`, in a database without tables. Missing if a read creates the tables. */
+  /** Works like `read`, but in a database without tables. Missing if a read creates the tables. */
   readonly readNothing?: (confirmed: boolean) => readonly Statement[];
   first(row: Row): Statement;
   next(row: Row, ifVersion: string): Statement;

@@ -20,7 +20,7 @@ const advice = new Map([
 ]);
 const [busy, ioError, damaged, full] = [5, 10, 11, 13];
 
-/** Result codes for a file that cannot be written, but can perhaps be read. */
+/** Result codes for a file that cannot be written but might be readable. */
 const unwritable: ReadonlySet<number> = new Set([3, 8, 14]);
 
 /** Returns the primary result code of a SQLite error. */
@@ -29,14 +29,14 @@ function resultCode(error: unknown): number | undefined {
   return code === "ERR_SQLITE_ERROR" && typeof errcode === "number" ? errcode & 0xff : undefined;
 }
 
-/** Reports whether another connection held a lock, so that the same call may soon succeed. */
+/** Reports whether another connection held a lock. If so, the same call may soon succeed. */
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
 /** Reports whether the disk failed. If the disk failed at the end of a write, the write may be in the file. */
 export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
 /**
- * Returns the reason that the system gives if nothing can be written next to a file. SQLite reports only that the write
+ * Returns the operating system's reason why a file or its folder cannot be written. SQLite reports only that the write
  * failed.
  */
 function obstacle(path: string): string | undefined {

@@ -44,7 +44,11 @@ export function openFile(path: string): DatabaseSync {
   return new DatabaseSync(url);
 }
 
-/** Creates the tables in a new file. @throws StoreError `ERR_STORE_FORMAT` if the file belongs to another program */
+/**
+ * Creates the tables in a new file.
+ *
+ * @throws StoreError `ERR_STORE_FORMAT` if the file belongs to a different program
+ */
 export function setUp(db: DatabaseSync, path: string): void {
   if (isOurs(db, path)) return;
   db.exec(begin);

@@ -12,14 +12,15 @@ const counterAt = 24;
  * and SQLite later uses the journal to roll the file back. SQLite does that to any file at that path, even to a backup
  * that has replaced the original.
  *
- * @throws StoreError `ERR_STORE_FORMAT` if the journal belongs to another file
+ * @throws StoreError `ERR_STORE_FORMAT` if the journal belongs to a different file
  */
 export function checkJournal(path: string): void {
   const name = `${realpathSync(path)}-journal`;
   const journal = bytesOf(name);
   if (journal === undefined || journal.length < headerBytes || journal.toString("hex", 0, 8) !== magic) return;
   if (belongsTo(journal, readFileSync(path))) return;
-  // If another process is writing now, the file belongs to a later journal. Each journal contains a random number.
+  // If another process is writing at the moment, the file belongs to a later journal. Each journal contains a random
+  // number.
   if (!bytesOf(name)?.subarray(12, 16).equals(journal.subarray(12, 16))) return;
   throw new StoreError(
     "ERR_STORE_FORMAT",

@@ -22,7 +22,7 @@ export const fastifyAdapter =
   (decide: Decide): FastifyHook =>
   async (request, reply) => {
     const decision = await decide(nodeRequest(request.raw, request, request.originalUrl));
-    // If the application has responded in the meantime, Fastify must neither respond as well nor call the handler.
+    // If the application has responded in the meantime, Fastify must not respond again or call the handler.
     if (reply.raw.headersSent) return reply.hijack();
     if ("auth" in decision) return undefined;
     const { status, body } = decision.reply;
