@@ -1,4 +1,4 @@
-import type { Behavior } from "../src/doctor/verifiers/measured-behavior.ts";
+import type { Behavior } from "../src/doctor/verifiers/caching-behavior.ts";
 import { troubleAt } from "./histories.ts";
 import type { Observation } from "./observe.ts";
 import { type Measured, pollOf } from "./run.ts";

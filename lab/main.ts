@@ -43,7 +43,7 @@ async function measureAll(only: readonly string[] | undefined): Promise<void> {
 function write(): void {
   const data = readData();
   const behaviors = Object.entries(data.verifiers).map(([name, measured]) => behaviorOf(name, measured));
-  const behaviorFile = path("src/doctor/verifiers/measured-behavior.ts");
+  const behaviorFile = path("src/doctor/verifiers/caching-behavior.ts");
   const made = `/** Date of the measurement. */
 export const measuredOn = ${JSON.stringify(data.date)};
 

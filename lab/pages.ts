@@ -1,4 +1,4 @@
-import type { Behavior } from "../src/doctor/verifiers/measured-behavior.ts";
+import type { Behavior } from "../src/doctor/verifiers/caching-behavior.ts";
 import { advice } from "./advice.ts";
 import { behaviorOf, refusedFor, trustedFor } from "./behavior.ts";
 import type { Data } from "./data.ts";

@@ -5,11 +5,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { chromium } from "playwright-core";
 import type { StoredEvent } from "../src/rotation/custody/document.ts";
-import type { PresenceRecord } from "../src/rotation/custody/presence.ts";
+import type { PresenceRecord } from "../src/rotation/custody/presence-records.ts";
+import type { LiveRecord } from "../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import type { LiveRecord } from "../src/rotation/rules/records.ts";
 import { page } from "../src/service/admin/page/page.ts";
-import type { ServiceSnapshot } from "../src/service/admin/state.ts";
+import type { ServiceSnapshot } from "../src/service/admin/service-snapshot.ts";
 import { statusOf } from "../src/service/admin/status.ts";
 
 const [file = "page.png"] = process.argv.slice(2);

@@ -2,8 +2,8 @@
 
 import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import { plan } from "../src/rotation/explain/plan.ts";
+import type { LiveRecord } from "../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import type { LiveRecord } from "../src/rotation/rules/records.ts";
 
 const now = Date.parse("2026-11-20T12:00:00Z");
 const day = 86_400_000;

@@ -12,21 +12,21 @@ export {
   type ClientDocumentsOptions,
   type DocumentClient,
   createClientDocuments,
-} from "./verify/client/documents.ts";
+} from "./verify/client/client-documents.ts";
 export { isRegisteredRedirectUri } from "./verify/client/redirect-uri.ts";
 export {
   type ClientAssertionOptions,
   type RequestObjectOptions,
   createClientAssertion,
   createRequestObject,
-} from "./sign/token/client-signing.ts";
+} from "./sign/token/client-assertions.ts";
 export {
   type ClientVerifier,
   type ClientVerifierOptions,
   createClientVerifier,
-} from "./verify/client/client-tokens.ts";
+} from "./verify/client/client-verifier.ts";
 export type { ClientEvent } from "./verify/client/events.ts";
-export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay.ts";
+export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay-store.ts";
 export type { Clock } from "./base/clock.ts";
 export {
   ClientError,
@@ -45,9 +45,9 @@ export {
 export type { Jwk, PublicJwk } from "./keys/jwk/public-members.ts";
 export type { KeyInput } from "./keys/jwk/read-key.ts";
 export type { NodeRequest, NodeResponse } from "./publish/node-response.ts";
-export type { FetchHandler } from "./publish/fetch-response.ts";
+export type { FetchHandler } from "./publish/web-response.ts";
 export type { Handlers } from "./publish/handlers.ts";
-export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset.ts";
+export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset-check.ts";
 export {
   type Endpoints,
   type ProviderEvent,
@@ -57,7 +57,7 @@ export {
   withJWKSRotationActive,
   withKeyset,
 } from "./provider/options.ts";
-export { createProvider } from "./provider/provider.ts";
+export { createProvider } from "./provider/create-provider.ts";
 export type { ProviderUpdate, Provider } from "./provider/types.ts";
 export type { SigningKey } from "./sign/token/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/bounded-signer.ts";

@@ -1,6 +1,6 @@
 import { waitUntil } from "cloudflare:workers";
 import { SignJWT, exportJWK, generateKeyPair } from "jose";
-import { createProvider } from "../../src/provider/provider.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import {
   type DurableObjectNamespace,

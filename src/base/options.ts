@@ -1,6 +1,6 @@
 import { nearest } from "./closest-name.ts";
 import { ConfigError, invalidOption } from "./errors.ts";
-import { checkRuntime } from "./runtime.ts";
+import { checkRuntime } from "./runtime-support.ts";
 
 /** Type of a value, as named in messages. Arrays do not count as objects. */
 type ValueType = "string" | "number" | "boolean" | "function" | "object" | "array";

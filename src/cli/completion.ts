@@ -1,9 +1,9 @@
 import { Argument, type Option } from "commander";
 import { Command } from "./command.ts";
 import { type Flag, type CommandNode, type Values, scripts } from "./completion-scripts.ts";
-import { withSubcommands, pathOf } from "./help.ts";
+import { withSubcommands, pathOf } from "./help-command.ts";
 import { type Io, print } from "./io.ts";
-import { choicesOf } from "./settings-options.ts";
+import { choicesOf } from "./setting-flags.ts";
 
 export function commandOf(io: Io): Command {
   const command = new Command("completion");

@@ -1,5 +1,5 @@
 import type { JwksdErrorCode, JwksdError } from "../base/errors.ts";
-import { withFlags } from "../service/config/setting-names.ts";
+import { withFlags } from "../service/config/flags-in-messages.ts";
 
 /** Remedies that name flags and commands, which the library does not know about, keyed by error code. */
 const advice: { readonly [Code in JwksdErrorCode]?: string } = {

@@ -1,7 +1,7 @@
-import { guardDefinitions } from "../service/config/guard-settings.ts";
+import { guardDefinitions } from "../service/config/guard-setting-definitions.ts";
 import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
-import { addSettings, sourcesOf } from "./settings-options.ts";
+import { addSettings, sourcesOf } from "./setting-flags.ts";
 import { handleSignals } from "./signals.ts";
 
 export function commandOf(io: Io): Command {
@@ -37,7 +37,7 @@ async function guard(
 ): Promise<void> {
   // Loaded here, because --help does not need the guard.
   const [{ createLog }, { readGuardConfig }, { startGuard }] = await Promise.all([
-    import("../service/config/log.ts"),
+    import("../service/config/logger.ts"),
     import("../service/guard/guard-config.ts"),
     import("../service/guard/guard.ts"),
   ]);

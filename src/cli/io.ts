@@ -1,5 +1,5 @@
 import { printableJson, printableLines } from "../base/printable.ts";
-import type { Output } from "../service/config/log.ts";
+import type { Output } from "../service/config/logger.ts";
 
 /** A command's inputs and outputs. They are passed in, so that a command can run inside another process. */
 export interface Io {

@@ -13,4 +13,4 @@ if (process.versions.node.localeCompare(required, "en", { numeric: true }) < 0) 
 }
 // The cache is inside the package, because other users could put code into a cache in a temporary folder.
 module.enableCompileCache(join(import.meta.dirname, "../../node_modules/.cache/jwksd-compiled"));
-await import("./command-line.ts");
+await import("./start-cli.ts");

@@ -4,7 +4,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
 import { Command } from "./command.ts";
 import { errorText, withAdvice } from "./error-text.ts";
-import { helpColumns, helpCommand, optionLine } from "./help.ts";
+import { helpColumns, helpCommand, optionLine } from "./help-command.ts";
 import { type Io, printNotice } from "./io.ts";
 import { indented } from "./terminal.ts";
 
@@ -29,10 +29,10 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   issuers: ["List all issuers in a database, failing ones first.", () => import("./store/issuers.ts")],
   policy: ["Print or change the rotation policy.", () => import("./keys/policy.ts")],
   replicas: ["List the processes that publish and sign, and the targets.", () => import("./keys/replicas.ts")],
-  targets: ["Manage the jwksd publish targets.", () => import("./keys/targets.ts")],
+  targets: ["Manage the jwksd publish targets.", () => import("./keys/forget-target.ts")],
   events: ["Print the latest events of the managed keys, most recent first.", () => import("./keys/events.ts")],
   keygen: ["Generate a P-256 signing key.", () => import("./keygen.ts")],
-  signer: ["Test keys in HSMs and key services.", () => import("./signer.ts")],
+  signer: ["Test keys in HSMs and key services.", () => import("./signer-check.ts")],
   store: ["Manage the key store.", () => import("./store/store.ts")],
   token: ["Print a token signed by the active key.", () => import("./serve/token.ts")],
   verify: ["Verify a token as a relying party does, and explain each step.", () => import("./doctor/verify.ts")],
@@ -65,7 +65,7 @@ async function reportError(io: Io, argv: readonly string[], error: JwksdError): 
   // If a setting is invalid, `jsonLogs` has not been read.
   const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
   if (!jsonLogs) return printNotice(io, errorText(error));
-  const { createCommandLog, createLog } = await import("../service/config/log.ts");
+  const { createCommandLog, createLog } = await import("../service/config/logger.ts");
   const create = argv[0] === "serve" ? createLog : createCommandLog;
   create({ logLevel: "error", jsonLogs: true }, io).error({ code: error.code }, withAdvice(error));
 }

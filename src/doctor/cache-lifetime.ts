@@ -1,6 +1,6 @@
 import { cacheDirectives, httpDate } from "../base/cache-control.ts";
-import { field } from "./http-exchange.ts";
 import type { Exchange } from "./observations.ts";
+import { field } from "./read-exchange.ts";
 
 /** How long caches may serve a response, according to its headers. */
 export interface Lifetime {

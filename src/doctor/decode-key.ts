@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
-import { textHash } from "../keys/crypto/text-hash.ts";
+import { textHash } from "../keys/crypto/text-sha256.ts";
 import { type Decoded, decode } from "./base64url.ts";
-import { quoted } from "./format.ts";
+import { quoted } from "./value-text.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 

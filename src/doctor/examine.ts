@@ -1,24 +1,24 @@
-import { duplicateMembers } from "../base/json-member-names.ts";
+import { duplicateMembers } from "../base/duplicate-members.ts";
+import { checkEc, checkOkp } from "./checks/curve.ts";
 import { checkDiscovery } from "./checks/discovery.ts";
-import { checkEc, checkOkp } from "./checks/ec.ts";
+import { checkPrivate } from "./checks/embedded-secrets.ts";
 import { checkHttp } from "./checks/http.ts";
 import { checkMembers } from "./checks/jwk-members.ts";
+import { checkValidity } from "./checks/key-validity.ts";
 import { checkKnown } from "./checks/known-private-keys.ts";
-import { checkPrivate } from "./checks/published-secrets.ts";
 import { checkSharedPrimes } from "./checks/rsa-shared.ts";
 import { checkRsaKeys } from "./checks/rsa.ts";
 import { checkPurpose, checkSet } from "./checks/set.ts";
-import { checkTls } from "./checks/tls.ts";
-import { checkValidity } from "./checks/validity.ts";
+import { checkTls } from "./checks/tls-expiry.ts";
 import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
 import { type Key, decodeKey, maxKeys } from "./decode-key.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
-import { bodyText, quotedName, typeText } from "./format.ts";
-import { setResponse } from "./http-exchange.ts";
 import { isObject, readJson } from "./lenient-json.ts";
 import type { Observations } from "./observations.ts";
+import { setResponse } from "./read-exchange.ts";
 import { statesOf } from "./set-states.ts";
+import { bodyText, quotedName, typeText } from "./value-text.ts";
 
 /**
  * Finds problems in an issuer's discovery document and JWK Set. Each finding lists the verifiers that fail because of

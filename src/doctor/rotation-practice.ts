@@ -1,11 +1,11 @@
 import { durationText } from "../base/format.ts";
-import { isForSignatures } from "./algorithms.ts";
 import { type Lifetime, lifetimeOf } from "./cache-lifetime.ts";
-import { counted, quoted } from "./format.ts";
-import { field, setResponse } from "./http-exchange.ts";
+import { isForSignatures } from "./key-purpose.ts";
 import { entriesIn, isObject, readJson } from "./lenient-json.ts";
 import type { Observations, SeenToken } from "./observations.ts";
+import { field, setResponse } from "./read-exchange.ts";
 import { type State, statesOf } from "./set-states.ts";
+import { counted, quoted } from "./value-text.ts";
 import { removedKeyText } from "./verifiers/behavior-text.ts";
 
 /**

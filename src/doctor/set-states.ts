@@ -1,8 +1,8 @@
 import { lifetimeOf } from "./cache-lifetime.ts";
 import { decodeKey, maxKeys } from "./decode-key.ts";
-import { field } from "./http-exchange.ts";
 import { entriesIn, isObject, readJson } from "./lenient-json.ts";
 import type { Exchange, Observations } from "./observations.ts";
+import { field } from "./read-exchange.ts";
 
 /** The set in one response. */
 export interface State {

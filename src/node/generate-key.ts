@@ -6,7 +6,7 @@ import { exportJWK, exportPKCS8 } from "jose/key/export";
 import { generateKeyPair } from "jose/key/generate/keypair";
 import { ServiceError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
-import { makeFolder } from "./folders.ts";
+import { makeFolder } from "./make-folder.ts";
 
 /** Generates a P-256 signing key. Returns the text of a file that contains it, as a private JWK or PKCS#8 PEM. */
 export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid: string; readonly text: string }> {

@@ -5,8 +5,8 @@ import { FetchError, invalidOption } from "../base/errors.ts";
 import { type Optional, type Rules, callback, checkOptions, nonEmptyString } from "../base/options.ts";
 import { shownUrl } from "../base/urls.ts";
 import type { Fetch } from "../verify/http-cache/fetch-json.ts";
-import { type Address, createHostLookup } from "./host-addresses.ts";
-import { addressesOf, limitInformational, lookupOf } from "./outgoing-requests.ts";
+import { type Address, createHostLookup } from "./dns-lookup.ts";
+import { addressesOf, limitInformational, lookupOf } from "./pinned-addresses.ts";
 import { isPublicAddress } from "./public-addresses.ts";
 
 /** Maximum number of lookups in flight. There is a limit because the `resolve` option may ignore its signal. */

@@ -1,4 +1,4 @@
-import type { Keysets } from "../publish/keyset.ts";
+import type { Keysets } from "../publish/keyset-check.ts";
 
 /** End of a key: `removed` after its last token had expired, or `revoked` immediately. */
 export type KeyEnd = "removed" | "revoked";

@@ -15,7 +15,7 @@ import {
 } from "../base/options.ts";
 import type { SignerLimits } from "../keys/signer/bounded-signer.ts";
 import type { Metadata } from "../publish/discovery.ts";
-import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
+import type { EncryptionKeyset, Keyset } from "../publish/keyset-check.ts";
 import type { KeyEnd, ManagedKeys } from "./managed-keys.ts";
 
 /** Paths of the provider's endpoints. */

@@ -2,7 +2,7 @@ import type { Metric } from "../base/metrics.ts";
 import type { Optional } from "../base/options.ts";
 import type { Jwk } from "../keys/jwk/public-members.ts";
 import type { Handlers } from "../publish/handlers.ts";
-import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
+import type { EncryptionKeyset, Keyset } from "../publish/keyset-check.ts";
 import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
 import type { KeySource, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";

@@ -1,5 +1,5 @@
+import { folded } from "../base/duplicate-members.ts";
 import { invalidOption } from "../base/errors.ts";
-import { folded } from "../base/json-member-names.ts";
 import { type Place, locate } from "./document-paths.ts";
 
 /** Additional members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */

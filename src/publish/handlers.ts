@@ -1,7 +1,6 @@
 import type { Metric } from "../base/metrics.ts";
 import { targetPath } from "../base/urls.ts";
 import type { DocumentName } from "./document-paths.ts";
-import { type FetchHandler, fetchHandler, toResponse } from "./fetch-response.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "./node-response.ts";
 import {
   type Reply,
@@ -13,6 +12,7 @@ import {
   withoutBodyOnHead,
 } from "./respond.ts";
 import { createResponses, documents } from "./response-counts.ts";
+import { type FetchHandler, fetchHandler, toResponse } from "./web-response.ts";
 
 /** Request handlers for an issuer's documents. */
 export interface Handlers {

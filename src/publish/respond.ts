@@ -1,6 +1,6 @@
 import { escapedUnit } from "../base/printable.ts";
-import { notModified } from "./conditional-requests.ts";
 import type { Document } from "./document.ts";
+import { notModified } from "./if-none-match.ts";
 
 /** A complete response, created once per change. */
 export interface Reply {

@@ -6,7 +6,7 @@
 
 export type { Metric } from "../base/metrics.ts";
 export type { ManagedKeys } from "../provider/managed-keys.ts";
-export type { Keysets } from "../publish/keyset.ts";
+export type { Keysets } from "../publish/keyset-check.ts";
 export { type RotationPlan, plan } from "./explain/plan.ts";
 export { createKeyManager } from "./manager/manager.ts";
 export type {
@@ -20,6 +20,6 @@ export type {
 } from "./manager/types.ts";
 export type { Change } from "./rules/advance.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "./rules/policy.ts";
-export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/records.ts";
+export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/key-records.ts";
 export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys-with-saved-set.ts";
 export { type SavedSetOptions, startWithSavedSet } from "./saved-set/start-with-saved-set.ts";

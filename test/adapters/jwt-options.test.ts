@@ -5,8 +5,8 @@ import { betterAuth } from "better-auth/minimal";
 import { jwt } from "better-auth/plugins/jwt";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
+import type { AuthConfig } from "../../src/provider/adapters/better-auth-lifetimes.ts";
 import { checkTokenLifetimes, jwtOptions } from "../../src/provider/adapters/better-auth.ts";
-import type { AuthConfig } from "../../src/provider/adapters/token-lifetimes.ts";
 import { named } from "../support/keys.ts";
 
 const issuer = "https://login.example.com/api/auth";

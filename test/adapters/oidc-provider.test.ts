@@ -10,7 +10,7 @@ import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
 import { createClientAssertion, createProvider } from "../../src/index.ts";
 import { createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
 import { type OidcWithKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
 import { day, hour, second } from "../rules/key-records.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { refusalOf } from "../../src/base/local-request-check.ts";
 import { startAdmin } from "../../src/service/admin/admin.ts";
-import { loggerOf } from "../../src/service/config/log.ts";
+import { loggerOf } from "../../src/service/config/logger.ts";
 import { adminArgs, scrape } from "../support/scrape.ts";
 import { keySetText, startService, temporaryFolder } from "../support/service.ts";
 import { exchange } from "../support/wire.ts";

@@ -5,7 +5,7 @@ import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.t
 import { script } from "../../src/service/admin/page/script.ts";
 import type { ServedSet } from "../../src/service/admin/page/served-set.ts";
 import { style } from "../../src/service/admin/page/style.ts";
-import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/service-snapshot.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { presenceRecord, storeDocument } from "../support/store-view.ts";

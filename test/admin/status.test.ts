@@ -5,15 +5,15 @@ import { describe, test } from "node:test";
 import { shellWord } from "../../src/base/printable.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/types.ts";
-import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import type { KeyRecord } from "../../src/rotation/rules/key-records.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { guideUrl, remedyOf } from "../../src/service/admin/remedies.ts";
-import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/service-snapshot.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { variableName } from "../../src/service/config/setting-definitions.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
-import type { ManagerSnapshot } from "../../src/service/keys/service-keys.ts";
+import type { ManagerSnapshot } from "../../src/service/keys/store-keys.ts";
 import { day, hour, record, second, start, waiting } from "../rules/key-records.ts";
 import { known, presenceRecord, storeDocument } from "../support/store-view.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { guardDefinitions } from "../../src/service/config/guard-settings.ts";
+import { guardDefinitions } from "../../src/service/config/guard-setting-definitions.ts";
 import {
   type Definitions,
   flagName,

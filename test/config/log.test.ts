@@ -7,14 +7,14 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyEvent } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { KeyEvent } from "../../src/rotation/rules/records.ts";
-import { createLog } from "../../src/service/config/log.ts";
-import { createLogger, fileWriter } from "../../src/service/config/log.ts";
+import { createLog } from "../../src/service/config/logger.ts";
+import { createLogger, fileWriter } from "../../src/service/config/logger.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
 import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
-import { createManagerLog } from "../../src/service/keys/manager-events.ts";
+import { createManagerLog } from "../../src/service/keys/manager-log.ts";
 import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -63,7 +63,7 @@ test("the JSON log has no terminal control characters either, and parses to the 
   assert.deepEqual({ kids, msg }, { kids: [odd], msg: odd });
 });
 
-const source = import.meta.resolve("../../src/service/config/log.ts");
+const source = import.meta.resolve("../../src/service/config/logger.ts");
 
 describe("the logger", () => {
   test("writes a JSON line with level, time, fields and message", () => {

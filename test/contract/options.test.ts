@@ -43,15 +43,15 @@ import {
 } from "../../src/rotation/index.ts";
 import { type IssuersOptions, type ListOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import type { ForceOptions, RollBackOptions } from "../../src/rotation/manager/types.ts";
+import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
 import type { MemoryStoreOptions } from "../../src/rotation/store/memory.ts";
 import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
-import type { SignInputOptions } from "../../src/sign/token/signing-input.ts";
+import type { SignInputOptions } from "../../src/sign/token/sign-input.ts";
 import { type TestIssuerOptions, createTestIssuer } from "../../src/testing/index.ts";
 import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
-import type { ReplayStoreOptions } from "../../src/verify/client/replay.ts";
+import type { ReplayStoreOptions } from "../../src/verify/client/replay-store.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { type TestContext, after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { createProvider } from "../../src/provider/provider.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { ClosableRegister } from "../../src/rotation/store/register.ts";

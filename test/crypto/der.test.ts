@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign, verify } from "node:crypto";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { SignerError } from "../../src/index.ts";
-import { es256FromDer } from "../../src/keys/crypto/der.ts";
+import { es256FromDer } from "../../src/keys/crypto/ecdsa-der.ts";
 import { soak } from "../support/soak.ts";
 import { derOf, order } from "../support/stubs/ecdsa.ts";
 

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { CommanderError } from "commander";
 import { pages, textOf } from "../../scripts/samples.ts";
 import type { Command } from "../../src/cli/command.ts";
-import { withSubcommands } from "../../src/cli/help.ts";
+import { withSubcommands } from "../../src/cli/help-command.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { program } from "../../src/cli/run.ts";
 import { part, skipWithout } from "../support/parts.ts";

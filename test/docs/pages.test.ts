@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { errorTable } from "../../src/base/error-table.ts";
-import { recipe } from "../../src/rotation/custody/wrapping.ts";
+import { recipe } from "../../src/rotation/custody/key-wrapping.ts";
 import { allMetrics } from "../support/all-metrics.ts";
 import { brokenLinks, linksOf, pagesIn } from "../support/links.ts";
 import { tableOf } from "./metrics.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
-import { behaviors } from "../../src/doctor/verifiers/measured-behavior.ts";
+import { behaviors } from "../../src/doctor/verifiers/caching-behavior.ts";
 
 /** Returns the time that a sentence gives for a verifier. */
 function timeIn(name: string, sentence: string): string {

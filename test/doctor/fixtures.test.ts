@@ -6,7 +6,6 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import fc from "fast-check";
-import { quoted, quotedName } from "../../src/doctor/format.ts";
 import { type Code, codes, examine, type Exchange, type Observations, type SetFetch } from "../../src/doctor/index.ts";
 import {
   bitLength,
@@ -18,6 +17,7 @@ import {
   squareRoot,
 } from "../../src/doctor/number-theory.ts";
 import { describeRotation } from "../../src/doctor/rotation-practice.ts";
+import { quoted, quotedName } from "../../src/doctor/value-text.ts";
 import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
 import { keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";

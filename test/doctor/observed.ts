@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Exchange, Observations, Probes } from "../../src/doctor/index.ts";
-import { readCertificates } from "../../src/doctor/node/certificates.ts";
+import { readCertificates } from "../../src/doctor/node/x5c-certificates.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 
 export const at = Date.parse("2026-11-20T12:00:00Z");

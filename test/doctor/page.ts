@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { ruleUrl } from "../../src/doctor/codes.ts";
-import { byFailingTokens, nameWithVersion } from "../../src/doctor/format.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
+import { byFailingTokens, nameWithVersion } from "../../src/doctor/value-text.ts";
 import type { FailingVerifier } from "../../src/doctor/verifiers/cited-failures.ts";
 import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
 

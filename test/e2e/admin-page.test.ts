@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
+import { type LiveRecord, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { startWithAdmin } from "../support/scrape.ts";
 import { temporaryFolder } from "../support/service.ts";

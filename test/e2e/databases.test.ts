@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import type { Provider } from "../../src/index.ts";
 import type { KeyManager } from "../../src/rotation/index.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { startEtcd } from "../support/etcd.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { jweOf, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
+import { jweOf, liveRecords, uriOf } from "../../src/rotation/rules/key-records.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
 import { eventually, runCli, temporaryFolder } from "../support/service.ts";

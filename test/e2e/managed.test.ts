@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
+import { jweOf, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { countedStore } from "../manager/counted-store.ts";

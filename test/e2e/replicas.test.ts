@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
-import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence-records.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";

@@ -7,8 +7,8 @@ import { describe, test, type TestContext } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { ConfigError } from "../../src/base/errors.ts";
 import { Command } from "../../src/cli/command.ts";
-import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
-import { guardDefinitions } from "../../src/service/config/guard-settings.ts";
+import { addSettings, settingsFrom } from "../../src/cli/setting-flags.ts";
+import { guardDefinitions } from "../../src/service/config/guard-setting-definitions.ts";
 import {
   type Definitions,
   type SettingName,

@@ -7,7 +7,7 @@ import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
-import { type KeyRecord, type LiveRecord, mapLive } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, type LiveRecord, mapLive } from "../../src/rotation/rules/key-records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -5,8 +5,8 @@ import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
+import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
 import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { day, hour, newKey, record, second, start, waiting } from "../rules/key-records.ts";
 

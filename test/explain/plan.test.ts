@@ -2,13 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type RotationPlan, plan } from "../../src/rotation/explain/plan.ts";
-import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/mode-intervals.ts";
-import {
-  announceForMs,
-  leastAnnouncementSeconds,
-  retireForMs,
-  rotationPolicy,
-} from "../../src/rotation/rules/policy.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -16,7 +9,14 @@ import {
   isLive,
   isRotating,
   keyUses,
-} from "../../src/rotation/rules/records.ts";
+} from "../../src/rotation/rules/key-records.ts";
+import {
+  announceForMs,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotationPolicy,
+} from "../../src/rotation/rules/policy.ts";
+import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/rotation-mode-intervals.ts";
 import { decommission, forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { soak } from "../support/soak.ts";

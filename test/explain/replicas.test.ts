@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { PresenceRecord } from "../../src/rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../src/rotation/custody/presence-records.ts";
 import {
   type StoreView,
   targetStatus,
@@ -10,7 +10,7 @@ import {
   replicaStatus,
   waitsOf,
 } from "../../src/rotation/explain/replicas.ts";
-import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import type { KeyRecord } from "../../src/rotation/rules/key-records.ts";
 import type { TargetRecord } from "../../src/rotation/rules/waits.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { presenceRecord, storeDocument } from "../support/store-view.ts";

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../src/base/clock.ts";
-import { type Logger, loggerOf } from "../../src/service/config/log.ts";
+import { type Logger, loggerOf } from "../../src/service/config/logger.ts";
 import { readGuardConfig } from "../../src/service/guard/guard-config.ts";
 import { type RunningGuard, startGuard } from "../../src/service/guard/guard.ts";
 import { type Scope, temporaryFolder } from "../support/service.ts";

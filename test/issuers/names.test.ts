@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeJwt, decodeProtectedHeader } from "jose";
+import { createNames } from "../../src/rotation/issuers/issuer-template.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
-import { createNames } from "../../src/rotation/issuers/names.ts";
 import type { Issuers } from "../../src/rotation/issuers/types.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";

@@ -5,7 +5,7 @@ import { describe, test, type TestContext } from "node:test";
 import * as jose from "jose";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
-import { createKeyring } from "../../src/rotation/manager/keyring.ts";
+import { createKeyring } from "../../src/rotation/manager/key-changes.ts";
 import { externalKey } from "../../src/rotation/manager/private-keys.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";

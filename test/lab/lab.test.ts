@@ -7,7 +7,7 @@ import { fromDebian, missingOfDebian } from "../../lab/debian.ts";
 import { pagesOf } from "../../lab/pages.ts";
 import { type Place, openPlace } from "../../lab/run.ts";
 import { type Verifier, fromNpm } from "../../lab/verifiers.ts";
-import { behaviors, measuredOn } from "../../src/doctor/verifiers/measured-behavior.ts";
+import { behaviors, measuredOn } from "../../src/doctor/verifiers/caching-behavior.ts";
 import { skipped } from "../support/parts.ts";
 import { isSoak } from "../support/soak.ts";
 

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type { LogOverload } from "../../src/service/listen/connection-limit.ts";
 import { startHttpServer } from "../../src/service/listen/http-server.ts";
-import type { Handler } from "../../src/service/listen/request-gate.ts";
+import type { Handler } from "../../src/service/listen/pause-requests.ts";
 import { type SocketAddress, listenOnSocket } from "../../src/service/listen/unix-socket.ts";
 import { Client } from "../support/load.ts";
 import { skipped } from "../support/parts.ts";

@@ -9,7 +9,7 @@ import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { placeholderKey } from "../../src/rotation/rules/decommission.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { accessTo, custodyOf } from "../support/managed.ts";

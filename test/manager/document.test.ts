@@ -12,13 +12,13 @@ import {
   servedBy,
   movedBy,
 } from "../../src/rotation/custody/issuer-check.ts";
+import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/key-wrapping.ts";
 import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
-import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { type ManageOptions, manageKeys } from "../../src/rotation/manager/manager.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
+import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { day, second, start, tombstone } from "../rules/key-records.ts";

@@ -4,7 +4,7 @@ import { CompactEncrypt, compactDecrypt, importJWK } from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
-import { isLive } from "../../src/rotation/rules/records.ts";
+import { isLive } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { createServiceManager, documentOf, newWrappingKey } from "../support/managed.ts";

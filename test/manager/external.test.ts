@@ -6,7 +6,7 @@ import type * as jose from "jose";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import { probeSigner } from "../../src/rotation/manager/private-keys.ts";
-import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/key-records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { eventually } from "../support/service.ts";

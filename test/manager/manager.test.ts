@@ -4,7 +4,7 @@ import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
-import { checkRecords, liveRecords } from "../../src/rotation/rules/records.ts";
+import { checkRecords, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { day, hour, second, year } from "../rules/key-records.ts";
 import { createWrapping } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";

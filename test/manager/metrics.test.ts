@@ -12,14 +12,14 @@ import {
 import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { SignInput } from "../../src/keys/signer/signer.ts";
-import { createProvider } from "../../src/provider/provider.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { Processes } from "../../src/rotation/custody/presence.ts";
+import type { Processes } from "../../src/rotation/custody/presence-records.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { createProcessList } from "../../src/service/keys/process-list.ts";
+import { createProcessList } from "../../src/service/keys/replica-list.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";

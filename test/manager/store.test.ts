@@ -6,7 +6,7 @@ import { type StoreDocument, parseDocument } from "../../src/rotation/custody/do
 import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
 import { rewrap } from "../../src/rotation/custody/rewrap.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
-import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Keysets } from "../../src/publish/keyset.ts";
+import type { Keysets } from "../../src/publish/keyset-check.ts";
 import type { Target } from "../../src/rotation/manager/context.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
-import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
+import { activeKey, announcedKey } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { hour, minute, second } from "../rules/key-records.ts";
 import { custodyOf, newWrappingKey } from "../support/managed.ts";

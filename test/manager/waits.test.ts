@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
+import { revisionsBehind } from "../../src/rotation/custody/presence-records.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
-import type { LiveRecord } from "../../src/rotation/rules/records.ts";
+import type { LiveRecord } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
 import { Module } from "./module.ts";

@@ -123,7 +123,7 @@ test("all project URLs have the same base", () => {
 test("without prom-client, everything except metrics is served, and /metrics names the package to install", async () => {
   await writeFile(
     join(project, "no-metrics.mjs"),
-    `import { createLog } from "./node_modules/jwksd/dist/service/config/log.js";
+    `import { createLog } from "./node_modules/jwksd/dist/service/config/logger.js";
     import { resolveSettings } from "./node_modules/jwksd/dist/service/config/settings.js";
     import { startService } from "./node_modules/jwksd/dist/service/endpoint/service.js";
     const settings = await resolveSettings({ flags: { port: 0, admin: "127.0.0.1:0", data: "no-metrics" }, environment: {} });
@@ -158,7 +158,7 @@ test(
 
 test("the modules that run as separate processes are next to the command", () => {
   const command = join(installed, packageJson.bin.jwksd);
-  for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
+  for (const name of ["child.js", "parent-watch.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
 });
 
 test("a command caches compiled code in the package if it can", async () => {

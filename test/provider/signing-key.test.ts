@@ -14,7 +14,7 @@ import {
   createProvider,
   localSigner,
 } from "../../src/index.ts";
-import type { SignInputOptions } from "../../src/sign/token/signing-input.ts";
+import type { SignInputOptions } from "../../src/sign/token/sign-input.ts";
 import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";

@@ -3,7 +3,7 @@ import { type RequestListener, type ServerResponse, createServer } from "node:ht
 import { connect, createServer as createHttp2Server } from "node:http2";
 import { after, before, describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
-import { notModified } from "../../src/publish/conditional-requests.ts";
+import { notModified } from "../../src/publish/if-none-match.ts";
 import { comparable } from "../spec/table.ts";
 import { type Target, adapters, providerOf } from "../support/adapters.ts";
 import { named } from "../support/keys.ts";

@@ -15,8 +15,8 @@ import {
 } from "../../src/index.ts";
 import { makeDocument } from "../../src/publish/document.ts";
 import { entriesFor } from "../../src/publish/jwk-set.ts";
-import type { EncryptionAlg } from "../../src/publish/keyset.ts";
-import { checkKeysets } from "../../src/publish/keyset.ts";
+import type { EncryptionAlg } from "../../src/publish/keyset-check.ts";
+import { checkKeysets } from "../../src/publish/keyset-check.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate, privateMembers } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 import { soak } from "../support/soak.ts";

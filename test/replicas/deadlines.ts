@@ -1,4 +1,3 @@
-import { type RotationPolicy, announceForMs, rotateEveryMs } from "../../src/rotation/rules/policy.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -7,7 +6,8 @@ import {
   isDecommissioned,
   isLive,
   liveRecords,
-} from "../../src/rotation/rules/records.ts";
+} from "../../src/rotation/rules/key-records.ts";
+import { type RotationPolicy, announceForMs, rotateEveryMs } from "../../src/rotation/rules/policy.ts";
 import { waitOf } from "../../src/rotation/rules/waits.ts";
 import { minute, second } from "./machine.ts";
 

@@ -149,7 +149,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "keys count as published although a subscriber's update failed": {
     mode: { faults: ["slow subscribers"] },
-    edits: [["rotation/manager/keys-in-use.ts", "if (failures.length > 0) return;", ""]],
+    edits: [["rotation/manager/current-keys.ts", "if (failures.length > 0) return;", ""]],
   },
   "a process with a wrong clock signs": {
     mode: { faults: ["clock jump", "one clock off"] },
@@ -169,7 +169,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     mode: { faults: ["clock jump", "pause"], isOneMachine: true, everyMs: 20 * minute },
     edits: [
       [
-        "rotation/manager/clocks.ts",
+        "rotation/manager/store-clock.ts",
         "Math.max(since + forMs - now, forMs - first.passedMs - passedMs)",
         "since + forMs - now",
       ],

@@ -1,16 +1,16 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../src/base/clock.ts";
-import type { Keysets } from "../../src/publish/keyset.ts";
+import type { Keysets } from "../../src/publish/keyset-check.ts";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
+import { type KeyRecord, isDecommissioned } from "../../src/rotation/rules/key-records.ts";
 import {
   type RotationPolicy,
   leastAnnouncementSeconds,
   retireForMs,
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
-import { type KeyRecord, isDecommissioned } from "../../src/rotation/rules/records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
 import { Deadlines } from "./deadlines.ts";

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
-import type { createProvider as CreateProvider } from "../../src/provider/provider.ts";
+import type { createProvider as CreateProvider } from "../../src/provider/create-provider.ts";
 import type { createCustody as CreateCustody } from "../../src/rotation/custody/custody.ts";
 import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
-import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
+import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/key-wrapping.ts";
+import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/key-changes.ts";
 import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
 import type { postgresStore as PostgresStore } from "../../src/rotation/store/postgres/postgres.ts";
@@ -52,7 +52,7 @@ const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "rotation: maxAgeSeconds.rotation + rotation.whileRevalidated", "rotation: 0.02"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault, all connections are opened again, and each of them is a server process.
-  ["rotation/store/postgres/pool.ts", "const max = 10", "const max = 3"],
+  ["rotation/store/postgres/open-pool.ts", "const max = 10", "const max = 3"],
 ];
 /** Edits after which a process uses forever what it has read, and no waiting period includes `maxStaleSeconds`. */
 const withoutRule: readonly Edit[] = [
@@ -126,7 +126,10 @@ if (role === "token") await signOneByOne();
 else await manage();
 
 async function manage(): Promise<void> {
-  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
+  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>(
+    "short",
+    "provider/create-provider.ts",
+  );
   const managed = new Map(
     await Promise.all(
       issuers.map(async (issuer) => {
@@ -179,7 +182,10 @@ async function manage(): Promise<void> {
 
 async function signOneByOne(): Promise<void> {
   const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/token/sign-once.ts");
-  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
+  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>(
+    "short",
+    "rotation/manager/key-changes.ts",
+  );
   const { createStoreAccess } = await load<{ createStoreAccess: typeof CreateStoreAccess }>(
     "short",
     "rotation/manager/store-access.ts",
@@ -188,7 +194,7 @@ async function signOneByOne(): Promise<void> {
   const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/issuer-check.ts");
   const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
     "short",
-    "rotation/custody/wrapping.ts",
+    "rotation/custody/key-wrapping.ts",
   );
   const { rotationPolicy } = await load<{ rotationPolicy: typeof RotationPolicyOf }>(
     "short",

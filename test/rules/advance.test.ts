@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type View, activate, advance, end, nextMadeForMs } from "../../src/rotation/rules/advance.ts";
+import type { KeyRecord, KeyUse, LiveRecord } from "../../src/rotation/rules/key-records.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { KeyRecord, KeyUse, LiveRecord } from "../../src/rotation/rules/records.ts";
 import { endOfWait } from "../../src/rotation/rules/waits.ts";
 import { day, frozen, hour, record, second, start, states, tombstone, waiting, year } from "./key-records.ts";
 

@@ -3,15 +3,22 @@ import { describe, test } from "node:test";
 import { StateError } from "../../src/base/errors.ts";
 import type { JwksdErrorCode } from "../../src/base/errors.ts";
 import { type Command, type NewKey, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import type {
+  KeyEvent,
+  KeyRecord,
+  KeyState,
+  KeyUse,
+  LiveRecord,
+  LiveState,
+} from "../../src/rotation/rules/key-records.ts";
+import { activeKey } from "../../src/rotation/rules/key-records.ts";
 import {
   type RotationPolicyOptions,
   announceForMs,
   retireForMs,
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
-import type { KeyEvent, KeyRecord, KeyState, KeyUse, LiveRecord, LiveState } from "../../src/rotation/rules/records.ts";
-import { activeKey } from "../../src/rotation/rules/records.ts";
-import { checkNotRolledBack } from "../../src/rotation/rules/restored-backup.ts";
+import { checkNotRolledBack } from "../../src/rotation/rules/restored-backup-check.ts";
 import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, second, start, tombstone, waiting, year } from "./key-records.ts";

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { ConfigError, StateError } from "../../src/base/errors.ts";
 import { type Change, type View, advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { type KeyRecord, type KeyUse, keyUses } from "../../src/rotation/rules/key-records.ts";
 import { type RotationPolicy, rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { type KeyRecord, type KeyUse, keyUses } from "../../src/rotation/rules/records.ts";
 import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
 

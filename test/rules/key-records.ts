@@ -1,5 +1,5 @@
 import type { NewKey } from "../../src/rotation/rules/commands.ts";
-import type { KeyRecord, KeyUse, LiveRecord, Tombstone } from "../../src/rotation/rules/records.ts";
+import type { KeyRecord, KeyUse, LiveRecord, Tombstone } from "../../src/rotation/rules/key-records.ts";
 
 export const second = 1_000;
 export const minute = 60 * second;

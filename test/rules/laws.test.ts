@@ -5,13 +5,6 @@ import { StateError } from "../../src/base/errors.ts";
 import { type Change, type View, advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
 import {
-  announceForMs,
-  leastAnnouncementSeconds,
-  retireForMs,
-  rotateEveryMs,
-  rotationPolicy,
-} from "../../src/rotation/rules/policy.ts";
-import {
   type KeyUse,
   type LiveRecord,
   activeKey,
@@ -20,7 +13,14 @@ import {
   isLive,
   keyUses,
   liveRecords,
-} from "../../src/rotation/rules/records.ts";
+} from "../../src/rotation/rules/key-records.ts";
+import {
+  announceForMs,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotateEveryMs,
+  rotationPolicy,
+} from "../../src/rotation/rules/policy.ts";
 import { soak } from "../support/soak.ts";
 import {
   type Action,

@@ -12,7 +12,7 @@ import {
   publishedKeys,
   retiringKeys,
   stateSince,
-} from "../../src/rotation/rules/records.ts";
+} from "../../src/rotation/rules/key-records.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, hour, minute, record, second, start, tombstone } from "./key-records.ts";
 

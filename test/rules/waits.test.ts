@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { type KeyRecord, isLive, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import {
   type RotationPolicy,
   announceForMs,
@@ -8,7 +9,6 @@ import {
   retireForMs,
   rotationPolicy,
 } from "../../src/rotation/rules/policy.ts";
-import { type KeyRecord, isLive, liveRecords } from "../../src/rotation/rules/records.ts";
 import {
   type TargetRecord,
   beginWaits,

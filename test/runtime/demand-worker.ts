@@ -1,6 +1,6 @@
 import { env, waitUntil } from "cloudflare:workers";
 import { systemClock } from "../../src/base/clock.ts";
-import { createProvider } from "../../src/provider/provider.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { d1Store } from "../../src/rotation/store/databases/d1.ts";

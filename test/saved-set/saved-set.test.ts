@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { textFile } from "../../src/node/index.ts";
-import { createProvider } from "../../src/provider/provider.ts";
-import { checkKeysets } from "../../src/publish/keyset.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
+import { checkKeysets } from "../../src/publish/keyset-check.ts";
 import type { Owner } from "../../src/rotation/custody/issuer-check.ts";
-import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/key-wrapping.ts";
 import {
   type KeyManager,
   type SavedSetEvent,

@@ -9,7 +9,7 @@ import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { hasPassword } from "../../src/service/config/database-url.ts";
+import { hasPassword } from "../../src/service/config/database-scheme.ts";
 import { newWrappingKey } from "../support/managed.ts";
 
 const options = { issuer: "https://op.example", timeoutMs: 50 };

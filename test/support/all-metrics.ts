@@ -1,14 +1,14 @@
 import { SignerError, StoreError } from "../../src/base/errors.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
-import { createProvider } from "../../src/provider/provider.ts";
+import { createProvider } from "../../src/provider/create-provider.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { loggerOf } from "../../src/service/config/log.ts";
+import { loggerOf } from "../../src/service/config/logger.ts";
 import { createDecisionLog } from "../../src/service/guard/decision-log.ts";
 import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";

@@ -5,20 +5,20 @@ import { systemClock } from "../../src/base/clock.ts";
 import { type Custody, createCustody } from "../../src/rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
-import { unsealed } from "../../src/rotation/custody/mac.ts";
 import {
   type Wrapping,
   createWrapping as wrappingUnder,
   readWrappingKeys,
-} from "../../src/rotation/custody/wrapping.ts";
+} from "../../src/rotation/custody/key-wrapping.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
 import { type StoreAccess, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { type KeyRecord, type KeyUse, jweOf, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { type KeyRecord, type KeyUse, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 
@@ -38,7 +38,7 @@ export async function documentOf(store: Register): Promise<StoreDocument> {
   return text === undefined ? emptyDocument(owner, rotationPolicy()) : parseDocument(unsealed(text));
 }
 
-export { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
+export { newWrappingKey } from "../../src/rotation/custody/key-wrapping.ts";
 
 /** Returns the wrapping of a store's private keys. */
 export const createWrapping = async (wrappingKeys: string | readonly string[], issuer: string): Promise<Wrapping> =>

@@ -11,10 +11,10 @@ import { fileURLToPath } from "node:url";
 import { Command } from "../../src/cli/command.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { run } from "../../src/cli/run.ts";
-import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
-import { createLog } from "../../src/service/config/log.ts";
+import { addSettings, settingsFrom } from "../../src/cli/setting-flags.ts";
+import { createLog } from "../../src/service/config/logger.ts";
 import { startService as startServiceHere } from "../../src/service/endpoint/service.ts";
-import type { Substitutes } from "../../src/service/keys/service-keys.ts";
+import type { Substitutes } from "../../src/service/keys/store-keys.ts";
 import { named } from "./keys.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));

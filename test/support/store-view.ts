@@ -1,8 +1,8 @@
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { PresenceRecord } from "../../src/rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../src/rotation/custody/presence-records.ts";
+import type { KeyRecord } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { KeyRecord } from "../../src/rotation/rules/records.ts";
-import type { ServiceSnapshot } from "../../src/service/admin/state.ts";
+import type { ServiceSnapshot } from "../../src/service/admin/service-snapshot.ts";
 import { start } from "../rules/key-records.ts";
 
 /** Creates the document of a store at revision 5. */

@@ -1,7 +1,7 @@
 // Publishes sets to a target endlessly, until it is killed.
 
-import { bucketTarget } from "../../src/service/targets/bucket.ts";
 import { folderTarget } from "../../src/service/targets/folder.ts";
+import { bucketTarget } from "../../src/service/targets/s3-bucket.ts";
 import { s3Variables } from "../support/stubs/s3.ts";
 import { documentSetAt } from "./kill-documents.ts";
 

@@ -2,14 +2,14 @@ import { decodeJwt } from "jose/jwt/decode";
 import { TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { lifetimeOf } from "../../doctor/cache-lifetime.ts";
-import { field, setResponse, wayOf } from "../../doctor/http-exchange.ts";
 import type { Observations } from "../../doctor/index.ts";
 import { isObject } from "../../doctor/lenient-json.ts";
+import { field, setResponse, wayOf } from "../../doctor/read-exchange.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type VerificationKeys, verificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { type Explanation, explain } from "./explain-verification.ts";
 import { noKeys } from "./no-keys-error.ts";
 import { adviceFor, doctorCommandFor } from "./verification-advice.ts";
+import { type Explanation, explain } from "./verification-steps.ts";
 
 /** Verifies a token with the observed keys, for any audience. Explains each step and gives advice. */
 export async function explainToken(

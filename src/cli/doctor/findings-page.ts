@@ -1,12 +1,12 @@
 import { timeText } from "../../base/format.ts";
 import { type Html, html, lines } from "../../base/html.ts";
 import { jsonOf } from "../../base/json.ts";
-import { bodyText, urlText } from "../../doctor/format.ts";
-import { setResponse } from "../../doctor/http-exchange.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
-import { isPrivateText, withoutSecrets } from "../../doctor/private-key-search.ts";
-import type { Explanation } from "./explain-verification.ts";
+import { isPrivateText, withoutSecrets } from "../../doctor/private-key-patterns.ts";
+import { setResponse } from "../../doctor/read-exchange.ts";
+import { bodyText, urlText } from "../../doctor/value-text.ts";
 import { counts, partsOf, scopeText } from "./findings-text.ts";
+import type { Explanation } from "./verification-steps.ts";
 
 const maxCharacters = 100_000;
 

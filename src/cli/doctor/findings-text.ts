@@ -2,13 +2,13 @@ import { timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printableLine } from "../../base/printable.ts";
 import { severities } from "../../doctor/finding.ts";
-import { byFailingTokens, nameWithVersion } from "../../doctor/format.ts";
-import { setResponse } from "../../doctor/http-exchange.ts";
 import type { FailingVerifier, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { entriesIn } from "../../doctor/lenient-json.ts";
 import type { TimelineEvent } from "../../doctor/node/index.ts";
+import { setResponse } from "../../doctor/read-exchange.ts";
+import { byFailingTokens, nameWithVersion } from "../../doctor/value-text.ts";
 import { type Color, type Terminal, indented, colored } from "../terminal.ts";
-import type { Explanation } from "./explain-verification.ts";
+import type { Explanation } from "./verification-steps.ts";
 
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };

@@ -1,9 +1,9 @@
 import { FetchError, JwksdError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { bodyText } from "../../doctor/format.ts";
-import { failureText, statusText, wayOf } from "../../doctor/http-exchange.ts";
 import type { Exchange, Failure, Observations } from "../../doctor/index.ts";
 import { isObject } from "../../doctor/lenient-json.ts";
+import { failureText, statusText, wayOf } from "../../doctor/read-exchange.ts";
+import { bodyText } from "../../doctor/value-text.ts";
 
 const codeOfFailure = {
   "forbidden-url": "ERR_URL_INSECURE",

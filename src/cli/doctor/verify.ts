@@ -3,9 +3,9 @@ import { collect } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printJson, readInput } from "../io.ts";
 import { terminalOf } from "../terminal.ts";
-import { explainVerification } from "./explain-verification.ts";
 import { explanationText } from "./findings-text.ts";
 import { adviceFor, doctorCommandFor } from "./verification-advice.ts";
+import { explainVerification } from "./verification-steps.ts";
 
 /** Maximum size of the input: the longest token, plus whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;

@@ -3,7 +3,7 @@ import { kidText } from "../../base/format.ts";
 import { publishedJwk } from "../../keys/jwk/public-members.ts";
 import { writeNewFile } from "../../node/generate-key.ts";
 import { makeDocument } from "../../publish/document.ts";
-import { privateJwkOf } from "../../rotation/custody/private-key.ts";
+import { privateJwkOf } from "../../rotation/custody/unwrap-key.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -13,7 +13,7 @@ import {
   publishedKeys,
   recordOf,
   uriOf,
-} from "../../rotation/rules/records.ts";
+} from "../../rotation/rules/key-records.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "../keys/open-keys.ts";

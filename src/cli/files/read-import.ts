@@ -7,8 +7,8 @@ import { jsonOf } from "../../base/json.ts";
 import { checkDecrypts } from "../../keys/jwk/decryption-check.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read-key.ts";
 import { signerFrom } from "../../keys/signer/local-signer.ts";
-import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
-import type { KeyUse } from "../../rotation/rules/records.ts";
+import { type EncryptionAlg, checkEncryption } from "../../publish/keyset-check.ts";
+import type { KeyUse } from "../../rotation/rules/key-records.ts";
 
 /** A checked private key from a file. */
 export interface ImportedKey {

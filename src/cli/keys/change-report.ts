@@ -5,7 +5,7 @@ import { impactOf } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
+import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/key-records.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts";

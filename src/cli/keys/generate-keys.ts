@@ -4,7 +4,7 @@ import { invalidOption } from "../../base/errors.ts";
 import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/private-keys.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
-import { type KeyUse, nextAlg } from "../../rotation/rules/records.ts";
+import { type KeyUse, nextAlg } from "../../rotation/rules/key-records.ts";
 import type { Signers } from "../../service/config/signers.ts";
 import type { Command } from "../command.ts";
 import { printNotice } from "../io.ts";

@@ -2,7 +2,6 @@ import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
-import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
   type KeyRecord,
   isLive,
@@ -11,7 +10,8 @@ import {
   keyUses,
   stateSince,
   uriOf,
-} from "../../rotation/rules/records.ts";
+} from "../../rotation/rules/key-records.ts";
+import { rotatingSince } from "../../rotation/rules/rotation-mode-intervals.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";

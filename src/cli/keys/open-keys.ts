@@ -2,18 +2,18 @@ import { Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { nearest } from "../../base/closest-name.ts";
 import { type StoreError, asJwksdError, invalidOption } from "../../base/errors.ts";
-import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
+import { listPresence, livePresence } from "../../rotation/custody/presence-records.ts";
+import { readRegister } from "../../rotation/custody/read-register.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
-import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
+import { type Keyring, createKeyring } from "../../rotation/manager/key-changes.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
-import { createCommandLog } from "../../service/config/log.ts";
+import { createCommandLog } from "../../service/config/logger.ts";
 import { type SettingName, type Settings, settingsWith } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
@@ -22,7 +22,7 @@ import { exists, isUnreadable, neededKeys, wrappingKeysOf } from "../../service/
 import type { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, printNotice } from "../io.ts";
-import { addSettings, settingsFrom } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 /** Flags that the command-line parser returned. */
 export type Flags = Readonly<Record<string, unknown>>;

@@ -3,14 +3,14 @@ import { ServiceError } from "../../base/errors.ts";
 import { unlessMissing, writing } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
-import type { Interval } from "../../rotation/rules/mode-intervals.ts";
+import type { Interval } from "../../rotation/rules/rotation-mode-intervals.ts";
 import { count } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson, printNotice } from "../io.ts";
 import { printParagraphs, terminalOf } from "../terminal.ts";
 import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
-import { planPicture } from "./plan-picture.ts";
 import { planSvg } from "./plan-svg.ts";
+import { planPicture } from "./plan-terminal.ts";
 import { waitTexts, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };

@@ -1,6 +1,7 @@
 import { durationText, kidText } from "../../base/format.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
+import { type LiveRecord, liveRecords } from "../../rotation/rules/key-records.ts";
 import {
   type RotationPolicy,
   type RotationPolicyOptions,
@@ -9,12 +10,11 @@ import {
   retireForMs,
   rotateEveryMs,
 } from "../../rotation/rules/policy.ts";
-import { type LiveRecord, liveRecords } from "../../rotation/rules/records.ts";
 import { waitOf } from "../../rotation/rules/waits.ts";
 import { flagName } from "../../service/config/setting-definitions.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printJson } from "../io.ts";
-import { settingsFrom } from "../settings-options.ts";
+import { settingsFrom } from "../setting-flags.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type ChangeFlags, addWaitFlags, byCommand, changeKeys, checkHasKeys } from "./change-keys.ts";
 import { addStoreSettings, readStore, withKeys } from "./open-keys.ts";

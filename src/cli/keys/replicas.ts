@@ -1,7 +1,7 @@
 import { StateError } from "../../base/errors.ts";
 import { durationText, kidText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import type { PresenceRecord } from "../../rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../rotation/custody/presence-records.ts";
 import { shortened } from "../../rotation/explain/plan-scale.ts";
 import {
   type TargetStatus,

@@ -1,6 +1,6 @@
 import { StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
-import { type KeyRecord, isLive } from "../../rotation/rules/records.ts";
+import { type KeyRecord, isLive } from "../../rotation/rules/key-records.ts";
 
 /** Minimum length of a prefix. Six characters are 36 bits of a thumbprint, too many to match by chance. */
 const minPrefixLength = 6;

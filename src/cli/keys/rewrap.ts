@@ -4,7 +4,7 @@ import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { checkAllHave } from "../../rotation/explain/replicas.ts";
-import { isLive, uriOf } from "../../rotation/rules/records.ts";
+import { isLive, uriOf } from "../../rotation/rules/key-records.ts";
 import { Command } from "../command.ts";
 import { type Io, printNotice } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";

@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
+import { type KeyUse, announcedKey } from "../../rotation/rules/key-records.ts";
 import { Command } from "../command.ts";
 import type { Io } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";

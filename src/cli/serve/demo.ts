@@ -1,7 +1,7 @@
 import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
-import { newWrappingKey } from "../../rotation/custody/wrapping.ts";
+import { newWrappingKey } from "../../rotation/custody/key-wrapping.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
-import { createLog } from "../../service/config/log.ts";
+import { createLog } from "../../service/config/logger.ts";
 import { type SettingName, variableName } from "../../service/config/setting-definitions.ts";
 import { resolveSettings } from "../../service/config/settings.ts";
 import { type Service, startService } from "../../service/endpoint/service.ts";

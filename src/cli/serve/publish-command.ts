@@ -2,7 +2,7 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { createCommandLog } from "../../service/config/log.ts";
+import { createCommandLog } from "../../service/config/logger.ts";
 import { settingsWith } from "../../service/config/setting-definitions.ts";
 import type { Published } from "../../service/targets/publish.ts";
 import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
@@ -11,7 +11,7 @@ import { Command } from "../command.ts";
 import { type Io, print, printNotice } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";
 import { notCaughtUp } from "../keys/wait-for-replicas.ts";
-import { addSettings, settingsFrom } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../setting-flags.ts";
 import { handleSignals } from "../signals.ts";
 
 interface PublishFlags extends Flags {

@@ -1,7 +1,7 @@
 import { printable } from "../../base/printable.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
-import { addSettings, settingsFrom } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../setting-flags.ts";
 import { handleSignals } from "../signals.ts";
 
 export function commandOf(io: Io): Command {
@@ -31,7 +31,7 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const settings = await settingsFrom(io, options);
   // Loaded here, because --help does not need the service.
   const [{ createLog }, { startService }] = await Promise.all([
-    import("../../service/config/log.ts"),
+    import("../../service/config/logger.ts"),
     import("../../service/endpoint/service.ts"),
   ]);
   const log = createLog(settings, io);

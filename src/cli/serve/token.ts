@@ -8,7 +8,7 @@ import { addClaim } from "../claim-argument.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { withKeys } from "../keys/open-keys.ts";
-import { addSettings, settingsFrom } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };
 

@@ -5,7 +5,7 @@ import { isDate, timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
-import { type KeyRecord, isDecommissioned, liveRecords } from "../../rotation/rules/records.ts";
+import { type KeyRecord, isDecommissioned, liveRecords } from "../../rotation/rules/key-records.ts";
 import { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, iso, print, printNotice } from "../io.ts";

@@ -6,10 +6,10 @@ import { type IssuerStatus, issuerStatus, startOf } from "../../rotation/explain
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";
-import { addSettings } from "../settings-options.ts";
+import { addSettings } from "../setting-flags.ts";
 import { aligned, printParagraphs } from "../terminal.ts";
 import { inParallel, issuersSettings, withIssuers } from "./open-issuers.ts";
-import { revokeKeysCommand } from "./revoke-keys.ts";
+import { revokeKeysCommand } from "./revoke-all-keys.ts";
 
 export function commandOf(io: Io): Command {
   // The command and its subcommand share some flags.

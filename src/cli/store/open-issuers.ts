@@ -1,6 +1,6 @@
 import { StoreError } from "../../base/errors.ts";
-import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { createCommandLog } from "../../service/config/log.ts";
+import type { WrappingKeys } from "../../rotation/custody/key-wrapping.ts";
+import { createCommandLog } from "../../service/config/logger.ts";
 import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { type IssuersDatabase, openIssuers } from "../../service/store/open-database.ts";

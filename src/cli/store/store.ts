@@ -1,16 +1,16 @@
 import { systemClock } from "../../base/clock.ts";
 import { StateError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { readRegister } from "../../rotation/custody/checked-read.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
-import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
-import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
+import type { WrappingKeys } from "../../rotation/custody/key-wrapping.ts";
+import { listPresence, livePresence } from "../../rotation/custody/presence-records.ts";
+import { readRegister } from "../../rotation/custody/read-register.ts";
 import { lastCheckInText } from "../../rotation/explain/replicas.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
-import { createCommandLog } from "../../service/config/log.ts";
+import { createCommandLog } from "../../service/config/logger.ts";
 import { targetStore } from "../../service/config/settings.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { openStore } from "../../service/store/open-store.ts";
@@ -18,7 +18,7 @@ import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printNotice } from "../io.ts";
 import { type Flags, closing } from "../keys/open-keys.ts";
-import { addSettings, settingsFrom } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")

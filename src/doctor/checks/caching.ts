@@ -2,9 +2,9 @@ import { ageSeconds, parseCacheControl } from "../../base/cache-control.ts";
 import { durationText } from "../../base/format.ts";
 import { lifetimeOf } from "../cache-lifetime.ts";
 import { type Note, note } from "../finding.ts";
-import { counted, quoted } from "../format.ts";
-import { field, sameBytes } from "../http-exchange.ts";
 import type { Exchange, Probes } from "../observations.ts";
+import { field, sameBytes } from "../read-exchange.ts";
+import { counted, quoted } from "../value-text.ts";
 
 const daySeconds = 24 * 3600;
 const weekSeconds = 7 * daySeconds;

@@ -1,13 +1,13 @@
 import { metadataPart, wellKnownPath } from "../../base/urls.ts";
-import { isForSignatures, verifiesUnder } from "../algorithms.ts";
 import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { bodyText, quoted, quotedName, typeText, urlText } from "../format.ts";
-import { isPrivate, statusText } from "../http-exchange.ts";
+import { isForSignatures, verifiesUnder } from "../key-purpose.ts";
 import { isObject, readJson } from "../lenient-json.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
+import { isPrivate, statusText } from "../read-exchange.ts";
+import { bodyText, quoted, quotedName, typeText, urlText } from "../value-text.ts";
+import { checkPrivate } from "./embedded-secrets.ts";
 import { checkMediaType } from "./http.ts";
-import { checkPrivate } from "./published-secrets.ts";
 
 /** Kinds of failure in which a server responded but the response was incomplete. */
 const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);

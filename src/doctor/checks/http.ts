@@ -1,9 +1,9 @@
 import { isLoopbackUrl } from "../../base/urls.ts";
 import { type Note, note } from "../finding.ts";
-import { counted, quoted, urlText } from "../format.ts";
-import { failureText, field, probeOrigin, sameBytes, statusText, wayOf } from "../http-exchange.ts";
 import { entriesIn, readJson } from "../lenient-json.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
+import { failureText, field, probeOrigin, sameBytes, statusText, wayOf } from "../read-exchange.ts";
+import { counted, quoted, urlText } from "../value-text.ts";
 import { checkCaching } from "./caching.ts";
 
 const maxBytes = 51_200;

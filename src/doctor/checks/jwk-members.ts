@@ -1,8 +1,8 @@
-import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../algorithms.ts";
 import { type Key, isTooLong, requiredOf } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { counted, quotedName } from "../format.ts";
-import { privateIn } from "../private-key-search.ts";
+import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../key-purpose.ts";
+import { privateIn } from "../private-key-patterns.ts";
+import { counted, quotedName } from "../value-text.ts";
 
 const operationsFor = {
   sig: ["sign", "verify"],

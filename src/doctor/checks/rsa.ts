@@ -3,7 +3,7 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { bitLength, hasCloseFactors, hasRocaFingerprint, powerOf, smallFactor } from "../number-theory.ts";
 import { checkPolynomial } from "./rsa-polynomial.ts";
-import { checkPrivateExponent } from "./rsa-private-exponent.ts";
+import { checkPrivateExponent } from "./rsa-wiener.ts";
 
 const leastBits = 2048;
 /** Maximum size of a modulus that the checks try to factor, in bits. Factoring larger ones would take too long. */

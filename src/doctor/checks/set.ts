@@ -1,7 +1,7 @@
-import { isForEncryption, isForSignatures } from "../algorithms.ts";
 import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { counted } from "../format.ts";
+import { isForEncryption, isForSignatures } from "../key-purpose.ts";
+import { counted } from "../value-text.ts";
 
 /** Number of keys above which a set is considered too large. No issuer needs that many. */
 const manyKeys = 100;

@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
-import { counted, quoted } from "../format.ts";
 import type { SeenToken } from "../observations.ts";
 import type { State } from "../set-states.ts";
+import { counted, quoted } from "../value-text.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 

@@ -1,8 +1,8 @@
 import { decode } from "../base64url.ts";
 import { type Key, decodeKey } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
-import { urlText } from "../format.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
+import { urlText } from "../value-text.ts";
 
 /** Checks the certificates in `x5c`, their digests, and `x5u`. */
 export async function checkX5c(key: Key, { at, certificates = {} }: Observations): Promise<Note[]> {

@@ -4,7 +4,7 @@
  * @module jwksd/doctor/node
  */
 
-export { type TimelineEvent } from "../timeline.ts";
+export { type TimelineEvent } from "../set-changes.ts";
 export { observeIssuer, observeDocument } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
 export { type WatchOptions, watchJwkSet } from "./watch.ts";

@@ -2,12 +2,12 @@ import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
 import { type Rules, anything, boolean, callback, checkOptions, nonEmptyString, timeout } from "../../base/options.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
-import { urlText } from "../format.ts";
-import { field, probeOrigin, sameBytes, setResponse } from "../http-exchange.ts";
 import { readJson } from "../lenient-json.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
-import { readCertificates } from "./certificates.ts";
+import { field, probeOrigin, sameBytes, setResponse } from "../read-exchange.ts";
+import { urlText } from "../value-text.ts";
 import { type ObserveOptions, type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
+import { readCertificates } from "./x5c-certificates.ts";
 
 const rules: Rules<ObserveOptions> = {
   timeoutMs: timeout,

@@ -7,11 +7,11 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { Optional, Given } from "../../base/options.ts";
-import type { Address } from "../../node/host-addresses.ts";
-import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing-requests.ts";
+import type { Address } from "../../node/dns-lookup.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../node/pinned-addresses.ts";
 import { isOwnNetworkAddress, isPublicAddress } from "../../node/public-addresses.ts";
-import { counted } from "../format.ts";
 import type { Exchange, Failure } from "../observations.ts";
+import { counted } from "../value-text.ts";
 
 // Importing node:http would also load undici, which takes longer than loading everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");

@@ -12,11 +12,11 @@ import {
   number,
   required,
 } from "../../base/options.ts";
-import { quoted } from "../format.ts";
-import { field, sameBytes } from "../http-exchange.ts";
 import type { Exchange, SetFetch, Observations, SeenToken } from "../observations.ts";
+import { field, sameBytes } from "../read-exchange.ts";
+import { type TimelineEvent, changes } from "../set-changes.ts";
 import { type ParsedSets, type State, stateOf } from "../set-states.ts";
-import { type TimelineEvent, changes } from "../timeline.ts";
+import { quoted } from "../value-text.ts";
 import { asking } from "./observe.ts";
 
 /** Options for {@link watchJwkSet}. */

@@ -1,7 +1,7 @@
 // Sentences about the measured behavior of verifiers.
 
 import { durationText } from "../../base/format.ts";
-import { type Behavior, type MaxAge, behaviors, measuredOn } from "./measured-behavior.ts";
+import { type Behavior, type MaxAge, behaviors, measuredOn } from "./caching-behavior.ts";
 
 /** Selects a measured time, in seconds. `null` means that it never ends. */
 type Time = (behavior: Behavior) => number | null;

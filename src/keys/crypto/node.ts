@@ -3,7 +3,7 @@ import { KeyObject, constants, createPrivateKey, hash, sign as signBytes, verify
 import type { CryptoKey } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 import { algorithmFor } from "./algorithms.ts";
-import { derFromRaw, es256FromDer } from "./der.ts";
+import { derFromRaw, es256FromDer } from "./ecdsa-der.ts";
 import { inTurn, wholeTurn } from "./event-loop-turns.ts";
 import type { Primitives } from "./primitives.ts";
 import * as web from "./web.ts";

@@ -3,7 +3,7 @@ import type * as Sdk from "@aws-sdk/client-kms";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { type Optional, type Rules, callback, nonEmptyString, wholeNumber } from "../../base/options.ts";
-import { es256FromDer } from "../crypto/der.ts";
+import { es256FromDer } from "../crypto/ecdsa-der.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";

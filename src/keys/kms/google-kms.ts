@@ -3,7 +3,7 @@ import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type SignerError, invalidOption } from "../../base/errors.ts";
 import { type Optional, type Rules, oneOf, stringThat } from "../../base/options.ts";
-import { es256FromDer } from "../crypto/der.ts";
+import { es256FromDer } from "../crypto/ecdsa-der.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";

@@ -8,11 +8,11 @@ import { ConfigError, SignerError } from "../../base/errors.ts";
 import { checkBackendOptions, needsOption } from "../signer/backend-options.ts";
 import { abortedBy } from "../signer/external-signer.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { Connection, type ConnectionTarget } from "./connection.ts";
+import type { TokenProcess } from "./child-client.ts";
 import { errorFor } from "./failure.ts";
 import { type Pkcs11Options, pkcs11Rules } from "./options.ts";
+import { Connection, type ConnectionTarget } from "./process-supervisor.ts";
 import { type TokenKey, checkKey, pkcs11Signer } from "./signer.ts";
-import type { TokenProcess } from "./token-process.ts";
 import {
   type KeySelector,
   type Pkcs11Uri,

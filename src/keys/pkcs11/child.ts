@@ -16,7 +16,7 @@ process.on("disconnect", () => void stop());
 // A terminal sends signals to both the parent and the child. The parent decides what to do.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
 // A worker thread detects that the parent is gone even while the module blocks this thread.
-new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
+new Worker(new URL(`./parent-watch${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
 
 function handle(message: ToChild): void {
   if (message.kind === "start") void start(message.request);

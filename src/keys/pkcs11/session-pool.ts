@@ -1,7 +1,7 @@
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKM } from "./constants.ts";
 import { TokenFailure, toFailure } from "./failure.ts";
-import type { OpenSession } from "./objects.ts";
+import type { OpenSession } from "./key-objects.ts";
 
 // Twice the size of a signature, for modules that check the buffer's size before they know the signature's.
 const outputBytes = 128;

@@ -4,11 +4,11 @@ import { SignerError, keyError } from "../../base/errors.ts";
 import { type EcPublicJwk, keyIdentity } from "../jwk/public-members.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external-signer.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
-import type { Connection } from "./connection.ts";
+import type { TokenProcess } from "./child-client.ts";
 import { p256Params } from "./constants.ts";
 import { errorFor } from "./failure.ts";
 import type { FoundKey } from "./messages.ts";
-import type { TokenProcess } from "./token-process.ts";
+import type { Connection } from "./process-supervisor.ts";
 import type { KeySelector } from "./uri.ts";
 
 /** A key on a token. */

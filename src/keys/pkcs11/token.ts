@@ -5,7 +5,6 @@ import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKU } from "./constants.ts";
 import { TokenFailure, toFailure, returnValue } from "./failure.ts";
-import type { FoundKey, Operation, Results, TokenDescription, TokenRequest } from "./messages.ts";
 import {
   type KeyPair,
   type OpenSession,
@@ -14,7 +13,8 @@ import {
   findPair,
   generatePair,
   renamePair,
-} from "./objects.ts";
+} from "./key-objects.ts";
+import type { FoundKey, Operation, Results, TokenDescription, TokenRequest } from "./messages.ts";
 import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 

@@ -4,5 +4,5 @@
  * @module jwksd/better-auth
  */
 
-export { checkTokenLifetimes } from "./token-lifetimes.ts";
+export { checkTokenLifetimes } from "./better-auth-lifetimes.ts";
 export { type JwtSettings, jwtOptions } from "./jwt-options.ts";

@@ -1,10 +1,10 @@
 import { StoreError } from "../../base/errors.ts";
-import { type LiveRecord, jweOf, liveRecords } from "../rules/records.ts";
+import { type LiveRecord, jweOf, liveRecords } from "../rules/key-records.ts";
 import type { Register } from "../store/register.ts";
 import { type StoreDocument, parseDocument } from "./document.ts";
 import { type IssuerCheck, type Owner, bindingOf, ownerOfBinding } from "./issuer-check.ts";
+import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./key-wrapping.ts";
 import { sealed, unsealed, verifySeal } from "./mac.ts";
-import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./wrapping.ts";
 
 /**
  * Opens stored documents, verifying their MAC, and seals them with a new MAC. Also wraps and unwraps the private keys.

@@ -1,7 +1,6 @@
 import { StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
 import {
   type KeyEvent,
   type KeyRecord,
@@ -9,7 +8,8 @@ import {
   checkRecords,
   isDecommissioned,
   mapLive,
-} from "../rules/records.ts";
+} from "../rules/key-records.ts";
+import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 

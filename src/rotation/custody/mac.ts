@@ -1,7 +1,7 @@
 import { FlattenedSign } from "jose/jws/flattened/sign";
 import { flattenedVerify } from "jose/jws/flattened/verify";
 import { StoreError } from "../../base/errors.ts";
-import { type WrappingKey, type WrappingKeys, jweHeader, keyNamed } from "./wrapping.ts";
+import { type WrappingKey, type WrappingKeys, jweHeader, keyNamed } from "./key-wrapping.ts";
 
 const typ = "jwksd-store";
 

@@ -1,7 +1,7 @@
 import { type Change, replace } from "../rules/advance.ts";
-import { type KeyRecord, jweOf, liveRecords } from "../rules/records.ts";
+import { type KeyRecord, jweOf, liveRecords } from "../rules/key-records.ts";
 import type { Custody } from "./custody.ts";
-import { privateJwkOf } from "./private-key.ts";
+import { privateJwkOf } from "./unwrap-key.ts";
 
 /**
  * Moves all private keys to the next commit's wrapping key and issuer, and makes that commit renew the MAC. Checks that

@@ -1,7 +1,5 @@
 import { kidText, timeText } from "../../base/format.ts";
 import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/behavior-text.ts";
-import { cachedSeconds } from "../rules/mode-intervals.ts";
-import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -10,7 +8,9 @@ import {
   isDecommissioned,
   isLive,
   isRotating,
-} from "../rules/records.ts";
+} from "../rules/key-records.ts";
+import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
+import { cachedSeconds } from "../rules/rotation-mode-intervals.ts";
 import { earliestEndOfWait, longestStale } from "../rules/waits.ts";
 
 interface Context {

@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError, asJwksdError } from "../../base/errors.ts";
-import { readRegister } from "../custody/checked-read.ts";
 import { createCustody } from "../custody/custody.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
-import type { WrappingKeys } from "../custody/wrapping.ts";
+import type { WrappingKeys } from "../custody/key-wrapping.ts";
+import { readRegister } from "../custody/read-register.ts";
 import { type DueStep, dueSteps } from "../rules/due.ts";
-import { type KeyUse, type LiveState, isDecommissioned, liveRecords } from "../rules/records.ts";
-import { issuerKey } from "../store/issuer-key.ts";
+import { type KeyUse, type LiveState, isDecommissioned, liveRecords } from "../rules/key-records.ts";
+import { issuerKey } from "../store/issuer-hash.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
 /** Time after which a due step counts as overdue. `runAllDueSteps` is called once an hour. */

@@ -1,5 +1,5 @@
 import { durationText, timeText } from "../../base/format.ts";
-import type { KeyState } from "../rules/records.ts";
+import type { KeyState } from "../rules/key-records.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 import { type RotationPlan, planKeyName } from "./plan.ts";
 

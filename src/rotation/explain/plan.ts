@@ -2,8 +2,6 @@ import { kidText } from "../../base/format.ts";
 import { announcedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
-import { type Interval, type Way, rotationIntervals } from "../rules/mode-intervals.ts";
-import type { RotationPolicy } from "../rules/policy.ts";
 import {
   type KeyEvent,
   type KeyRecord,
@@ -16,7 +14,9 @@ import {
   liveRecords,
   nextAlg,
   stateSince,
-} from "../rules/records.ts";
+} from "../rules/key-records.ts";
+import type { RotationPolicy } from "../rules/policy.ts";
+import { type Interval, type Way, rotationIntervals } from "../rules/rotation-mode-intervals.ts";
 import { recordBounds } from "../rules/waits.ts";
 import { goneFromCachesAt } from "./impact.ts";
 import { type Why, whyOf } from "./step-reasons.ts";

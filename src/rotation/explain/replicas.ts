@@ -2,8 +2,8 @@ import { StateError } from "../../base/errors.ts";
 import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type PresenceRecord, type Processes, revisionsBehind } from "../custody/presence.ts";
-import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
+import { type PresenceRecord, type Processes, revisionsBehind } from "../custody/presence-records.ts";
+import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/key-records.ts";
 import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 
 /** The state of a store at one point in time: its document and its running processes. */

@@ -1,4 +1,5 @@
 import { durationText, timeText } from "../../base/format.ts";
+import { type KeyEvent, type KeyRecord, type KeyUse, activeKey, liveRecords } from "../rules/key-records.ts";
 import {
   type RotationPolicy,
   announceForMs,
@@ -7,7 +8,6 @@ import {
   retireForMs,
   rotateEveryMs,
 } from "../rules/policy.ts";
-import { type KeyEvent, type KeyRecord, type KeyUse, activeKey, liveRecords } from "../rules/records.ts";
 
 /** The reason why a step is due at a certain time. */
 export interface Why {

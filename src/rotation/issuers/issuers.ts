@@ -14,23 +14,23 @@ import {
   string,
   wholeNumber,
 } from "../../base/options.ts";
-import { outlivesRequests } from "../../base/runtime.ts";
-import { createProvider } from "../../provider/provider.ts";
-import { fetchHandler, toResponse } from "../../publish/fetch-response.ts";
+import { outlivesRequests } from "../../base/runtime-support.ts";
+import { createProvider } from "../../provider/create-provider.ts";
 import { headerLines, writeReply } from "../../publish/node-response.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
-import { readRegister } from "../custody/checked-read.ts";
-import { readWrappingKeys } from "../custody/wrapping.ts";
+import { fetchHandler, toResponse } from "../../publish/web-response.ts";
+import { readWrappingKeys } from "../custody/key-wrapping.ts";
+import { readRegister } from "../custody/read-register.ts";
 import { issuerStatus } from "../explain/issuer-status.ts";
 import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
+import { isDecommissioned } from "../rules/key-records.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { isDecommissioned } from "../rules/records.ts";
 import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
-import { createNames } from "./names.ts";
-import { createRecent } from "./recent.ts";
-import { spreadPolicy } from "./spread.ts";
+import { createNames } from "./issuer-template.ts";
+import { createRecent } from "./lru-cache.ts";
+import { spreadPolicy } from "./rotation-jitter.ts";
 import type { DueStepsReport, HostRequest, Issuers, IssuersOptions, ListOptions, ManagedIssuer } from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {

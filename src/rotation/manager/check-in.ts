@@ -3,13 +3,13 @@ import { SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
 import { durationText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type PresenceRecord, type Processes, presenceText, livePresence } from "../custody/presence.ts";
+import { type PresenceRecord, type Processes, presenceText, livePresence } from "../custody/presence-records.ts";
 import { decommissionedText } from "../rules/decommission.ts";
+import { activeKey, isDecommissioned, isLive } from "../rules/key-records.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
-import { activeKey, isDecommissioned, isLive } from "../rules/records.ts";
-import { type Seen, clocksDiffer, clocksText } from "./clocks.ts";
 import type { ManagerContext } from "./context.ts";
-import type { KeysInUse, Published } from "./keys-in-use.ts";
+import type { KeysInUse, Published } from "./current-keys.ts";
+import { type Seen, clocksDiffer, clocksText } from "./store-clock.ts";
 
 /** Check-ins per `maxStaleSeconds`. */
 const perStale = 6;

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { Custody } from "../custody/custody.ts";
-import type { PresenceRecord } from "../custody/presence.ts";
+import type { PresenceRecord } from "../custody/presence-records.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import { type Health, createHealth } from "./health.ts";
 import { type StoreAccess, createStoreAccess } from "./store-access.ts";

@@ -4,7 +4,7 @@ import { codeOf } from "../../base/errors.ts";
 import { type Metric, type Tally, counter, createTally, gauge, plain, seconds } from "../../base/metrics.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { dueSteps } from "../rules/due.ts";
-import { liveRecords, uriOf } from "../rules/records.ts";
+import { liveRecords, uriOf } from "../rules/key-records.ts";
 import { type StoreObserver, type StoreOperation, unanswered } from "./store-access.ts";
 import type { KnownError, ManagerEvent, ManagerHealth, StoreHealth } from "./types.ts";
 

@@ -1,7 +1,7 @@
 import { retryDelayMs, serial, withDeadline } from "../../base/async.ts";
 import { type Instant, type Moment, instantNow, longestSince, monotonicNow, msBetween } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
-import { outlivesRequests } from "../../base/runtime.ts";
+import { outlivesRequests } from "../../base/runtime-support.ts";
 import { type CheckIn, staleBecause } from "./check-in.ts";
 import type { ManagerContext } from "./context.ts";
 import type { Rounds } from "./rounds.ts";

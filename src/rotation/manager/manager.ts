@@ -12,26 +12,26 @@ import {
 import { type Custody, createCustody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
-import type { Processes } from "../custody/presence.ts";
-import { privateJwkOf } from "../custody/private-key.ts";
+import { type WrappingKeys, readWrappingKeys } from "../custody/key-wrapping.ts";
+import type { Processes } from "../custody/presence-records.ts";
 import { rewrap } from "../custody/rewrap.ts";
-import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
+import { privateJwkOf } from "../custody/unwrap-key.ts";
 import { checkAllHave } from "../explain/replicas.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
+import { type KeyUse, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/key-records.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../rules/policy.ts";
-import { type KeyUse, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 import { createCheckIn, stale } from "./check-in.ts";
-import { clockAheadMs } from "./clocks.ts";
 import { type ContextOptions, type ProcessName, createContext } from "./context.ts";
-import { CannotSign, type KeyringOptions, createKeyring } from "./keyring.ts";
-import { createKeysInUse } from "./keys-in-use.ts";
+import { createKeysInUse } from "./current-keys.ts";
+import { CannotSign, type KeyringOptions, createKeyring } from "./key-changes.ts";
 import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
 import { checkManagerOptions } from "./options.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
 import type { Decide } from "./store-access.ts";
+import { clockAheadMs } from "./store-clock.ts";
 import type {
   DecommissionOptions,
   ForceOptions,

@@ -18,9 +18,9 @@ import {
   checkEncryption,
   checkSigning,
   encryptionAlgs,
-} from "../../publish/keyset.ts";
-import { mismatch, privateJwkOf } from "../custody/private-key.ts";
-import type { Wrapping } from "../custody/wrapping.ts";
+} from "../../publish/keyset-check.ts";
+import type { Wrapping } from "../custody/key-wrapping.ts";
+import { mismatch, privateJwkOf } from "../custody/unwrap-key.ts";
 import type { NewKey } from "../rules/commands.ts";
 import { placeholderKey } from "../rules/decommission.ts";
 import {
@@ -32,7 +32,7 @@ import {
   liveRecords,
   publishedKeys,
   uriOf,
-} from "../rules/records.ts";
+} from "../rules/key-records.ts";
 
 /** The open private keys, by kid. */
 export interface OpenKeys {

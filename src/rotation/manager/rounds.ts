@@ -4,16 +4,23 @@ import type { DocumentChange, StoreDocument } from "../custody/document.ts";
 import { rewrap } from "../custody/rewrap.ts";
 import { type Advance, type At, type Change, type View, advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
-import { announceNext, reserveNextKey, reasonForNext } from "../rules/next-key.ts";
-import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords, nextAlg } from "../rules/records.ts";
-import { namedTarget, writtenTarget } from "../rules/targets.ts";
+import {
+  type KeyRecord,
+  type LiveRecord,
+  activeKey,
+  announcedKey,
+  liveRecords,
+  nextAlg,
+} from "../rules/key-records.ts";
+import { announceNext, reserveNextKey, reasonForNext } from "../rules/reserve-next-key.ts";
+import { namedTarget, writtenTarget } from "../rules/target-records.ts";
 import { waitOf } from "../rules/waits.ts";
 import { type CheckIn, stale } from "./check-in.ts";
-import { type Seen, atOf, clocksDiffer, clocksText, createWaitClock } from "./clocks.ts";
 import type { ManagerContext } from "./context.ts";
-import { CannotSign, type Keyring } from "./keyring.ts";
-import type { KeysInUse } from "./keys-in-use.ts";
+import type { KeysInUse } from "./current-keys.ts";
+import { CannotSign, type Keyring } from "./key-changes.ts";
 import { type Changed, unanswered } from "./store-access.ts";
+import { type Seen, atOf, clocksDiffer, clocksText, createWaitClock } from "./store-clock.ts";
 
 /** Interval between reads of a store that cannot report changes, in milliseconds. */
 const pollMs = 1_000;

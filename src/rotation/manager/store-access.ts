@@ -2,7 +2,6 @@ import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, epochMs, instantNow } from "../../base/clock.ts";
 import { type JwksdError, StoreError } from "../../base/errors.ts";
 import { traced } from "../../base/tracing.ts";
-import { readRegister, storeFailure } from "../custody/checked-read.ts";
 import type { Custody } from "../custody/custody.ts";
 import {
   type DocumentChange,
@@ -12,13 +11,14 @@ import {
   nextDocument,
   textBytes,
 } from "../custody/document.ts";
-import { listPresence } from "../custody/presence.ts";
+import { listPresence } from "../custody/presence-records.ts";
+import { readRegister, storeFailure } from "../custody/read-register.ts";
 import { nextLookAt } from "../rules/due.ts";
+import type { KeyEvent, KeyRecord } from "../rules/key-records.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
-import type { KeyEvent, KeyRecord } from "../rules/records.ts";
-import { checkNotRolledBack } from "../rules/restored-backup.ts";
+import { checkNotRolledBack } from "../rules/restored-backup-check.ts";
 import type { PresenceList, ReadResult } from "../store/register.ts";
-import { type Seen, storeNow } from "./clocks.ts";
+import { type Seen, storeNow } from "./store-clock.ts";
 import type { Filling } from "./types.ts";
 
 const maxAttempts = 20;

@@ -6,8 +6,8 @@ import type { Optional } from "../../base/options.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { ManagedKeys } from "../../provider/managed-keys.ts";
 import type { Change } from "../rules/advance.ts";
+import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/key-records.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
-import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 
 /** A record without its private key, so that it can be logged. */

@@ -1,5 +1,3 @@
-import { trustedUntil } from "./mode-intervals.ts";
-import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
 import {
   type EndState,
   type KeyEvent,
@@ -15,7 +13,9 @@ import {
   mapLive,
   retiringKeys,
   uriOf,
-} from "./records.ts";
+} from "./key-records.ts";
+import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
+import { trustedUntil } from "./rotation-mode-intervals.ts";
 import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and the events that led to them. */

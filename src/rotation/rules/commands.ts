@@ -2,7 +2,6 @@ import { StateError, invalidOption } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { decommissionIssuer, checkNotDecommissioned } from "./decommission.ts";
-import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import {
   type KeyRecord,
   type KeyUse,
@@ -16,7 +15,8 @@ import {
   mapLive,
   publishedKeys,
   recordOf,
-} from "./records.ts";
+} from "./key-records.ts";
+import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 
 /** The key to roll back to, and the rollback's options. */

@@ -1,9 +1,9 @@
 import { StateError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { type At, type Change, end, replace } from "./advance.ts";
-import { trustedUntil } from "./mode-intervals.ts";
+import { type KeyRecord, type LiveRecord, isDecommissioned, isLive, liveRecords } from "./key-records.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
-import { type KeyRecord, type LiveRecord, isDecommissioned, isLive, liveRecords } from "./records.ts";
+import { trustedUntil } from "./rotation-mode-intervals.ts";
 import { longestRetirementMs } from "./waits.ts";
 
 /**

@@ -1,6 +1,14 @@
 import { advance } from "./advance.ts";
+import {
+  type KeyRecord,
+  type KeyUse,
+  activeKey,
+  announcedKey,
+  keyUses,
+  liveRecords,
+  stateSince,
+} from "./key-records.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
-import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, liveRecords, stateSince } from "./records.ts";
 import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 
 /** A key's next step. */

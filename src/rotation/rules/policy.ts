@@ -1,7 +1,7 @@
 import { cacheControl, cacheDirectives } from "../../base/cache-control.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
-import type { KeyUse } from "./records.ts";
+import type { KeyUse } from "./key-records.ts";
 
 /** Settings for key rotation. */
 export interface RotationPolicyOptions {

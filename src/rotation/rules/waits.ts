@@ -1,5 +1,5 @@
+import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from "./key-records.ts";
 import { type RotationPolicy, announceForMs, leastAnnouncementSeconds, retireForMs } from "./policy.ts";
-import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from "./records.ts";
 
 /**
  * A waiting period: the propagation period before an announced key becomes active, or the retirement period before a

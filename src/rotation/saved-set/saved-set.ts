@@ -6,9 +6,9 @@ import { durationText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { Jwk } from "../../keys/jwk/public-members.ts";
 import { makeDocument } from "../../publish/document.ts";
-import { type Keysets, publishedKeysets } from "../../publish/keyset.ts";
+import { type Keysets, publishedKeysets } from "../../publish/keyset-check.ts";
 import { type Owner, servedBy } from "../custody/issuer-check.ts";
-import type { WrappingKeys } from "../custody/wrapping.ts";
+import type { WrappingKeys } from "../custody/key-wrapping.ts";
 import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../rules/policy.ts";
 
 const typ = "jwksd-saved-set+jwt";

@@ -11,7 +11,7 @@ import {
   nonEmptyString,
   withMethods,
 } from "../../base/options.ts";
-import { readWrappingKeys } from "../custody/wrapping.ts";
+import { readWrappingKeys } from "../custody/key-wrapping.ts";
 import { wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager } from "../manager/types.ts";
 import { type KeysWithSavedSet, type SavedSetEvent, type TextStorage, startKeys } from "./keys-with-saved-set.ts";

@@ -1,8 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { type Optional, checkOptions, clock as clockRule } from "../../base/options.ts";
-import { maxBytesOf } from "./read-limits.ts";
 import type { ClosableRegister } from "./register.ts";
+import { maxBytesOf } from "./size-limits.ts";
 
 export interface MemoryStoreOptions {
   /** The store's clock. Default: none, as in all stores that are used on only one machine. */

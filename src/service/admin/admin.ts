@@ -5,9 +5,9 @@ import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node-response.ts";
 import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
 import { urlHost } from "../config/addresses.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
-import type { Handler } from "../listen/request-gate.ts";
+import type { Handler } from "../listen/pause-requests.ts";
 import { expose } from "./prometheus-text.ts";
 
 /** A response from the admin address. It is never cached. */

@@ -3,13 +3,13 @@ import { shellWord } from "../../base/printable.ts";
 import { type StoreView, hasCaughtUp, behindText, waitsOf } from "../../rotation/explain/replicas.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
-import type { KeyRecord } from "../../rotation/rules/records.ts";
+import type { KeyRecord } from "../../rotation/rules/key-records.ts";
+import { withFlags } from "../config/flags-in-messages.ts";
 import { policyDifference } from "../config/policy-difference.ts";
-import { withFlags } from "../config/setting-names.ts";
-import { fillingText } from "../keys/manager-events.ts";
-import type { KeysSnapshot, ManagerSnapshot } from "../keys/service-keys.ts";
+import { fillingText } from "../keys/manager-log.ts";
+import type { KeysSnapshot, ManagerSnapshot } from "../keys/store-keys.ts";
 import { type Remedy, listing, remedyOf } from "./remedies.ts";
-import type { ServiceSnapshot } from "./state.ts";
+import type { ServiceSnapshot } from "./service-snapshot.ts";
 
 /** A fault, described for an operator. */
 export interface Fault extends Remedy {

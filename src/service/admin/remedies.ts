@@ -1,5 +1,5 @@
 import { shellWord } from "../../base/printable.ts";
-import { type KeyRecord, uriOf } from "../../rotation/rules/records.ts";
+import { type KeyRecord, uriOf } from "../../rotation/rules/key-records.ts";
 
 /** The remedy for a fault, and a command that applies the remedy or shows more. */
 export interface Remedy {

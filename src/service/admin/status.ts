@@ -9,7 +9,6 @@ import {
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
 import type { StoreHealth } from "../../rotation/manager/types.ts";
-import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
   type KeyEvent,
   type KeyRecord,
@@ -20,10 +19,11 @@ import {
   liveRecords,
   stateSince,
   uriOf,
-} from "../../rotation/rules/records.ts";
-import type { ManagerSnapshot } from "../keys/service-keys.ts";
+} from "../../rotation/rules/key-records.ts";
+import { rotatingSince } from "../../rotation/rules/rotation-mode-intervals.ts";
+import type { ManagerSnapshot } from "../keys/store-keys.ts";
 import { type Fault, faultsOf } from "./faults.ts";
-import type { ServiceSnapshot } from "./state.ts";
+import type { ServiceSnapshot } from "./service-snapshot.ts";
 
 /** The status of a key. */
 export interface KeyStatus {

@@ -3,9 +3,9 @@ import { type Rule, boolean, oneOf, nonEmptyString, stringThat, wholeNumber } fr
 import { printable } from "../../base/printable.ts";
 import { signerTypes } from "../../keys/signer-backends.ts";
 import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
-import { escapes } from "../../rotation/store/url.ts";
+import { escapes } from "../../rotation/store/database-url.ts";
 import { socketPath } from "./addresses.ts";
-import { isDatabaseUrl } from "./database-url.ts";
+import { isDatabaseUrl } from "./database-scheme.ts";
 
 /** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
 export function looksLikeSecret(value: string): boolean {

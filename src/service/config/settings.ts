@@ -2,8 +2,8 @@ import { nearest } from "../../base/closest-name.ts";
 import { ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../publish/document-paths.ts";
-import { hasPassword } from "./database-url.ts";
-import { guardDefinitions } from "./guard-settings.ts";
+import { hasPassword } from "./database-scheme.ts";
+import { guardDefinitions } from "./guard-setting-definitions.ts";
 import { readJsonObject } from "./json-file.ts";
 import {
   type Definitions,

@@ -2,9 +2,9 @@ import { stat } from "node:fs/promises";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
 import { type BackendOptions, signerBackend, typesOf } from "../../keys/signer-backends.ts";
 import type { ExternalSigner, SignerBackend } from "../../keys/signer/signer.ts";
-import { permissionWarnings } from "../../node/key-files.ts";
+import { permissionWarnings } from "../../node/read-key-files.ts";
 import { readJsonObject } from "./json-file.ts";
-import type { Logger } from "./log.ts";
+import type { Logger } from "./logger.ts";
 import type { Settings } from "./setting-definitions.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };

@@ -4,7 +4,7 @@ import { printable, shellWord } from "../../base/printable.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { type RotationPolicyOptions, policyNames } from "../../rotation/rules/policy.ts";
 import { issuerOf } from "./addresses.ts";
-import { hasPassword } from "./database-url.ts";
+import { hasPassword } from "./database-scheme.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
 /** Settings for the configured store. */

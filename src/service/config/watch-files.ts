@@ -1,7 +1,7 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../base/clock.ts";
-import { isKeyFileName } from "../../node/key-files.ts";
+import { isKeyFileName } from "../../node/read-key-files.ts";
 
 const intervalMs = 400;
 

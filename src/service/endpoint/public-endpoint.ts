@@ -1,5 +1,5 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
-import type { ServiceProvider } from "../../provider/service-provider.ts";
+import type { ServiceProvider } from "../../provider/provider.ts";
 import { issuerOf, urlHost } from "../config/addresses.ts";
 import type { LogOverload } from "../listen/connection-limit.ts";
 import { startHttpServer } from "../listen/http-server.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
-import type { LogEvent } from "../admin/state.ts";
-import { type Logger, loggerOf } from "../config/log.ts";
+import type { LogEvent } from "../admin/service-snapshot.ts";
+import { type Logger, loggerOf } from "../config/logger.ts";
 
 const maxEvents = 50;
 

@@ -1,21 +1,21 @@
 import { systemClock } from "../../base/clock.ts";
-import { provide } from "../../provider/service-provider.ts";
+import { provide } from "../../provider/provider.ts";
 import { missingMembers } from "../../publish/discovery.ts";
 import { entriesFor } from "../../publish/jwk-set.ts";
-import type { Keysets } from "../../publish/keyset.ts";
+import type { Keysets } from "../../publish/keyset-check.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { startAdmin } from "../admin/admin.ts";
 import type { Status } from "../admin/status.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { openFileKeys } from "../keys/file-keys.ts";
-import { type Substitutes, startServiceKeys } from "../keys/service-keys.ts";
-import { type Stops, startParts, stopAll } from "../listen/stops.ts";
+import { type Substitutes, startServiceKeys } from "../keys/store-keys.ts";
+import { type Stops, startParts, stopAll } from "../listen/lifecycle.ts";
 import { startSignSockets } from "../signing/sign-sockets.ts";
+import { createReport } from "./admin-pages.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
 import { recentEvents } from "./recent-events.ts";
-import { partsOf } from "./service-parts.ts";
-import { createReport } from "./status-report.ts";
+import { partsOf } from "./resolved-settings.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {

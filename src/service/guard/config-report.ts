@@ -2,11 +2,11 @@ import { systemClock } from "../../base/clock.ts";
 import type { Reply } from "../../publish/respond.ts";
 import type { AccessDecision } from "../../verify/bearer/access-decision.ts";
 import { createRemoteKeySet } from "../../verify/relying-party/index.ts";
-import { conventions } from "./conventions.ts";
 import { type GuardConfig, warningsOf } from "./guard-config.ts";
 import { maxHeaderBytes } from "./guard.ts";
-import { type Host, type Route, hostsOf } from "./hosts.ts";
-import { identityLimits } from "./identity.ts";
+import { type Host, type Route, hostsOf } from "./host-config.ts";
+import { identityLimits } from "./identity-headers.ts";
+import { conventions } from "./proxy-conventions.ts";
 
 /**
  * Size, in bytes, of a response head without the guard's own headers: the status line and the standard HTTP headers.

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Metric, type Tally, counter, createTally, gauge, plain } from "../../base/metrics.ts";
-import type { Logger } from "../config/log.ts";
-import type { Decision } from "./check.ts";
+import type { Logger } from "../config/logger.ts";
+import type { Decision } from "./decision.ts";
 
 /** Maximum number of lines within a window, and the window's length in milliseconds. Metrics count every refusal. */
 const limits = { windowMs: 10_000, lines: 50 } as const;

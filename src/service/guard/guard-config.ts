@@ -2,11 +2,11 @@ import { readFile } from "node:fs/promises";
 import { invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { hostAndPort, isLoopbackAddress } from "../config/addresses.ts";
-import { type GuardSettings, guardDefinitions } from "../config/guard-settings.ts";
+import { type GuardSettings, guardDefinitions } from "../config/guard-setting-definitions.ts";
 import { type SettingSources, collectSettings, configFileIn, refusePassword } from "../config/settings.ts";
 import { fingerprint } from "../config/watch-files.ts";
 import type { Wanted } from "../listen/http-server.ts";
-import type { Hosts } from "./hosts.ts";
+import type { Hosts } from "./host-config.ts";
 
 /** Everything that configures a guard. */
 export interface GuardConfig {

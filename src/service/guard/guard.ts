@@ -10,19 +10,19 @@ import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { processMetrics } from "../admin/prometheus-text.ts";
 import { commonMetrics } from "../admin/service-metrics.ts";
 import { hostAndPort } from "../config/addresses.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import { watchPaths } from "../config/watch-files.ts";
 import { type Wanted, checkFree, startHttpServer } from "../listen/http-server.ts";
-import type { Handler } from "../listen/request-gate.ts";
-import { type Stops, startParts, stopAll } from "../listen/stops.ts";
-import { type CheckContext, type Decision, type Source, decide } from "./check.ts";
-import { conventions } from "./conventions.ts";
+import { type Stops, startParts, stopAll } from "../listen/lifecycle.ts";
+import type { Handler } from "../listen/pause-requests.ts";
 import { createDecisionLog } from "./decision-log.ts";
+import { type CheckContext, type Decision, type Source, decide } from "./decision.ts";
 import { type GuardConfig, warningsOf } from "./guard-config.ts";
-import { type Hosts, type SharedOptions, hostsOf } from "./hosts.ts";
+import { type Hosts, type SharedOptions, hostsOf } from "./host-config.ts";
 import { createKeySets } from "./key-sets.ts";
+import { conventions } from "./proxy-conventions.ts";
+import { createSameRequests } from "./repeated-checks.ts";
 import { redisReplayStore } from "./replay-store.ts";
-import { createSameRequests } from "./same-requests.ts";
 
 /** Maximum size of a request head, in bytes. nginx accepts 32 KiB from a client, and the check contains all of that. */
 export const maxHeaderBytes = 131_072;

@@ -9,7 +9,7 @@ import {
   type RemoteKeySetOptions,
   createRemoteKeySet,
 } from "../../verify/relying-party/index.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 
 /** All issuers' keys, which hosts share and reloads keep. */
 export interface KeySets {

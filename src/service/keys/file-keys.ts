@@ -1,12 +1,12 @@
 import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { KeyMaterialError } from "../../base/errors.ts";
-import { readEncryptionKeyset, readKeyset } from "../../node/key-files.ts";
+import { readEncryptionKeyset, readKeyset } from "../../node/read-key-files.ts";
 import { jwkSetOf } from "../../publish/jwk-set.ts";
-import { type Keysets, checkEncryption, checkSigning } from "../../publish/keyset.ts";
+import { type Keysets, checkEncryption, checkSigning } from "../../publish/keyset-check.ts";
 import { knownError } from "../../rotation/manager/health.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch-files.ts";
 

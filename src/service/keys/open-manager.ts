@@ -4,11 +4,11 @@ import type { Custody } from "../../rotation/custody/custody.ts";
 import { type Owner, ownedBy, servedBy } from "../../rotation/custody/issuer-check.ts";
 import { type ManageOptions, type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import type { Signers } from "../config/signers.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { type OpenOptions, type OpenedStore, openManaged } from "../store/open-store.ts";
-import { createManagerLog } from "./manager-events.ts";
+import { createManagerLog } from "./manager-log.ts";
 
 /** A service's store, and the signers that open and generate keys in HSMs and key services. */
 export interface ManagedSettings {

@@ -3,7 +3,7 @@ import type { Server } from "node:http";
 import { Server as NetServer } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connections } from "./connection-limit.ts";
-import type { Gate, Handler } from "./request-gate.ts";
+import type { Gate, Handler } from "./pause-requests.ts";
 
 /** Times in milliseconds. */
 const limits = {

@@ -10,8 +10,8 @@ import { type Reply, methodNotAllowed, problem, rawHttp, withoutBodyOnHead } fro
 import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connection-limit.ts";
 import { drain } from "./drain.ts";
 import { boundHandshakes } from "./handshake-limit.ts";
-import { isHost } from "./host-header.ts";
-import { type Handler, closedGate } from "./request-gate.ts";
+import { isHost } from "./host-header-syntax.ts";
+import { type Handler, closedGate } from "./pause-requests.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // Importing node:http reads all of its exports, including WebSocket, which loads undici: a third of the startup time.

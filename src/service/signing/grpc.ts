@@ -1,7 +1,7 @@
 import { type ServerHttp2Stream, constants, createServer } from "node:http2";
 import type { Socket } from "node:net";
-import { readBody } from "./request-body.ts";
-import { boundSessions } from "./session-limit.ts";
+import { boundSessions } from "./http2-session-limit.ts";
+import { readBody } from "./read-body.ts";
 
 /** @see https://grpc.io/docs/guides/status-codes/ */
 export const status = {

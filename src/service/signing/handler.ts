@@ -5,10 +5,10 @@ import { publishedJwk } from "../../keys/jwk/public-members.ts";
 import { writeReply } from "../../publish/node-response.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
 import type { TokenSigner } from "../../sign/token/token-signer.ts";
-import type { ServiceKeys } from "../keys/service-keys.ts";
+import type { ServiceKeys } from "../keys/store-keys.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
-import { maxBodyBytes, readBody } from "./request-body.ts";
-import { readSignRequest } from "./request.ts";
+import { maxBodyBytes, readBody } from "./read-body.ts";
+import { readSignRequest } from "./sign-request.ts";
 import type { Audit } from "./signature-counts.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");

@@ -1,11 +1,11 @@
 import { createPublicKey } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
-import type { FormerKey } from "./former-keys.ts";
+import type { FormerKey } from "./former-kubernetes-keys.ts";
 import { CallError, type Unary, createGrpcServer } from "./grpc.ts";
 import type { SocketSigning } from "./handler.ts";
 import { bytesField, numberField, readFields, stringField } from "./protobuf.ts";
-import { checkServiceAccountClaims } from "./service-account.ts";
+import { checkServiceAccountClaims } from "./service-account-claims.ts";
 
 interface KubernetesOptions {
   readonly issuer: string;

@@ -1,11 +1,11 @@
 import { systemClock } from "../../base/clock.ts";
 import { hostAndPort } from "../config/addresses.ts";
-import type { Logger } from "../config/log.ts";
+import type { Logger } from "../config/logger.ts";
 import { fingerprint, watchPaths } from "../config/watch-files.ts";
 import { type RunningServer, type TcpAddress, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
 import { type SocketAddress, listenOnSocket } from "../listen/unix-socket.ts";
-import { readFormerKeys } from "./former-keys.ts";
+import { readFormerKeys } from "./former-kubernetes-keys.ts";
 import { type Signing, type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sign-socket-settings.ts";

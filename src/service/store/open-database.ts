@@ -5,7 +5,7 @@ import { mysqlStore } from "../../rotation/store/databases/mysql.ts";
 import { redisStore } from "../../rotation/store/databases/redis.ts";
 import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
 import type { ClosableRegister } from "../../rotation/store/register.ts";
-import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-url.ts";
+import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-scheme.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 
 type Open = (url: string, options: { readonly issuer: string }) => ClosableRegister;

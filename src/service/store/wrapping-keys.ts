@@ -5,9 +5,8 @@ import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { writeNewFile } from "../../node/generate-key.ts";
-import { permissionWarnings } from "../../node/key-files.ts";
+import { permissionWarnings } from "../../node/read-key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
-import { unsealed } from "../../rotation/custody/mac.ts";
 import {
   type WrappingKeys,
   jweHeader,
@@ -16,9 +15,10 @@ import {
   readWrappingKeys,
   recipe,
   wordsOf,
-} from "../../rotation/custody/wrapping.ts";
-import { jweOf, liveRecords } from "../../rotation/rules/records.ts";
-import type { Logger } from "../config/log.ts";
+} from "../../rotation/custody/key-wrapping.ts";
+import { unsealed } from "../../rotation/custody/mac.ts";
+import { jweOf, liveRecords } from "../../rotation/rules/key-records.ts";
+import type { Logger } from "../config/logger.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 
 type Log = Pick<Logger, "warn">;

@@ -1,8 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
-import { nodeSqlite } from "../../rotation/store/sqlite/node-sqlite.ts";
-import type { ChangedFile } from "./changed-files.ts";
+import { nodeSqlite } from "../../rotation/store/sqlite/load-sqlite.ts";
 import type { DocumentSet } from "./documents.ts";
 import {
   checkFile,
@@ -14,6 +13,7 @@ import {
   removeFile,
   replaceFile,
 } from "./folder-files.ts";
+import type { ChangedFile } from "./overwrite-check.ts";
 import type { Target } from "./target.ts";
 
 /** Folder for files that are not documents. */

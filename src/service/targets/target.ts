@@ -1,5 +1,5 @@
-import type { ChangedFile } from "./changed-files.ts";
 import type { DocumentSet } from "./documents.ts";
+import type { ChangedFile } from "./overwrite-check.ts";
 
 /** A folder or bucket whose content a web server or CDN serves. */
 export interface Target {

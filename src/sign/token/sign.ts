@@ -3,8 +3,8 @@ import type { Bytes } from "../../base/bytes.ts";
 import { invalidClaims, invalidOption } from "../../base/errors.ts";
 import type { BoundedSign } from "../../keys/signer/bounded-signer.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
-import { checkClaims } from "./claims.ts";
-import { checkHeaderNames } from "./reserved-names.ts";
+import { checkClaims } from "./check-claims.ts";
+import { checkHeaderNames } from "./check-names.ts";
 import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
 import { timesOf } from "./token-times.ts";
 

@@ -4,11 +4,11 @@ import type { Metric } from "../../base/metrics.ts";
 import type { Jwk } from "../../keys/jwk/public-members.ts";
 import { type SignerLimits, boundSigner } from "../../keys/signer/bounded-signer.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
-import type { CheckedSigning } from "../../publish/keyset.ts";
+import type { CheckedSigning } from "../../publish/keyset-check.ts";
+import { type SignInputOptions, signInput } from "./sign-input.ts";
 import type { Claims, SignOptions } from "./sign-options.ts";
 import { type ActiveKey, type SignedPayload, signPayload, signToken } from "./sign.ts";
 import { createSignatures } from "./signature-metrics.ts";
-import { type SignInputOptions, signInput } from "./signing-input.ts";
 
 /** The active key, for a library that creates a token's header itself. */
 export interface SigningKey {

@@ -14,7 +14,6 @@ import {
   schemeOf,
 } from "./authorization-header.ts";
 import { resourceMetadataUrl } from "./metadata.ts";
-import type { BearerEvent } from "./options.ts";
 import {
   type ChallengeTerms,
   type ApplicationDenial,
@@ -38,6 +37,7 @@ import {
 import type { BearerSettings } from "./settings.ts";
 import { createConfirmation } from "./token-binding.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
+import type { BearerEvent } from "./types.ts";
 
 /**
  * The decision about a request: either its sender, or a refusal with its response. If a token is optional and missing,

@@ -9,10 +9,10 @@ import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
 import { type ResourceMetadataHandlers, createMetadata } from "./metadata.ts";
-import type { BearerOptions } from "./options.ts";
 import type { ApplicationDenial } from "./refusal.ts";
 import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
+import type { BearerOptions } from "./types.ts";
 
 /** Requirements for a route that requires a token. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };

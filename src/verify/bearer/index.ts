@@ -5,10 +5,10 @@
  */
 
 export { type JwksdErrorCode, ConfigError, FetchError, JwksdError, TokenError } from "../../base/errors.ts";
-export type { SetIfAbsent } from "../client/replay.ts";
-export { memoryReplayStore } from "../client/replay.ts";
+export type { SetIfAbsent } from "../client/replay-store.ts";
+export { memoryReplayStore } from "../client/replay-store.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
-export type { KeySetState } from "../relying-party/stored.ts";
+export type { KeySetState } from "../relying-party/stored-key-set.ts";
 export { type Bearer, createBearer } from "./create-bearer.ts";
 export type { ExpressMiddleware } from "./adapters/express.ts";
 export type { FastifyHook } from "./adapters/fastify.ts";
@@ -19,7 +19,7 @@ export type { TokenVerifier } from "./adapters/mcp.ts";
 export type { ResourceMetadataHandlers } from "./metadata.ts";
 export type { NodeGuardedRequest } from "./adapters/node-request.ts";
 export type { NestGuard } from "./adapters/nest.ts";
-export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./options.ts";
+export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./types.ts";
 export type { ApplicationDenial } from "./refusal.ts";
 export type { Auth, Requirements } from "./requirements.ts";
 export type { UpgradeGuard } from "./adapters/upgrade.ts";

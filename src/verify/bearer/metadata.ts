@@ -1,7 +1,6 @@
 import { targetPath, wellKnownPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type Document, makeDocument } from "../../publish/document.ts";
-import { toResponse } from "../../publish/fetch-response.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../../publish/node-response.ts";
 import {
   type Reply,
@@ -11,6 +10,7 @@ import {
   respond,
   withoutBodyOnHead,
 } from "../../publish/respond.ts";
+import { toResponse } from "../../publish/web-response.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /**

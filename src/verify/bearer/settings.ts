@@ -18,13 +18,13 @@ import {
   withMethods,
 } from "../../base/options.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
-import { futureSeconds } from "../client/claims.ts";
+import { futureSeconds } from "../client/audience-and-times.ts";
 import { keySetRules, resolveOptions } from "../relying-party/options.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
-import type { AudienceClaim, BearerOptions } from "./options.ts";
 import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
+import type { AudienceClaim, BearerOptions } from "./types.ts";
 
 const httpsUrl: Rule = stringThat("an https URL without a query or fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;

@@ -2,16 +2,16 @@ import { notify } from "../../base/async.ts";
 import { InternalError, KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
-import { createBudget } from "../http-cache/budget.ts";
-import { limitRequests } from "../http-cache/request-limits.ts";
+import { createBudget } from "../http-cache/request-budget.ts";
+import { limitRequests } from "../http-cache/throttled-fetch.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import { createRemoteSets } from "../relying-party/remote-sets.ts";
-import { withKeys } from "../relying-party/stored.ts";
-import { checkIssuer } from "../relying-party/urls.ts";
+import { checkIssuer } from "../relying-party/secure-urls.ts";
+import { withKeys } from "../relying-party/stored-key-set.ts";
 import type { KeySource } from "../token/verify.ts";
-import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
+import type { StateStore, TrustedIssuer } from "./types.ts";
 
 /**
  * Returns an issuer's keys. Never sends a request to an issuer that is not trusted.

@@ -2,19 +2,19 @@ import type { Clock } from "../../base/clock.ts";
 import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
 import type { Optional } from "../../base/options.ts";
-import { textHash } from "../../keys/crypto/text-hash.ts";
+import { textHash } from "../../keys/crypto/text-sha256.ts";
 import {
   type VerificationKeys,
   entriesOf,
   maxUntrustedKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
-import { type Budget, withoutReset } from "../http-cache/budget.ts";
-import type { LimitedFetch } from "../http-cache/request-limits.ts";
+import { type Budget, withoutReset } from "../http-cache/request-budget.ts";
+import type { LimitedFetch } from "../http-cache/throttled-fetch.ts";
 import { type RemoteSet, createRemoteSets } from "../relying-party/remote-sets.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
-import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./hosted.ts";
+import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./fetch-limits.ts";
 
 // Honest clients' sets are small.
 const maxBytes = 65_536;

@@ -5,8 +5,8 @@ import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
 import { traced } from "../../base/tracing.ts";
 import { shownUrl } from "../../base/urls.ts";
+import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./fetch-compat.ts";
 import type { CachingHeaders } from "./freshness.ts";
-import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./runtime.ts";
 
 /** The part of the global `fetch` that jwksd uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;

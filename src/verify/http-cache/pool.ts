@@ -1,8 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import type { FetchError } from "../../base/errors.ts";
-import { type Budget, withoutReset } from "./budget.ts";
 import type { Fetch } from "./fetch-json.ts";
-import type { LimitedFetch } from "./request-limits.ts";
+import { type Budget, withoutReset } from "./request-budget.ts";
+import type { LimitedFetch } from "./throttled-fetch.ts";
 
 const trialMs = 60_000;
 

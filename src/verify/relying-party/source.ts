@@ -3,10 +3,15 @@ import { jsonOf, memberOf } from "../../base/json.ts";
 import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { type FetchOptions, type Fetched, fetchJson } from "../http-cache/fetch-json.ts";
 import { type Freshness, freshness, mayUse } from "../http-cache/freshness.ts";
-import { type FetchStoredOptions, type FetchedResponse, fetchStored, isRetryable } from "../http-cache/stored.ts";
+import {
+  type FetchStoredOptions,
+  type FetchedResponse,
+  fetchStored,
+  isRetryable,
+} from "../http-cache/stored-response.ts";
 import type { KeySetPlace } from "./options.ts";
-import type { KeptKeys, StoredSet } from "./stored.ts";
-import { checkSecureUrl, shownIssuer } from "./urls.ts";
+import { checkSecureUrl, shownIssuer } from "./secure-urls.ts";
+import type { KeptKeys, StoredSet } from "./stored-key-set.ts";
 
 export interface SourceOptions extends FetchStoredOptions<KeptKeys> {
   readonly place: KeySetPlace;

@@ -1,4 +1,4 @@
-import { textHash } from "../../keys/crypto/text-hash.ts";
+import { textHash } from "../../keys/crypto/text-sha256.ts";
 
 const negativeMs = 10_000;
 /**

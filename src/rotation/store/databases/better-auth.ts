@@ -7,7 +7,7 @@
 import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
-import { issuerKey } from "../issuer-key.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import type { ClosableRegister } from "../register.ts";
 import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from "./database-calls.ts";
 

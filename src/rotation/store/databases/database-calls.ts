@@ -3,7 +3,7 @@ import { systemClock } from "../../../base/clock.ts";
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { type Optional, required, timeout } from "../../../base/options.ts";
 import { printable } from "../../../base/printable.ts";
-import { issuerRule } from "../issuer-key.ts";
+import { issuerRule } from "../issuer-hash.ts";
 
 export interface DatabaseStoreOptions {
   /** Issuer whose keys are stored. Any number of issuers may share the database. */

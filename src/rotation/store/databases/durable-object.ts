@@ -6,7 +6,7 @@
 
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
-import { issuerKey } from "../issuer-key.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import type { ReadResult, Register } from "../register.ts";
 import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./database-calls.ts";
 import { type SqlDatabase, sqlRegister } from "./sql-register.ts";

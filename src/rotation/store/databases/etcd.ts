@@ -16,10 +16,10 @@ import {
   nonEmptyString,
   strings,
 } from "../../../base/options.ts";
-import { issuerKey } from "../issuer-key.ts";
-import { maxBytesOf } from "../read-limits.ts";
+import { databaseUrl } from "../database-url.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import type { ClosableRegister } from "../register.ts";
-import { databaseUrl } from "../url.ts";
+import { maxBytesOf } from "../size-limits.ts";
 import {
   type Call,
   type DatabaseStoreOptions,

@@ -7,8 +7,8 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
+import { databaseUrl, urlOr } from "../database-url.ts";
 import type { ClosableRegister } from "../register.ts";
-import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./database-calls.ts";
 import { sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";

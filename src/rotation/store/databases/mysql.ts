@@ -7,8 +7,8 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
+import { databaseUrl, urlOr } from "../database-url.ts";
 import type { ClosableRegister } from "../register.ts";
-import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./database-calls.ts";
 import { questionMarks } from "./question-mark-statements.ts";
 import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister } from "./sql-register.ts";

@@ -1,4 +1,4 @@
-import { bounded, boundedDocument, maxBytesOf } from "../read-limits.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../size-limits.ts";
 import type { Statement, Statements } from "./sql-register.ts";
 
 export interface Dialect {

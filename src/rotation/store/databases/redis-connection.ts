@@ -1,5 +1,5 @@
 import { importFailure } from "../../../base/optional-package.ts";
-import { databaseUrl } from "../url.ts";
+import { databaseUrl } from "../database-url.ts";
 import { type Fault, NoResponse, NotSent, networkFault } from "./database-calls.ts";
 
 /** The part of a `redis` client that jwksd uses. */

@@ -5,10 +5,10 @@
  */
 
 import { checkArgument, checkOptions } from "../../../base/options.ts";
-import { issuerKey } from "../issuer-key.ts";
-import { maxBytesOf } from "../read-limits.ts";
+import { urlOr } from "../database-url.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import type { ClosableRegister } from "../register.ts";
-import { urlOr } from "../url.ts";
+import { maxBytesOf } from "../size-limits.ts";
 import { type Call, type DatabaseStoreOptions, callsTo, databaseRules } from "./database-calls.ts";
 import { type IoredisClient, type RedisClient, connectionTo, faultOf } from "./redis-connection.ts";
 

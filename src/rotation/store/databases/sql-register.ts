@@ -1,9 +1,9 @@
 import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
-import { issuerKey } from "../issuer-key.ts";
-import { maxBytesOf } from "../read-limits.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import type { DueIssuer, ListedIssuer, ClosableRegister, Presence } from "../register.ts";
+import { maxBytesOf } from "../size-limits.ts";
 import { type Call, type Fault, callsTo } from "./database-calls.ts";
 
 export type Value = string | number | null;

@@ -7,13 +7,13 @@
 import { type Rule, callback, checkArgument, checkOptions, string, withMethods } from "../../../base/options.ts";
 import { type DatabaseStoreOptions, databaseRules } from "../databases/database-calls.ts";
 import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql-register.ts";
-import { issuerKey } from "../issuer-key.ts";
+import { issuerKey } from "../issuer-hash.ts";
 import { poll } from "../poll.ts";
 import type { ClosableRegister } from "../register.ts";
 import type { Driver } from "./driver.ts";
-import { postgresFault } from "./faults.ts";
+import { postgresFault } from "./errors.ts";
+import { urlDriver } from "./open-pool.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
-import { urlDriver } from "./pool.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { postgresStatements, versionQuery } from "./queries.ts";
 

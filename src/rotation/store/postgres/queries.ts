@@ -1,5 +1,5 @@
 import type { Statement, Statements } from "../databases/sql-register.ts";
-import { bounded, boundedDocument, maxBytesOf } from "../read-limits.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../size-limits.ts";
 import { schema } from "./schema.ts";
 
 // Each statement is its own transaction, so all of them work behind PgBouncer.

@@ -1,4 +1,4 @@
-import { isEscaped } from "../url.ts";
+import { isEscaped } from "../database-url.ts";
 
 /** Reports whether a string is the URL of a PostgreSQL database. */
 export const isPostgresUrl = (text: string): boolean =>

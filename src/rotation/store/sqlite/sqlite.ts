@@ -10,13 +10,13 @@ import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { checkArgument, nonEmptyString } from "../../../base/options.ts";
-import { checkRuntime } from "../../../base/runtime.ts";
+import { checkRuntime } from "../../../base/runtime-support.ts";
 import { poll } from "../poll.ts";
-import { bounded, boundedDocument, maxBytesOf } from "../read-limits.ts";
 import type { ClosableRegister, StoreCall } from "../register.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../size-limits.ts";
+import { change, createFile, openFile, setUp } from "./database-file.ts";
 import { isBusy, storeError } from "./errors.ts";
-import { change, createFile, openFile, setUp } from "./file.ts";
-import { nodeSqlite } from "./node-sqlite.ts";
+import { nodeSqlite } from "./load-sqlite.ts";
 
 const pollMs = 250;
 // SQLite computes octet_length without reading the value.

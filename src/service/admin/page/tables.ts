@@ -2,7 +2,7 @@ import { kidText } from "../../../base/format.ts";
 import { type Html, html } from "../../../base/html.ts";
 import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import { publishesText, unlistedText, unreadTexts, unsignedTexts } from "../../../rotation/explain/replicas.ts";
-import type { LogEvent } from "../state.ts";
+import type { LogEvent } from "../service-snapshot.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { badge, moment, relative, scrolled } from "./elements.ts";
 

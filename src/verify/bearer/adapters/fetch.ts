@@ -1,4 +1,4 @@
-import { toResponse } from "../../../publish/fetch-response.ts";
+import { toResponse } from "../../../publish/web-response.ts";
 import type { Decide } from "../access-decision.ts";
 import type { GuardedRequest } from "../authorization-header.ts";
 import type { Auth } from "../requirements.ts";

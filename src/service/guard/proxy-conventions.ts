@@ -1,0 +1,132 @@
+import { headerLines } from "../../publish/node-response.ts";
+import { type Reply, fieldsOf, problem } from "../../publish/respond.ts";
+import { titles } from "../../verify/bearer/refusal.ts";
+import type { GuardSettings } from "../config/guard-setting-definitions.ts";
+
+/** The request that a proxy asks about. */
+export interface Described {
+  readonly method: string;
+  /** Host name without its port. */
+  readonly host: string;
+  /** Path and query, as the client sent them. */
+  readonly target: string;
+  /** Id that the proxy gave the request, if all checks of a request have the same id. */
+  readonly id: string | undefined;
+}
+
+/** Thrown to refuse a request before its token is read. Like `RefusedRequest`, it is not an Error. */
+export class RefusedCheck {
+  readonly status: 400 | 403;
+  /** Value of the `reason` label. */
+  readonly reason: string;
+  readonly description: string;
+
+  constructor(status: 400 | 403, reason: string, description: string) {
+    this.status = status;
+    this.reason = reason;
+    this.description = description;
+  }
+
+  reply(): Reply {
+    return problem(this.status, titles[this.status] ?? "", `${sentence(this.description)}.`).get;
+  }
+}
+
+const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** The form in which a proxy describes requests and reads decisions. */
+export interface Convention {
+  readonly describe: (rawHeaders: readonly string[]) => Described;
+  /**
+   * Whether identity headers without a value are sent, because the proxy would send something else if a header were
+   * missing.
+   */
+  readonly sendsEmpty: boolean;
+  /** Returns the response that makes the proxy send `reply` to the client. */
+  readonly deny: (reply: Reply) => Reply;
+}
+
+/** Returns the value of a header that the proxy must set exactly once. @throws RefusedCheck */
+export function onlyLine(name: string, rawHeaders: readonly string[]): string {
+  const [value, ...others] = headerLines(name.toLowerCase(), rawHeaders);
+  if (value === undefined || others.length > 0)
+    throw new RefusedCheck(
+      400,
+      "proxy",
+      `the proxy must set the ${name} header exactly once; configure it as in docs/guard.md`,
+    );
+  return value;
+}
+
+const hostForm = /^(?:[a-z\d_-]+(?:\.[a-z\d_-]+)*|\[[\da-f:.]+\])$/;
+
+/** Returns a host name or address in a form that all programs read the same way, or `undefined` if it is neither. */
+export const canonicalHost = (host: string): string | undefined =>
+  hostForm.test(host) && URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined;
+
+/** Returns the host without its port, and without the final period of a fully qualified name. @throws RefusedCheck */
+function hostOf(value: string): string {
+  const host = value.toLowerCase().replace(/\.?(?::\d*)?$/, "");
+  if (canonicalHost(host) !== host)
+    throw new RefusedCheck(400, "host", "the host is not a host name in canonical form");
+  return host;
+}
+
+const describeBy =
+  (prefix: string, uri: string, id?: string): Convention["describe"] =>
+  (rawHeaders) => ({
+    method: onlyLine(`${prefix}-Method`, rawHeaders),
+    host: hostOf(onlyLine(`${prefix}-Host`, rawHeaders)),
+    target: onlyLine(`${prefix}-${uri}`, rawHeaders),
+    id: id === undefined ? undefined : onlyLine(`${prefix}-${id}`, rawHeaders),
+  });
+
+/** Header fields in a refusal for which nginx has variables, keyed by their name for the client. */
+const deniedFields = new Map([
+  ["WWW-Authenticate", "X-Jwksd-Denied-Challenge"],
+  ["DPoP-Nonce", "X-Jwksd-Denied-Nonce"],
+  ["Retry-After", "X-Jwksd-Denied-Retry-After"],
+]);
+
+/** Puts a refusal into the headers of a 403, because nginx ignores the body and turns every other status into a 500. */
+function denyInHeaders(reply: Reply): Reply {
+  const denied = fieldsOf(reply).map(([name, value]) => [deniedFields.get(name) ?? name, value]);
+  const own = ["X-Jwksd-Denied-Status", String(reply.status), "X-Jwksd-Denied-Body", reply.body ?? ""];
+  return { status: 403, headers: [...denied.flat(), ...own], body: reply.body };
+}
+
+const forwarded = describeBy("X-Forwarded", "Uri");
+
+/** The conventions, keyed by the value of `--for`. */
+export const conventions: Readonly<Record<NonNullable<GuardSettings["for"]>, Convention>> = {
+  nginx: { describe: describeBy("X-Original", "URI", "Request-ID"), sendsEmpty: false, deny: denyInHeaders },
+  // If a header is missing, Caddy copies the text of its placeholder.
+  caddy: { describe: forwarded, sendsEmpty: true, deny: (reply) => reply },
+  traefik: { describe: forwarded, sendsEmpty: false, deny: (reply) => reply },
+};
+
+/**
+ * Headers in which backends look for a path or method that overrides the request's. Gunicorn removes `SCRIPT_NAME` from
+ * the beginning of the path if the request comes from loopback.
+ */
+const overrides = {
+  path: /^(?:x-(?:original|rewrite)-url|(?:x-)?script-name)$/,
+  method: /^x-(?:http-method(?:-override)?|method-override)$/,
+};
+
+/**
+ * Rejects headers that a backend could mistake for the guard's headers or for a different request line. CGI and its
+ * successors treat all characters in a header's name alike, except letters and digits.
+ *
+ * @param hasMethods whether a route of the host depends on the method
+ * @throws RefusedCheck
+ * @see RFC 3875 section 4.1.18
+ */
+export function refuseForged(rawHeaders: readonly string[], hasMethods: boolean): void {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] ?? "").toLowerCase().replace(/[^a-z\d]/g, "-");
+    if (name.startsWith("x-jwksd-")) throw new RefusedCheck(400, "header", "only the guard may set X-Jwksd headers");
+    if (overrides.path.test(name) || (hasMethods && overrides.method.test(name)))
+      throw new RefusedCheck(400, "header", "headers that override the path or the method are not allowed");
+  }
+}
