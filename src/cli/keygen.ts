@@ -1,6 +1,7 @@
 import { Option } from "commander";
 import { ServiceError } from "../base/errors.ts";
-import { generateKey, writeNewFile } from "../node/generate-key.ts";
+import { generateKey } from "../node/generate-key.ts";
+import { writeNewFile } from "../node/new-files.ts";
 import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
 

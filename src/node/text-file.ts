@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { unlessMissing } from "../base/file-errors.ts";
-import { makeFolder } from "./make-folder.ts";
+import { makeFolder } from "./new-files.ts";
 
 /** A text file that only its owner can read. */
 export interface TextFile {

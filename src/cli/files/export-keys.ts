@@ -1,7 +1,7 @@
 import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { publishedJwk } from "../../keys/jwk/public-members.ts";
-import { writeNewFile } from "../../node/generate-key.ts";
+import { writeNewFile } from "../../node/new-files.ts";
 import { makeDocument } from "../../publish/document.ts";
 import { privateJwkOf } from "../../rotation/custody/unwrap-key.ts";
 import {

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
-import { makeFolder } from "../../node/make-folder.ts";
+import { makeFolder } from "../../node/new-files.ts";
 import { type CustodyOptions, type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
