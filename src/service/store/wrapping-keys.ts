@@ -4,7 +4,7 @@ import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import { writeNewFile } from "../../node/generate-key.ts";
+import { writeNewFile } from "../../node/new-files.ts";
 import { permissionWarnings } from "../../node/read-key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import {
