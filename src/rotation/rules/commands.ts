@@ -44,8 +44,7 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * - `rollBack`: makes a retiring signing key active again: `kid` or, if it is missing, the key that signed most
  *   recently. With `withdraw`, removes an announced key first. With `now`, takes the step even if caches do not have
  *   the key yet
- * - `decommission`: decommissions the issuer: all keys retire, and nothing ever replaces them; with `now`, all keys are
- *   revoked
+ * - `decommission`: retires all keys, and nothing ever replaces them; with `now`, revokes all keys
  * - `import`: adopts a key that was published and used elsewhere
  * - `policy`: changes how keys rotate from now on. For announced and retiring keys, the longest waiting period under
  *   any policy so far applies
@@ -76,7 +75,7 @@ export type Command =
  * @throws ConfigError `ERR_POLICY_INVALID`
  * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`,
  * `ERR_ISSUER_DECOMMISSIONED` (`allowedAt` is the time from which the command is allowed; missing while clocks differ,
- * or while an issuer that has decommissioned still has keys)
+ * or while a decommissioned issuer still has keys)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
@@ -119,7 +118,8 @@ function apply(change: Change, command: Command, at: At): Change {
 }
 
 /**
- * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other.
+ * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other
+ * key.
  */
 export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
   checkNew(change, key);

@@ -7,9 +7,9 @@ import { trustedUntil } from "./rotation-mode-intervals.ts";
 import { longestRetirementMs } from "./waits.ts";
 
 /**
- * The only key in the set of an issuer that has been decommissioned. Its x-coordinate is the SHA-256 hash of "jwksd:
- * this issuer was decommissioned", so no one has ever had its private key. A set with this key replaces the keys that
- * verifiers have cached, whereas many verifiers keep those if a set is empty or the request fails.
+ * The only key in a decommissioned issuer's set. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer was
+ * decommissioned", so no one has ever had its private key. A set with this key replaces the keys that verifiers have
+ * cached, whereas many verifiers keep those if a set is empty or the request fails.
  */
 export const placeholderKey = {
   kid: "issuer-decommissioned",
@@ -21,14 +21,14 @@ export const placeholderKey = {
   },
 } as const;
 
-/** Message about an issuer that has been decommissioned. */
+/** Message about a decommissioned issuer. */
 export const decommissionedText = "the issuer has been decommissioned, and no key signs for it";
 
 const reason = "an operator decommissioned the issuer";
 
 /**
- * Decommissions the issuer: its keys never sign again. They retire, each with a new waiting period. No key keeps an
- * earlier period, because a restored backup may lack a rollback.
+ * Decommissions the issuer: its keys never sign again. They retire, each with a new waiting period. A key that is
+ * already retiring also gets a new one, because a restored backup may lack a rollback to that key.
  *
  * @param now whether all keys are revoked instead, even if the issuer has already been decommissioned
  * @throws StateError `ERR_TRANSITION` if there are no keys
@@ -55,8 +55,8 @@ function retire(change: Change, record: LiveRecord, at: At): Change {
 }
 
 /**
- * Rejects an issuer that has been decommissioned, until its name can be used again: when no cache trusts its keys
- * anymore and all of its tokens have expired.
+ * Rejects a decommissioned issuer until its name can be used again, which is when no cache trusts its keys anymore and
+ * all of its tokens have expired.
  *
  * @throws StateError `ERR_ISSUER_DECOMMISSIONED`
  */
@@ -71,9 +71,9 @@ export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, 
 }
 
 /**
- * Returns the time from which the name of an issuer that has been decommissioned can be used again, in epoch
- * milliseconds; `Infinity` while the issuer has keys. Until then, caches may trust its keys, and its tokens may be
- * valid. The policy that limited the tokens' lifetime then may have allowed more than today's policy.
+ * Returns the time from which a decommissioned issuer's name can be used again, in epoch milliseconds; `Infinity` while
+ * the issuer has keys. Until then, caches may trust its keys, and its tokens may be valid. The policy at the time may
+ * have allowed longer token lifetimes than today's policy.
  */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
   const cachedMs = cachedForSeconds.long * 1000;

@@ -199,7 +199,7 @@ export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRec
   return next?.kid === activeKey(before, "sig")?.kid ? undefined : next;
 }
 
-/** Member of a live record that contains the time at which each state began. */
+/** For each state, the member of a live record that contains the time at which the state began. */
 const stateTime = {
   announced: "announcedAt",
   active: "activatedAt",

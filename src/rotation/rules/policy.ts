@@ -53,7 +53,7 @@ const secondsPerDay = 86_400;
  */
 const maxDays = 36_500;
 
-/** The defaults of a policy. */
+/** A policy's default values. */
 export const policyDefaults: RotationPolicy = {
   rotateEveryDays: 90,
   announceForSeconds: 86_400,

@@ -4,8 +4,8 @@ import { type KeyRecord, activeKey, mapLive } from "./key-records.ts";
 import type { RotationPolicy } from "./policy.ts";
 
 /**
- * If a next signing key is due, reserves its generation for one process for a while. Without the reservation, several
- * processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
+ * If the next signing key is due, reserves its generation for one process for a limited time. Without the reservation,
+ * several processes would generate keys at the same time, and surplus keys in an HSM cannot simply be discarded.
  */
 export function reserveNextKey(
   process: string,

@@ -24,7 +24,7 @@ export interface ServiceSnapshot extends KeysSnapshot {
   readonly commandFlags: string;
   /** Reason why this service should not receive requests, or `undefined` if it is ready. */
   readonly notReady?: string | undefined;
-  /** Whether `--rotation-mode` is set. If it is, the short Cache-Control is on, whatever the keys' states. */
+  /** Whether `--rotation-mode` is set. If it is, the short Cache-Control is on, regardless of the keys' states. */
   readonly isShortBySetting: boolean;
   /** Whether the short Cache-Control is on because of the keys. */
   readonly isShort: boolean;

@@ -11,7 +11,10 @@ export interface RecentEvents {
   events(this: void): readonly LogEvent[];
 }
 
-/** Creates a log that passes every entry to another log and remembers the latest ones, whatever the other log's level. */
+/**
+ * Creates a log that passes every entry to another log and remembers the latest ones, regardless of the other log's
+ * level.
+ */
 export function recentEvents(log: Logger, clock: Clock): RecentEvents {
   let latest: readonly LogEvent[] = [];
   return {

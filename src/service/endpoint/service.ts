@@ -23,7 +23,7 @@ export interface Service {
   readonly url: string;
   /** Kids of the signing keys, the active key's first. */
   readonly kids: readonly string[];
-  /** Human-readable state of the first key. It is active, unless this process cannot sign with it. */
+  /** Human-readable state of the first key. The key is active, unless this process cannot sign with it. */
   readonly stateText: string;
   /** URL of the admin address, or `undefined` if it is off. */
   readonly adminUrl: string | undefined;

@@ -16,7 +16,7 @@ const plainBytes = 256;
 const refusalTexts = 512;
 
 /**
- * Returns a report for people: what each of a configuration's routes needs, and the worst-case sizes.
+ * Returns a human-readable report: the requirements of each route in a configuration, and the worst-case sizes.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
@@ -60,7 +60,7 @@ function hostLines({ guards, routes }: Host): string[] {
   ];
 }
 
-/** Returns what a request to a route needs. */
+/** Returns the requirements for a request to a route. */
 function needs({ requirements, encodedSlashes, passesPreflights }: Route): string {
   const more = [
     ...(passesPreflights ? ["preflights pass"] : []),
@@ -85,8 +85,8 @@ function identityBytes(headers: Host["identity"]): number {
 }
 
 /**
- * Returns the size of the largest refusal's headers: the headers for a request without a token, plus what other
- * refusals add to them.
+ * Returns the size of the largest refusal's headers: the headers for a request without a token, plus the headers that
+ * other refusals add.
  */
 async function refusalBytes({ guards, routes }: Host, deny: (reply: Reply) => Reply): Promise<number> {
   const source = {};

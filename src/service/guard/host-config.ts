@@ -73,7 +73,7 @@ interface HostMembers {
   readonly routes: readonly RouteMembers[];
 }
 
-/** A route, and what it requires. */
+/** A route and its requirements. */
 export interface Route extends RoutePattern {
   /** Path as configured. */
   readonly path: string;

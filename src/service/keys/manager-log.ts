@@ -22,7 +22,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   let isOn = false;
   let wasDecommissioned = false;
 
-  /** Logs the mode if it has changed, and that the issuer has been decommissioned if it has. */
+  /** Logs a change of mode, and the decommissioning of the issuer. */
   function logMode(records: Modes): void {
     if (isDecommissioned(records) && !wasDecommissioned)
       log.warn("the issuer has been decommissioned: nothing signs for it (ERR_SIGNER_DECOMMISSIONED)");

@@ -27,7 +27,7 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** How long neither side may send anything during a request, for example because the peer does not read. */
+  /** How long a request may go without data from either side, for example because the peer does not read. */
   timeoutMs: 10_000,
   /**
    * How long to keep reading from a refused peer, because an early close could reset the connection before the peer has
@@ -60,7 +60,7 @@ export interface RunningServer {
 interface HttpServerOptions extends Partial<ConnectionOptions> {
   /** Maximum size of a request head, in bytes. Default: 16,384. */
   readonly maxHeaderBytes?: number;
-  /** Whether the handler receives requests whatever their `Expect` header. Default: `false`. */
+  /** Whether the handler receives requests regardless of their `Expect` header. Default: `false`. */
   readonly ignoresExpect?: boolean;
   /** Called with the status of each reply to a request that did not reach the handler. */
   readonly onRefusal?: (status: number) => void;
@@ -140,7 +140,7 @@ export async function startHttpServer(
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
-    // Other methods are rejected, whatever the Expect header.
+    // Other methods are rejected, regardless of the Expect header.
     if (ignoresExpect || !isRead || !hasValidHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);

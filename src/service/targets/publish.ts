@@ -46,8 +46,7 @@ export interface PublishOptions {
   /** Receives each failure, after which jwksd retries. */
   readonly onFailure: (error: unknown) => void;
   /**
-   * Signal that aborts whatever startup is waiting for: a target, a read-back, or a purge command. `stop` does the
-   * same.
+   * Signal that aborts everything startup waits for: a target, a read-back, or a purge command. `stop` does the same.
    */
   readonly signal?: AbortSignal | undefined;
 }

@@ -66,8 +66,8 @@ export interface ClientDocumentsOptions {
   /** Whether clients without keys are accepted (`none`). Default: `false`. */
   readonly publicClients?: Optional<boolean>;
   /**
-   * Documents, as JSON, that are used without a request, whatever their hosts send. `allow` need not accept their
-   * `client_id`, but must accept their `jwks_uri`. Default: none.
+   * Documents, as JSON, that are used without a request, regardless of the documents on their hosts. `allow` need not
+   * accept their `client_id`, but must accept their `jwks_uri`. Default: none.
    */
   readonly pinned?: Optional<readonly string[]>;
   /**

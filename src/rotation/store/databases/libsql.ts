@@ -30,8 +30,8 @@ interface LibsqlClient {
  * Creates the store for one issuer on a libSQL server, which any number of processes and issuers may share. The first
  * call creates the tables.
  *
- * @param database `libsql://HOST?authToken=TOKEN`, or any other server URL that `@libsql/client` accepts (a URL needs
- * that package); or an `@libsql/client` client, which the caller closes
+ * @param database `libsql://HOST?authToken=TOKEN`, or any other server URL that `@libsql/client` accepts (a URL
+ * requires that package); or an `@libsql/client` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): ClosableRegister {

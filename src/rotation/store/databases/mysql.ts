@@ -50,7 +50,7 @@ const statements = questionMarks({
  * Creates the store for one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share.
  * The first call connects and creates the tables.
  *
- * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the `mysql2` package and is parsed by it; or
+ * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE` (requires the `mysql2` package, which parses the URL); or
  * a `mysql2` pool, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */

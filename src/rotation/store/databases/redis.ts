@@ -53,7 +53,7 @@ const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
 /**
  * Creates the store for one issuer in Redis or Valkey, which any number of processes and issuers may share.
  *
- * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the `redis` package and is parsed by it; or a
+ * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER` (requires the `redis` package, which parses the URL); or a
  * connected `redis` client, or an `ioredis` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */

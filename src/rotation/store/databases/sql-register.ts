@@ -143,8 +143,8 @@ export function sqlRegister(
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
   /**
-   * Returns a column. Throws if the column is missing, because then a database setting renames columns, rearranges rows
-   * or limits their number, and the store would look empty.
+   * Returns a column. Throws if the column is missing: in that case, a database setting renames columns, rearranges
+   * rows or limits their number, and the store would look empty.
    */
   function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
     const value = row?.[wanted];

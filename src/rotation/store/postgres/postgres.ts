@@ -25,9 +25,9 @@ const pollMs = 1_000;
  * Creates the store for one issuer in a PostgreSQL database, which any number of processes and issuers may share. The
  * first write creates the tables. Connecting may take `timeoutMs`, and so may each statement.
  *
- * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the `pg` package and is parsed by it: missing parts
- * come from the environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` has the same meaning as in libpq.
- * Alternatively, a `pg.Pool` or an instance from the `postgres` package, which the caller closes
+ * @param database `postgres://USER@HOST:PORT/DATABASE`, which requires the `pg` package. The package parses the URL:
+ * missing parts come from the environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …), and `sslmode` has the same meaning
+ * as in libpq. Alternatively, a `pg.Pool` or an instance from the `postgres` package, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
