@@ -114,7 +114,7 @@ export const errorTable = {
       when: "the key is disabled, deleted or lost",
       remedy: "enable the key, or rotate to another key",
     },
-    ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "you do not need to do anything" },
+    ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "no action is needed" },
     ERR_SIGNER_BAD_SIGNATURE: {
       when: "the signature does not verify with the published key, so it was discarded",
       remedy: "check that the signer uses the right key for its kid and returns 64 bytes: r, then s",
@@ -127,8 +127,7 @@ export const errorTable = {
     },
     ERR_SIGNER_DECOMMISSIONED: {
       when: "the issuer was decommissioned, so jwksd no longer signs for it",
-      remedy:
-        "you do not need to do anything; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
+      remedy: "no action is needed; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
     },
     ERR_SIGNER_PUBLISH_ONLY: {
       when: "the process only publishes, but was asked to sign",
@@ -148,7 +147,7 @@ export const errorTable = {
     },
     ERR_KID_UNMANAGED: {
       when: "no key in the store has this kid",
-      remedy: "look for the kid in `manager.records` or `jwksd keys`",
+      remedy: "look for the kid in `manager.records` or in the output of `jwksd keys`",
     },
     ERR_TRANSITION: { when: "the keys' states do not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
@@ -226,7 +225,7 @@ export const errorTable = {
   },
   TokenError: {
     ERR_CLAIMS_INVALID: {
-      when: "the claims, header or lifetime are invalid, so the token was not signed",
+      when: "the claims, the header or the lifetime is invalid, so the token was not signed",
       remedy: "see the message",
     },
     ERR_CLAIMS_FORBIDDEN: {
@@ -267,11 +266,11 @@ export const errorTable = {
     },
     ERR_CLIENT_DOCUMENT: {
       when: "a client's metadata document is invalid; the message states the rule",
-      remedy: "reject the client; its operator has to correct the document",
+      remedy: "reject the client; its operator must correct the document",
     },
     ERR_CLIENT_KEYS_MISSING: {
       when: "a metadata document offers `private_key_jwt` but has neither `jwks` nor `jwks_uri`",
-      remedy: "reject the client; its operator has to add the keys",
+      remedy: "reject the client; its operator must add the keys",
     },
     ERR_CLIENT_WITHDRAWN: {
       when: "the request for a client's metadata document returned 410",

@@ -165,6 +165,6 @@ function actual(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";
   if (value === null || value === undefined) return `, not ${value}`;
   const type = Array.isArray(value) ? "array" : typeof value;
-  if (!types.includes(type as ValueType)) return type === "array" ? ", not an array" : `, not of type ${type}`;
+  if (!types.includes(type as ValueType)) return `, not ${/^[ao]/.test(type) ? "an" : "a"} ${type}`;
   return type === "number" ? `, not ${value as number}` : "";
 }

@@ -41,7 +41,7 @@ function signingKeysText(body: Uint8Array | undefined): string[] {
   const count = (entriesIn(value) ?? []).filter((key) => isObject(key) && isForSignatures(key)).length;
   if (count === 0) return [];
   if (count === 1) return ["Only one signing key is published, so the next key is not announced."];
-  return [`${counted(count, "signing key")} are published: one signs, others are announced or retiring.`];
+  return [`${counted(count, "signing key")} are published: one signs, the others are announced or retiring.`];
 }
 
 function cachingText({ noStore, servedSeconds }: Lifetime, control: string | undefined): string {

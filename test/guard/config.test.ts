@@ -42,7 +42,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
   [withHost({ routes: [] }), /"routes" is empty, so every request would be refused; add a route/],
   [withHost({ issuers: [] }), /"issuers" is missing, but a route is not public/],
   [withHost({ issuers: [issuer, issuer] }), /an issuer is listed twice; list it once/],
-  [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not of type string/],
+  [withHost({ issuers: ["https://a.example"] }), /issuer 1: an object is expected, not a string/],
   [withHost({ claims: ["a_b", "a-b"] }), /the names in "claims" must differ in their letters or digits/],
   [withHost({ claims: ["é"] }), /the names in "claims" must differ in their letters or digits/],
   [withHost({ cors: "*" }), /the "cors" member must be pass/],

@@ -50,8 +50,8 @@ test("a store immediately rejects anything but its kind of database, and names w
     for (const [given, instead] of [
       [undefined, /, not undefined$/],
       [null, /, not null$/],
-      [7, /, not (of type number|7)$/],
-      [{}, /, not of type object$/],
+      [7, /, not (a number|7)$/],
+      [{}, /, not an object$/],
       [Promise.resolve({}), /, not a promise; await it$/],
     ] as const) {
       const message = await refusal(() => make(given as never, { issuer }));

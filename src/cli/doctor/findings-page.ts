@@ -69,7 +69,7 @@ function tokenSection({ verified, steps, advice }: NonNullable<Results["explanat
     <dl>
       ${steps.map(
         ({ step, ok, detail }) =>
-          html`<dt>${step}: ${ok ? "ok" : "refused"}</dt>
+          html`<dt>${step}: ${ok ? "ok" : "failed"}</dt>
             <dd>${detail}</dd>`,
       )}
       ${

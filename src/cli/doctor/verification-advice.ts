@@ -12,8 +12,9 @@ interface Context {
 }
 
 const wholeToken = "Pass the whole token and nothing else: the part after Bearer in the Authorization header.";
-const watching = ({ doctor }: Context): string => `${doctor} --watch 10m`;
-const says = ({ doctor, isDoctor }: Context): string => (isDoctor === true ? "the findings say" : `${doctor} says`);
+const watching = ({ doctor }: Context): string => `to check, run: ${doctor} --watch 10m`;
+const says = ({ doctor, isDoctor }: Context): string =>
+  isDoctor === true ? "the findings say" : `run ${doctor} to find out`;
 
 const adviceByCause = {
   malformed: wholeToken,
@@ -34,9 +35,9 @@ const adviceByCause = {
     "Configure the provider to use the same issuer everywhere: verifiers compare every character, so if it uses two, they reject the document or the tokens.",
   "no kid": "Configure the provider to put the signing key's kid into the header.",
   "unknown kid": (context: Context) =>
-    `Check that ${context.issuer} issued this token, and get a new one: an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key: ${watching(context)}`,
+    `Check that ${context.issuer} issued this token, and get a new one: an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key; ${watching(context)}`,
   "cached set": (context: Context) =>
-    `Empty the cache in front of the provider, and configure it to follow Cache-Control: the cached set may be older than the token's key. If a new response fails too, the provider's servers disagree: ${watching(context)}`,
+    `Purge the cache in front of the provider, and configure it to follow Cache-Control: the cached set may be older than the token's key. If verification fails with a new response too, the provider's servers disagree; ${watching(context)}`,
   "unusable key": (context: Context) =>
     `Publish the key in a form that verifiers can read: ${says(context)} what is wrong with it.`,
   "other key":
@@ -53,7 +54,7 @@ const adviceByCause = {
   "no audience":
     "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience rejects it. Configure the API to check another claim, such as client_id.",
   "next answer": (context: Context) =>
-    `If the key is not new, the provider's servers disagree, and other tokens fail at random: ${watching(context)}`,
+    `If the key is not new, the provider's servers disagree, and other tokens fail at random; ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
 /**

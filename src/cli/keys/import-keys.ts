@@ -59,10 +59,10 @@ Examples:
 async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
   if ((file === undefined) === (signer === undefined))
-    throw invalidOption("import needs either a file or --signer URI; pass exactly one of them");
+    throw invalidOption("either a file or --signer URI is required; pass exactly one of them");
   if (file !== undefined && looksLikeSecret(file)) {
     throw invalidOption(
-      "import needs the path of a file, but this looks like a key; write the key to a file and pass its path",
+      "this looks like a key, not like the path of a file; write the key to a file and pass its path",
     );
   }
   if (signer !== undefined && flags.use === "enc") {

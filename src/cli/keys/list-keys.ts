@@ -64,7 +64,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const { columns } = terminalOf(io);
   const lines = listed.length === 0 && !isDecommissioned(records) ? indented(noKeys, columns, 0) : keyTable(rows, now);
   const ended = records.length - records.filter(isLive).length;
-  const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
+  const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; to list them, add --all.` : "";
   const off = isDecommissioned(records)
     ? "The issuer has been decommissioned: no key signs, and none is generated."
     : "Rotation mode: off.";

@@ -53,7 +53,7 @@ Examples:
     .action((flags: RotateFlags) =>
       withKeys(io, flags, {}, (open) => {
         if (flags.back !== undefined) return rollBack(open, flags, flags.back);
-        if (flags.withdraw === true) throw invalidOption("--withdraw needs --back");
+        if (flags.withdraw === true) throw invalidOption("--withdraw requires --back");
         const { use, alg, now = false } = flags;
         const isAnnounced = announcedKey(open.document.records, use) !== undefined;
         // If a key is already announced, it becomes the next key, so no new key is generated.

@@ -62,7 +62,11 @@ function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Pr
   if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
   if (foreign?.status === 304)
     notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that the server never sent"));
-  for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
+  for (const [tag, probe] of Object.entries({
+    "the ETag": revalidate,
+    "a weak ETag": weak,
+    "a different ETag": foreign,
+  })) {
     const status = probe?.status ?? 200;
     // 429 and 503 are temporary.
     if ([200, 304, 429, 503].includes(status)) continue;

@@ -18,7 +18,7 @@ export function checkPolynomial(n: bigint, name: string): Note[] {
   if (bitLength(n) < leastBits) return [];
   const generator = generators.find(({ width, zeros }) => hasZeros(n, width, zeros));
   if (generator === undefined) return [];
-  return [note("JWKS_RSA_FACTORABLE", `${name} consists of short pieces, of ${generator.width} bits each`)];
+  return [note("JWKS_RSA_FACTORABLE", `the primes of ${name} consist of short pieces of ${generator.width} bits each`)];
 }
 
 function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {

@@ -73,10 +73,12 @@ function checkExponent(e: bigint, name: string): Note[] {
 /** Searches for the factors in several ways, cheapest first. */
 function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTestedForPrimality: boolean) {
   const factor = smallFactor(n);
-  yield factor === undefined ? [] : [note("JWKS_RSA_DAMAGED", `${name} is divisible by ${factor}`)];
+  yield factor === undefined ? [] : [note("JWKS_RSA_DAMAGED", `the modulus of ${name} is divisible by ${factor}`)];
   yield hasRocaFingerprint(n) ? [note("JWKS_RSA_ROCA", name)] : [];
   yield checkPolynomial(n, name);
-  yield hasRepeatedByte(bytes) ? [note("JWKS_RSA_DAMAGED", `${name} repeats one byte ${repetitions} times`)] : [];
+  yield hasRepeatedByte(bytes)
+    ? [note("JWKS_RSA_DAMAGED", `the modulus of ${name} repeats one byte ${repetitions} times`)]
+    : [];
   yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_FACTORABLE", `the primes of ${name} are too close`)] : [];
   yield checkPrivateExponent(n, e, name);
   // Fermat's test with base 2, which a product of two large primes does not pass.

@@ -12,5 +12,7 @@ export function checkTls({ at, discovery, set }: Observations): Note[] {
   }
   return [...ends]
     .filter(([, notAfter]) => notAfter - at < soonMs)
-    .map(([host, notAfter]) => note("TLS_EXPIRES", `${host}: on ${new Date(notAfter).toISOString().slice(0, 10)}`));
+    .map(([host, notAfter]) =>
+      note("TLS_EXPIRES", `${host}: expires on ${new Date(notAfter).toISOString().slice(0, 10)}`),
+    );
 }

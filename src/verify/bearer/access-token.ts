@@ -49,7 +49,7 @@ const typRules: Readonly<Record<BearerSettings["typ"], TypRule>> = {
   "at+jwt": {
     typ: "at+jwt",
     remedy,
-    hint: 'if the provider gives its access tokens another typ, set the typ option to "JWT"',
+    hint: 'if the provider gives its access tokens a different typ, set the typ option to "JWT"',
   },
   JWT: { typ: "at+jwt", acceptsPlain: true, remedy },
 };

@@ -70,10 +70,10 @@ export interface CheckedRequirements extends Omit<Requirements, "check"> {
 }
 
 /** Rule for a string that a challenge can contain. */
-const challengeText = stringThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
+const challengeText = stringThat('a string of printable ASCII without " or \\', (value) => quotable(value) === value);
 
 const words: Rule = {
-  must: 'a non-empty array of strings of printable ASCII without spaces, " and \\',
+  must: 'a non-empty array of strings of printable ASCII without spaces, " or \\',
   types: ["array"],
   holds: (value: unknown): value is unknown =>
     strings.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),
@@ -87,7 +87,7 @@ const denialRules: Rules<ApplicationDenial> = {
   },
   description: stringThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
   // Rejects a scope of only spaces, which would require nothing.
-  scope: stringThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
+  scope: stringThat('scopes, separated by spaces, in printable ASCII without " or \\', (value) => isScope(value)),
 };
 
 const isScope = (value: unknown): value is string => challengeText.holds(value) && value.trim() !== "";
@@ -102,7 +102,7 @@ export function checkDenial(denial: ApplicationDenial): ApplicationDenial {
 
 export const requirementRules: Rules<Requirements> = {
   scope: {
-    must: 'one string of scopes, separated by spaces, in printable ASCII without " and \\, or { any: [...] } with an array of scopes',
+    must: 'one string of scopes, separated by spaces, in printable ASCII without " or \\, or { any: [...] } with an array of scopes',
     types: ["string", "object"],
     holds: (value): value is unknown =>
       object.holds(value)

@@ -118,7 +118,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function remote(clientId: string, jwksUri: string): ClientKeys {
     if (remoteSets === undefined) {
       throw invalidOption(
-        'a jwks_uri is external and requires the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
+        'a client with a jwks_uri requires the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
       );
     }
     const name = JSON.stringify([clientId, jwksUri]);
