@@ -252,7 +252,10 @@ function rollBack(change: Change, { kid, withdraw = false, now = false }: RollBa
   return activateKey(free, key, at.now, "an operator rolled back to it");
 }
 
-/** Returns the retiring key that signed most recently. A key that was imported as retiring has not signed here. */
+/**
+ * Returns the retiring key that signed most recently. Ignores keys that were imported as retiring, because they have
+ * never signed here.
+ */
 function lastSigner(records: readonly KeyRecord[]): LiveRecord | undefined {
   return publishedKeys(records, "sig").find(
     ({ state, activatedAt, retiredAt }) => state === "retiring" && activatedAt !== retiredAt,

@@ -137,7 +137,9 @@ export function isLive(record: KeyRecord): record is LiveRecord {
   return record.state !== "removed" && record.state !== "revoked";
 }
 
-/** Returns the final state of the signing key with a kid, or `undefined` if there was no such key or it is live. */
+/**
+ * Returns the final state of the signing key with the given kid, or `undefined` if there was no such key or it is live.
+ */
 export function endOf(records: readonly KeyRecord[], kid: string): EndState | undefined {
   const record = records.find((record) => record.use === "sig" && record.kid === kid);
   return record === undefined || isLive(record) ? undefined : record.state;
@@ -179,7 +181,11 @@ export function uriOf(record: Tombstone | Pick<LiveRecord, "privateHalf">): stri
   return "uri" in record.privateHalf ? record.privateHalf.uri : undefined;
 }
 
-/** Returns the record with a kid. @throws StateError `ERR_KID_UNMANAGED` */
+/**
+ * Returns the record with the given kid.
+ *
+ * @throws StateError `ERR_KID_UNMANAGED`
+ */
 export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;

@@ -46,7 +46,7 @@ export interface KeySourceSetup<Manager> {
   /**
    * Starts the manager.
    *
-   * @param showsKeys whether a saved set shows that the store had keys; if so, no keys must be generated in an empty
+   * @param showsKeys whether a saved set shows that the store had keys; if so, keys must not be generated in an empty
    * store
    */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;

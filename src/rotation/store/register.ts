@@ -9,7 +9,7 @@ export interface StoreCall {
 
 export interface ReadOptions extends StoreCall {
   /**
-   * Whether the response must prove that it does not come from a primary that has been replaced, which might still
+   * Whether the response must be proven to come from the current primary. A primary that has been replaced might still
    * answer plain reads. Default: `false`.
    */
   readonly confirmed?: boolean | undefined;
@@ -123,8 +123,8 @@ export interface Register {
   /** Maximum size of a document that the register can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /**
-   * Closes the register. May be called more than once. Afterwards, there are no more callbacks, and every other method
-   * throws `ERR_STORE_UNAVAILABLE`.
+   * Closes the register. May be called more than once. Afterward, there are no further callbacks, and every other
+   * method throws `ERR_STORE_UNAVAILABLE`.
    */
   close?(): Promise<void>;
 }

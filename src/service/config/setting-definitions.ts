@@ -7,7 +7,7 @@ import { escapes } from "../../rotation/store/database-url.ts";
 import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-scheme.ts";
 
-/** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
+/** Reports whether a value looks like a JWK, a PEM or a wrapping key instead of a file path. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
@@ -278,7 +278,7 @@ export const settingDefinitions = {
   }),
 } as const;
 
-/** One setting. Its flag, its environment variable and its member of the configuration file are named after it. */
+/** One setting. Its flag, environment variable and configuration file member are named after it. */
 export interface Definition {
   readonly rule: Rule;
   readonly fallback: string | number | boolean | undefined;

@@ -19,7 +19,7 @@ interface Reported {
   readonly endpoint: PublicEndpoint;
   readonly managed: ServiceKeys | undefined;
   readonly files: FileKeys;
-  /** Whether other programs get tokens from this service. */
+  /** Whether this service signs tokens for other programs. */
   readonly signs: boolean;
   readonly phase: () => Status["phase"];
   readonly events: () => readonly LogEvent[];

@@ -146,8 +146,8 @@ function preflightMethod({ method }: Described, rawHeaders: readonly string[]): 
 }
 
 /**
- * Returns the guard for the issuer that a token names. That guard then verifies the token. If the token names none of
- * the host's issuers, returns the first guard, which rejects the token.
+ * Returns the guard for the issuer that a token names. That guard then verifies the token. If the token does not name
+ * any of the host's issuers, returns the first guard, which rejects the token.
  */
 function guardFor(guards: readonly IssuerGuard[], authorization: string = ""): Guard {
   // A host has at least one guard, unless all of its routes are public.

@@ -1,8 +1,8 @@
 const { METHODS } = process.getBuiltinModule("node:http");
 
 /**
- * Rules for paths, each with the message for a path that breaks it. A path that breaks none of them means the same to
- * every backend.
+ * Rules for paths, each with the message for a path that breaks it. A path that does not break any rule means the same
+ * to every backend.
  */
 const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
   [/^(?!\/)/, "the path does not begin with /"],
@@ -65,7 +65,7 @@ function withoutEnd(text: string, characters: string): string {
   return text.slice(0, end);
 }
 
-/** Methods that routes can have. CONNECT is not one of them, because it asks for a connection and has no path. */
+/** Methods that routes can have. CONNECT is not included, because it requests a connection and has no path. */
 export const methods: readonly string[] = METHODS.filter((method) => method !== "CONNECT");
 
 /** The requests that a route applies to. */

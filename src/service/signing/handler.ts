@@ -28,7 +28,7 @@ export interface SocketSigning {
 
 /**
  * Creates the handler for a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. No request can
- * return a private key, or have bytes of the caller's choice signed.
+ * return a private key or sign bytes of the caller's choice.
  */
 export function signHandler(sign: SocketSigning) {
   const { signing, audit } = sign;

@@ -6,7 +6,9 @@ import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 export interface SignPolicy {
   /** Allowed `typ` headers, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
-  /** Allowed audiences. A token must have at least one of them, and no others. Default: any audience, or none. */
+  /**
+   * Allowed audiences. A token must have at least one of them, and no other audience. Default: any audience, or none.
+   */
   readonly audiences?: readonly string[] | undefined;
   /**
    * Maximum token lifetime, in seconds. The rotation policy's `maxTokenLifetimeSeconds` also applies, and is the

@@ -32,7 +32,7 @@ export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
   if (request.claims === undefined) throw invalidClaims('the "claims" member is missing');
   if (request.lifetimeSeconds === undefined) throw invalidClaims('the "lifetimeSeconds" member is missing');
-  // Code in this process may choose `iat` and `exp`, but a caller from outside could use them to backdate a token to
+  // Code in this process may choose `iat` and `exp`, but an external caller could use them to backdate a token to
   // before a revocation.
   const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
   if (time !== undefined)

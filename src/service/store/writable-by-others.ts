@@ -19,7 +19,7 @@ export async function writableByOthers(file: string): Promise<string[]> {
   const warnings: string[] = [];
   for (const path of [file, ...folders, ...above]) {
     const { mode, gid } = await stat(path);
-    // Many systems have a separate group for each user, which may write to the folders above.
+    // Many systems have a separate group for each user, which may write to the parent folders.
     const others = above.has(path) && gid === process.getegid?.() ? 0o002 : 0o022;
     if ((mode & others) === 0 || (above.has(path) && (mode & sticky) !== 0)) continue;
     const octal = (mode & 0o7777).toString(8);

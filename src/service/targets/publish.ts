@@ -23,7 +23,7 @@ import { bucketTarget, parseBucketUrl } from "./s3-bucket.ts";
 import type { Target } from "./target.ts";
 
 /**
- * Interval at which the documents are created again, in milliseconds. That is necessary because a target may have been
+ * Interval at which the documents are recreated, in milliseconds. This is necessary because a target may have been
  * unavailable, and because encryption keys from files expire.
  */
 const pollEveryMs = 10_000;
@@ -31,7 +31,7 @@ const pollEveryMs = 10_000;
 /** The documents in a target, once they have been read back. */
 export interface Published {
   readonly documentSet: DocumentSet;
-  /** Paths of the documents that were written; none if the target already had them all. */
+  /** Paths of the documents that were written; empty if the target already had all of them. */
   readonly written: readonly string[];
 }
 

@@ -9,7 +9,7 @@ import { checkLifetime, timesOf } from "./token-times.ts";
 
 /** Options for `SigningKey.sign`. */
 export interface SignInputOptions {
-  /** Lifetime of the token, in whole seconds. If the token has an `exp`, that must not be later. */
+  /** Lifetime of the token, in whole seconds. If the token has an `exp`, it must not be later. */
   readonly lifetimeSeconds: number;
   /** Aborts the signature. Default: none. */
   readonly signal?: Optional<AbortSignal>;
@@ -23,8 +23,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
  * Signs the signing input of a JWT with the caller's header and claims. Both must follow the rules of `signToken`, and
- * the header must name this key. Other input is not signed, because a signature over arbitrary bytes could be a token
- * of any kind.
+ * the header must name this key. Other input is not signed, because arbitrary bytes could be a token of any kind.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`

@@ -82,7 +82,7 @@ async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; 
 }
 
 /**
- * Reports whether two URLs, without query and fragment, are the same after normalization.
+ * Reports whether two URLs are the same after normalization, apart from the query and fragment.
  *
  * @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2
  */

@@ -153,7 +153,7 @@ export function resolveBearerOptions(options: BearerOptions) {
 }
 
 /**
- * If a resource has no path, adds its other spelling, because clients may request either.
+ * If a resource has no path, accepts it with and without a trailing slash, because clients may request either.
  *
  * @see RFC 3986 section 6.2.3; RFC 8707 section 2
  */

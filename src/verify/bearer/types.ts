@@ -86,7 +86,7 @@ export interface BearerOptions {
   /** Allowed clock skew, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
   /**
-   * Claims that may contain the scopes, as a string or a list. The first of them that is in the token is used. Default:
+   * Claims that may contain the scopes, as a string or a list. The first one that the token contains is used. Default:
    * `["scope", "scp"]`.
    */
   readonly scopeClaims?: Optional<readonly string[]>;

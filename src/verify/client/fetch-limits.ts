@@ -8,8 +8,8 @@ import type { HostLimits } from "../http-cache/throttled-fetch.ts";
 /** Timeout for one request, in milliseconds. */
 export const timeoutMs = 5_000;
 /**
- * Minimum time between two successful fetches of the same URL for the same reason, in seconds. A URL is fetched because
- * the response is new, is stale, or lacks a kid.
+ * Minimum time between two successful fetches of the same URL for the same reason, in seconds. The possible reasons are
+ * that there is no response yet, that it is stale, and that it lacks a kid.
  */
 export const leastSeconds = 20;
 

@@ -16,7 +16,7 @@ export interface PoolOptions<Resource> {
   readonly open: (name: string, tools: PoolTools) => Resource;
   /** Returns the length of a resource's stored data, in characters. */
   readonly sizeOf: (resource: Resource) => number;
-  /** Creates a budget. Each entry has one for being opened, and one for its other requests. No response resets them. */
+  /** Creates a budget. Each entry has one for opening it, and one for its other requests. No response resets them. */
   readonly newBudget: () => Budget;
   /** Creates the error for an entry that cannot be opened yet. */
   readonly retryLater: (pauseMs: number) => FetchError;

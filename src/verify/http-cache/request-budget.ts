@@ -11,7 +11,7 @@ export interface Budget {
   /** Returns the time until the next request may start. 0 means that it may start immediately. */
   waitMs(nowMs: number): number;
   /**
-   * Records that a request starts. The next request must wait for at least `leastMs`, if that is less than a minute.
+   * Records the start of a request. The next request must wait for at least `leastMs`, if that is less than a minute.
    */
   spend(nowMs: number, leastMs?: number): void;
   /** Resets the budget, because a request returned new keys. */

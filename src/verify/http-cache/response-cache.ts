@@ -25,7 +25,7 @@ export interface CachedOptions<Value>
   ) => void;
 }
 
-/** A response that is cached according to the rules of HTTP, and fetched only once for all callers. */
+/** A response that is cached according to HTTP's rules, and fetched only once for all callers. */
 export interface Cached<Value> {
   readonly keeper: Keeper<Value>;
   readonly fetches: Fetches;

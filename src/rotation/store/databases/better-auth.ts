@@ -60,7 +60,7 @@ const maxPauseMs = 500;
  * store has no clock.
  *
  * @param adapter better-auth adapter, such as `await getAdapter(options)` from `better-auth/db/adapter`, where
- * `options` has the database and {@link storePlugin}; it must not be a transaction's adapter
+ * `options` contains the database and {@link storePlugin}; it must not be a transaction's adapter
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseStoreOptions): ClosableRegister {

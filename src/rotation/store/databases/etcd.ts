@@ -224,7 +224,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 const names = "jwksd/names/";
 
 interface Member {
-  /** URL without user, password and trailing slash. */
+  /** URL without the user, password and trailing slash. */
   readonly base: string;
   readonly login?: { readonly name: string; readonly password: string };
 }

@@ -96,7 +96,7 @@ function urlConnection(url: string, timeoutMs: number): Connection {
 const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
 
 /**
- * Errors from a replica, or for a user without permission. If a script causes the latter, Redis 7.0 reports the code
+ * Errors from a replica, or for a user without permission. If a script lacks permission, Redis 7.0 reports the code
  * `ERR`.
  */
 const readOnly = /READONLY|NOPERM|The user executing the script can't/;

@@ -64,7 +64,7 @@ export interface Statements {
 
 /** A database with SQL. */
 export interface SqlDatabase {
-  /** Name for messages, without user and password. */
+  /** Name for messages, without the user and password. */
   readonly name: string;
   readonly statements: Statements;
   /** Maximum size of a document, in bytes. Default: the maximum size of a document that is read. */

@@ -91,7 +91,7 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
   });
   // An idle connection that breaks is not used again.
   pool.on("error", () => {});
-  // A connection that breaks before its caller gets it has no other listener, and the error would end the process.
+  // A connection that breaks before its caller receives it has no other listener, so the error would crash the process.
   pool.on("connect", (client) => client.on("error", () => {}));
   return {
     connect: () => pool.connect(),
