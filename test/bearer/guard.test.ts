@@ -647,7 +647,7 @@ describe("options", () => {
   });
 
   for (const [scope, end] of [
-    ["", /without " and \\/],
+    ["", /without " or \\/],
     [["orders:read"], /one string of scopes, separated by spaces/],
   ] as const)
     test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
