@@ -29,7 +29,11 @@ export async function createProvider(...options: readonly Optional<ProviderOptio
   return provider.publicPart;
 }
 
-/** Resolves the options of a provider. @throws ConfigError, KeyMaterialError see `createProvider` */
+/**
+ * Resolves the options of a provider.
+ *
+ * @throws ConfigError, KeyMaterialError, for the same reasons as `createProvider`
+ */
 export function setupOf(options: readonly Optional<ProviderOptions>[]): ProviderSetup {
   const given = mergeOptions(options);
   const { keys, keyset = [], encryptionKeyset = [], endpoints = {}, cors = true, discovery = true, metadata } = given;

@@ -70,7 +70,7 @@ const updateRules: Rules<ProviderUpdate> = { keyset: array, encryptionKeyset: ar
 /**
  * Creates a provider. Checks all keys before the first request.
  *
- * @throws ConfigError, KeyMaterialError see `createProvider`
+ * @throws ConfigError, KeyMaterialError, for the same reasons as `createProvider`
  */
 export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
   const { site, keys, onDemand, mode, signerLimits, clock } = setup;
@@ -251,7 +251,7 @@ async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset)
 /**
  * Creates the set of these keys. Returns `undefined` if there are no signing keys yet.
  *
- * @throws KeyMaterialError see `jwkSetOf`
+ * @throws KeyMaterialError, for the same reasons as `jwkSetOf`
  */
 async function setOf({ signing, managed, encryption }: PublishedKeys): Promise<JwkSet | undefined> {
   return signing && jwkSetOf([...signing.entries, ...managed, ...encryption]);

@@ -30,7 +30,7 @@ export interface Provider extends Handlers {
    * Replaces one or both keysets atomically. If the update fails, the old keysets stay in use. Calls take effect in
    * order.
    *
-   * @throws KeyMaterialError see `createProvider`
+   * @throws KeyMaterialError, for the same reasons as `createProvider`
    */
   update(this: void, change: ProviderUpdate): Promise<void>;
   /**
@@ -63,7 +63,7 @@ export interface Provider extends Handlers {
    * Verifies a token from this provider with the published key that has its kid. An unknown kid is an error; no other
    * key is tried. If a key with this kid was removed or revoked, an event reports the token.
    *
-   * @throws TokenError see `verify`
+   * @throws TokenError, for the same reasons as `verify`
    */
   verify(
     this: void,

@@ -63,7 +63,7 @@ export interface CheckedSigning {
 /**
  * Checks both keysets and creates the JWK Set for them.
  *
- * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
+ * @throws KeyMaterialError, for the same reasons as {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
  */
 export async function checkKeysets({
   keyset,

@@ -82,7 +82,7 @@ export interface StoreContent extends StoreView {
  * Reads the store. The wrapping key is not required: content that cannot be verified is still returned, and a notice is
  * printed.
  *
- * @throws see `openStore`
+ * @throws the errors of `openStore`
  */
 export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   const settings = await managedSettings(io, flags);
@@ -133,7 +133,7 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
  * Runs an action with the store and the wrapping keys. With `create`, creates a store if there is none; with `create`
  * and `dryRun`, only in memory.
  *
- * @throws see `openManaged` and `StoreAccess.read`
+ * @throws the errors of `openManaged` and `StoreAccess.read`
  */
 export async function withKeys<T>(
   io: Io,
@@ -152,7 +152,11 @@ export async function withKeys<T>(
   return closing(custody.register, () => run(custody));
 }
 
-/** Runs an action with the keys in custody. @throws see `StoreAccess.read` */
+/**
+ * Runs an action with the keys in custody.
+ *
+ * @throws the errors of `StoreAccess.read`
+ */
 export async function withCustody<T>(
   io: Io,
   { settings, signers, custody }: Pick<CommandKeys, "settings" | "signers" | "custody">,

@@ -23,7 +23,11 @@ export interface OpenIssuers {
   readonly listed: Awaited<ReturnType<IssuersDatabase["list"]>>;
 }
 
-/** Runs an action with all issuers of the configured database. @throws see `openIssuers`, `wrappingKeysOf` */
+/**
+ * Runs an action with all issuers of the configured database.
+ *
+ * @throws the errors of `openIssuers` and `wrappingKeysOf`
+ */
 export async function withIssuers<T>(io: Io, flags: Flags, action: (open: OpenIssuers) => Promise<T>): Promise<T> {
   const settings = await managedSettings(io, flags);
   const store = storeSettingsOf(settings);

@@ -9,7 +9,7 @@ const share = 0.1;
  * day do not all rotate in the same minute. For a given issuer, the fraction is always the same. The period is never
  * shorter than the other settings allow.
  *
- * @throws ConfigError see `rotationPolicy`
+ * @throws ConfigError, for the same reasons as `rotationPolicy`
  */
 export async function spreadPolicy(issuer: string, options?: RotationPolicyOptions): Promise<RotationPolicyOptions> {
   const policy = rotationPolicy(options);

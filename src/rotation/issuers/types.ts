@@ -130,7 +130,7 @@ export interface Issuers {
   /**
    * Takes an issuer's due steps without loading the issuer into memory.
    *
-   * @throws StoreError; see `KeyManager.runDueSteps`
+   * @throws StoreError, for the same reasons as `KeyManager.runDueSteps`
    */
   runDueSteps(this: void, issuer: string): Promise<void>;
   /**

@@ -61,7 +61,11 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   return managerWith(await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`), given);
 }
 
-/** Creates a manager from checked options and parsed wrapping keys. @throws see {@link createKeyManager} */
+/**
+ * Creates a manager from checked options and parsed wrapping keys.
+ *
+ * @throws the errors of {@link createKeyManager}
+ */
 export async function managerWith(
   keys: WrappingKeys,
   { issuer, store, ...given }: Omit<Given<KeyManagerOptions>, "wrappingKeys">,
@@ -99,7 +103,7 @@ export interface ServiceManager extends KeyManager {
    * Carries out a command.
    *
    * @param newKey generated key for the command
-   * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
+   * @throws StateError, StoreError, for the same reasons as `applyCommand` and `StoreAccess.change`
    */
   execute(command: Command, newKey?: NewKey): Promise<Change>;
   /** Generates a key for `execute`, in the same place as this manager's own keys. The key is not in the store yet. */
@@ -126,7 +130,11 @@ const rollBackRules: Rules<RollBackOptions> = { kid: nonEmptyString, withdraw: b
 const decommissionRules: Rules<DecommissionOptions> = { now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
-/** Manages the keys in a custody. @throws see {@link createKeyManager} */
+/**
+ * Manages the keys in a custody.
+ *
+ * @throws the errors of {@link createKeyManager}
+ */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const closing = new AbortController();
   const context = createContext(custody, options, closing.signal);

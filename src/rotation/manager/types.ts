@@ -233,9 +233,17 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`
    */
   activate(kid: string, options?: ForceOptions): Promise<Change>;
-  /** Retires the active key; the announced key becomes active. @throws StateError see `activate` */
+  /**
+   * Retires the active key; the announced key becomes active.
+   *
+   * @throws StateError, for the same reasons as `activate`
+   */
   retire(kid: string, options?: ForceOptions): Promise<Change>;
-  /** Removes a retiring or announced key permanently. @throws StateError see `activate` */
+  /**
+   * Removes a retiring or announced key permanently.
+   *
+   * @throws StateError, for the same reasons as `activate`
+   */
   remove(kid: string, options?: ForceOptions): Promise<Change>;
   /**
    * Removes a key immediately and permanently, because its private key may have leaked. If it was active, the announced
@@ -273,7 +281,7 @@ export interface KeyManager extends ManagedKeys {
    * Reads the store and takes the steps that are due. With `onDemand`, call it regularly, for example once an hour, so
    * that steps are taken on time even without requests.
    *
-   * @throws StoreError, SignerError see `createKeyManager`
+   * @throws StoreError, SignerError, for the same reasons as `createKeyManager`
    */
   runDueSteps(): Promise<void>;
   /** Current faults, and the results of the latest store calls. */

@@ -157,7 +157,8 @@ export interface ClientDocuments {
    * result lists the differences
    * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`,
    * `ERR_CLIENT_METHOD`, `ERR_CLIENT_WITHDRAWN`
-   * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet; otherwise see `RemoteKeySet`
+   * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet, and for the same reasons as
+   * `RemoteKeySet`
    */
   resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
   /**
