@@ -41,7 +41,8 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
 };
 
 /**
- * Runs one command line and resolves to its exit code. For `serve`, it resolves after startup, and the service keeps running.
+ * Runs one command line and resolves to its exit code. For `serve`, it resolves after startup, and the service keeps
+ * running.
  *
  * @param argv the arguments after `jwksd`
  */

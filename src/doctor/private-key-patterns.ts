@@ -57,8 +57,8 @@ function isPrivateDer(base64: string): boolean {
 }
 
 /**
- * Serializes a document as JSON that may be shared, without private key parameters' values and without strings that contain
- * private keys.
+ * Serializes a document as JSON that may be shared, without private key parameters' values and without strings that
+ * contain private keys.
  */
 export function withoutSecrets(document: unknown): string {
   try {

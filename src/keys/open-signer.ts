@@ -28,8 +28,8 @@ export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/
  *
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`
- * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_UNAUTHORIZED`,
- * `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`
+ * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`,
+ * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`
  */
 export async function openSigner(
   uri: string,

@@ -34,7 +34,8 @@ const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callba
 /**
  * Creates a `fetch` for external URLs, such as a client's `jwks_uri`. It accepts only https, requires that all of the
  * host's addresses are allowed, and connects only to an address that was checked, even if the host name's addresses
- * change in the meantime. It sends only GET, does not follow redirects, and rejects a compressed body unless the status is an error.
+ * change in the meantime. It sends only GET, does not follow redirects, and rejects a compressed body unless the status
+ * is an error.
  *
  * The returned function throws ConfigError `ERR_OPTION_INVALID` if it is given a method other than GET or a body,
  * FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`,

@@ -26,7 +26,9 @@ export function isKeyFileName(name: string): boolean {
  * Reads a signing keyset.
  *
  * - A file contains a private JWK Set, in keyset order, or one private key (JWK or PEM).
- * - A folder contains one key per file whose name ends in `.pem`, `.key`, `.jwk` or `.json`. Files are sorted by the code units of their names and the last one is the active key, so names should begin with a date (`2026-11-20.pem`). Names that begin with a dot are ignored.
+ * - A folder contains one key per file whose name ends in `.pem`, `.key`, `.jwk` or `.json`. Files are sorted by the
+ *   code units of their names and the last one is the active key, so names should begin with a date (`2026-11-20.pem`).
+ *   Names that begin with a dot are ignored.
  *
  * The `kid` is taken from the JWK. If the JWK has no kid, it is the key's RFC 7638 thumbprint.
  *
@@ -38,8 +40,8 @@ export function isKeyFileName(name: string): boolean {
  * ```
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
- * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
- * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`,
+ * `ERR_KEY_PURPOSE`, `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
 export async function readKeyset(path: string): Promise<LoadedKeys<SigningEntry> & { readonly entries: Keyset }> {
   const { keys, warnings } = await readKeys(path);

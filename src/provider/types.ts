@@ -38,8 +38,8 @@ export interface Provider extends Handlers {
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
-   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
-   * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`,
+   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all
+   * `retryable`), `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`,
    * `ERR_SIGNER_PUBLISH_ONLY`, `ERR_SIGNER_DECOMMISSIONED`
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;

@@ -10,7 +10,9 @@ import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
 /** A signing key in a keyset. It has no private key in a process that only publishes. */
 export interface SigningEntry {
-  /** Key ID, published as `kid`; unique across both keysets. */ readonly kid: string /** Signer with the private key, an ECDSA key on P-256. */;
+  /** Key ID, published as `kid`; unique across both keysets. */
+  readonly kid: string;
+  /** Signer with the private key, an ECDSA key on P-256. */
   readonly signer?: Optional<Signer>;
   /** Public key as a JWK, if there is no signer. Signing with it fails (`ERR_SIGNER_PUBLISH_ONLY`). */
   readonly publicKey?: Optional<JwkObject>;
@@ -32,7 +34,12 @@ export type EncryptionAlg = (typeof encryptionAlgs)[number];
 
 /** A public key that relying parties encrypt to. */
 export interface EncryptionEntry {
-  /** Key ID, published as `kid`; unique across both keysets. */ readonly kid: string /** RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. If it is a private key, jwksd uses only its public part. */;
+  /** Key ID, published as `kid`; unique across both keysets. */
+  readonly kid: string;
+  /**
+   * RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. If it is a private key, jwksd uses only its
+   * public part.
+   */
   readonly publicKey: KeyInput;
   /**
    * Key management algorithm. Default: the JWK's `alg`. If it has no `alg`, `RSA-OAEP-256` for RSA and `ECDH-ES` for
@@ -83,7 +90,8 @@ export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
 /**
  * Checks the signing keyset alone.
  *
- * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`,
+ * `ERR_PRIVATE_KEY_MISSING`
  */
 export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
   const given = entriesOf(keyset);

@@ -143,7 +143,11 @@ function isSecret(name: string): boolean {
 
 /** Claims that remain strings even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
 const stringClaims = new Set(["iss", "sub", "client_id", "jti", "scope"]);
-/** Other parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
+/**
+ * Other parameters of token requests that are not claims.
+ *
+ * @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5
+ */
 const requestParameters = new Set("grant_type client_assertion_type resource redirect_uri username".split(" "));
 
 /** Returns the paths at which tokens with a fault are served. */

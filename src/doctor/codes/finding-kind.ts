@@ -1,6 +1,6 @@
 /**
- * Severity of a finding. `broken`: a conforming verifier fails, or a secret is public. `risk`: verifiers fail at the next rotation or under
- * load. `advice`: everything works, but could be better.
+ * Severity of a finding. `broken`: a conforming verifier fails, or a secret is public. `risk`: verifiers fail at the
+ * next rotation or under load. `advice`: everything works, but could be better.
  */
 export type Severity = "broken" | "risk" | "advice";
 

@@ -25,7 +25,8 @@ export interface Custody extends Wrapping {
   /**
    * Verifies and parses a stored document.
    *
-   * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING`, `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
+   * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING`, `ERR_STORE_FORMAT`,
+   * `ERR_RECORDS_INVALID`
    */
   open(text: string): Promise<StoreDocument>;
   /** Serializes a document with its MAC. */

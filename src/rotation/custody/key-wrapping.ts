@@ -34,7 +34,9 @@ export interface WrappingKey {
   readonly macKey: CryptoKey;
 }
 
-/** One or more wrapping keys. The first one wraps private keys and computes the MAC; all of them can unwrap and verify. */
+/**
+ * One or more wrapping keys. The first one wraps private keys and computes the MAC; all of them can unwrap and verify.
+ */
 export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 
 /**

@@ -81,9 +81,11 @@ interface Unusable {
 }
 
 /**
- * Publishes and signs for many issuers, each with its own keys. Nothing is read until an issuer is needed, and there is no timer.
+ * Publishes and signs for many issuers, each with its own keys. Nothing is read until an issuer is needed, and there is
+ * no timer.
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
+ * `ERR_WRAPPING_KEY_INVALID`
  */
 export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const given = checkOptions(options, rules);

@@ -48,7 +48,10 @@ interface Marks {
   readonly store?: true;
 }
 
-/** Defines a setting without a default. The first sentence of `about` is its line in `--help`; `jwksd help OPTION` shows all of it. */
+/**
+ * Defines a setting without a default. The first sentence of `about` is its line in `--help`; `jwksd help OPTION` shows
+ * all of it.
+ */
 export const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback: undefined,

@@ -27,7 +27,10 @@ const exclusive = [
 /** Environment variable for the destination of `jwksd store migrate`. */
 const target = variableName("to");
 
-/** Sources of settings. A flag takes precedence over the environment, the environment over the file, and the file over the default. */
+/**
+ * Sources of settings. A flag takes precedence over the environment, the environment over the file, and the file over
+ * the default.
+ */
 export interface SettingSources {
   /** Flags by setting name. The value is a string, or `true` for a flag without a value. */
   readonly flags: Readonly<Record<string, unknown>>;
@@ -86,7 +89,8 @@ export async function collectSettings<Rows extends Definitions>(
 /**
  * Collects and checks the settings of `jwksd serve`, which most other commands share.
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`, `ERR_ISSUER_INVALID`,
+ * `ERR_PATH_INVALID`
  */
 export async function resolveSettings(sources: SettingSources): Promise<Settings> {
   const { flags, environment } = sources;

@@ -26,7 +26,11 @@ export interface PublicEndpoint {
   stop(this: void): Promise<void>;
 }
 
-/** Serves a provider's documents. @param provide creates the provider for an issuer; called twice if the issuer depends on the port */
+/**
+ * Serves a provider's documents.
+ *
+ * @param provide creates the provider for an issuer; called twice if the issuer depends on the port
+ */
 export async function startPublicEndpoint(
   options: Options,
   provide: (issuer: string) => Promise<ServiceProvider>,

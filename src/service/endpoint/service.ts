@@ -34,7 +34,11 @@ export interface Service {
    * `false`.
    */
   reload(this: void): Promise<boolean>;
-  /** Stops accepting connections and finishes requests in flight. Resolves within 16 seconds. @param signal the reason, for the log */
+  /**
+   * Stops accepting connections and finishes requests in flight. Resolves within 16 seconds.
+   *
+   * @param signal the reason, for the log
+   */
   stop(this: void, signal?: NodeJS.Signals): Promise<void>;
 }
 

@@ -103,7 +103,11 @@ export function boundConnections(
 export const isInFlight = (reply: ServerResponse | undefined): reply is ServerResponse =>
   reply?.writableFinished === false;
 
-/** Closes a connection when its client certificate expires, because only the handshake checks it. @see RFC 5280 section 4.1.2.5 */
+/**
+ * Closes a connection when its client certificate expires, because only the handshake checks it.
+ *
+ * @see RFC 5280 section 4.1.2.5
+ */
 function endWithCertificate(socket: Socket, clock: Clock): (() => void) | undefined {
   if (!("getPeerCertificate" in socket)) return undefined;
   // A certificate that is missing or has no readable expiry is treated as expired.

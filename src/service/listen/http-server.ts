@@ -55,7 +55,8 @@ export interface RunningServer {
 }
 
 /**
- * Options for an HTTP server. Defaults: 10,000 connections, the system clock, and advice for a server with many clients.
+ * Options for an HTTP server. Defaults: 10,000 connections, the system clock, and advice for a server with many
+ * clients.
  */
 interface HttpServerOptions extends Partial<ConnectionOptions> {
   /** Maximum size of a request head, in bytes. Default: 16,384. */

@@ -44,7 +44,8 @@ export interface OpenedStore {
  * Opens the configured store and its wrapping keys.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_STORE_EMPTY`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_STORE_EMPTY`, `ERR_RECORDS_INVALID`,
+ * `ERR_WRAPPING_KEY_MISSING`
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`
  */
 export async function openManaged(

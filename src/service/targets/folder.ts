@@ -31,8 +31,8 @@ function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, 
 
 /**
  * Creates a target for a folder that a web server serves at the issuer's URL. Readers never see an incomplete document,
- * because each document is written to a temporary file, synced to disk, and renamed. Only one process at a time writes to the
- * folder.
+ * because each document is written to a temporary file, synced to disk, and renamed. Only one process at a time writes
+ * to the folder.
  *
  * @param folder an absolute path
  */

@@ -3,7 +3,11 @@ import { invalidClaims } from "../../base/errors.ts";
 
 /** Registered claims. @see RFC 7519 section 4.1 */
 const registeredClaims = new Set("iss sub aud exp nbf iat jti".split(" "));
-/** Header parameters that callers must not set. @see RFC 7515 section 4.1; RFC 7516 section 4.1.3; RFC 7797 section 3 */
+/**
+ * Header parameters that callers must not set.
+ *
+ * @see RFC 7515 section 4.1; RFC 7516 section 4.1.3; RFC 7797 section 3
+ */
 const reservedHeaders = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" ").map(folded));
 
 /**

@@ -19,7 +19,10 @@ type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
 /** A guard for an API, which lets requests with a valid access token through and refuses all others. */
 export interface Bearer {
-  /** Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which the MCP SDK reads. */
+  /**
+   * Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which
+   * the MCP SDK reads.
+   */
   express(this: void, requirements?: Requirements): ExpressMiddleware;
   /** Creates a hook for Fastify 4 and 5. */
   fastify(this: void, requirements?: Requirements): FastifyHook;

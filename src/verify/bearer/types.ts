@@ -90,7 +90,10 @@ export interface BearerOptions {
    * `["scope", "scp"]`.
    */
   readonly scopeClaims?: Optional<readonly string[]>;
-  /** Maximum length of a token, in bytes. Node itself accepts 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
+  /**
+   * Maximum length of a token, in bytes. Node itself accepts 16 KiB for all header fields together
+   * (`--max-http-header-size`). Default: 16384.
+   */
   readonly maxTokenBytes?: Optional<number>;
   /**
    * Finds a token that is not in the `Authorization` header but, for example, in a cookie or a WebSocket subprotocol.
@@ -125,7 +128,9 @@ export interface BearerOptions {
   readonly baseUrl?: Optional<string>;
   /** Maximum age of a DPoP proof, in seconds. Default: 60. */
   readonly proofMaxAgeSeconds?: Optional<number>;
-  /** Store of used proofs, which all replicas must share. Default: this process's memory, for at most 100,000 proofs. */
+  /**
+   * Store of used proofs, which all replicas must share. Default: this process's memory, for at most 100,000 proofs.
+   */
   readonly replay?: Optional<SetIfAbsent>;
   /**
    * Secret of at least 32 characters, which must be the same in all replicas. If it is set, proofs need a nonce from
@@ -144,7 +149,10 @@ export interface BearerOptions {
     | undefined;
   /** Stores the keys for the next process. Default: none. */
   readonly state?: Optional<StateStore>;
-  /** Options for the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: the defaults of `createRemoteKeySet`. */
+  /**
+   * Options for the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: the defaults of
+   * `createRemoteKeySet`.
+   */
   readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
   /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;

@@ -168,7 +168,11 @@ export interface ClientDocuments {
   prove(this: void, clientId: string): void;
   /** Returns the stored documents of proven clients, for a later process's `state` option. */
   state(this: void): readonly ClientDocumentState[];
-  /** Members for the server's metadata. @see draft-ietf-oauth-client-id-metadata-document-02 section 6; RFC 8414 section 2 */
+  /**
+   * Members for the server's metadata.
+   *
+   * @see draft-ietf-oauth-client-id-metadata-document-02 section 6; RFC 8414 section 2
+   */
   readonly metadata: Readonly<{
     client_id_metadata_document_supported: true;
     token_endpoint_auth_methods_supported: readonly ClientMethod[];
@@ -197,7 +201,8 @@ export function fetchOf(documents: ClientDocuments): LimitedFetch {
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is invalid
- * @see draft-ietf-oauth-client-id-metadata-document; https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+ * @see draft-ietf-oauth-client-id-metadata-document;
+ * https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
  */
 export function createClientDocuments(options: ClientDocumentsOptions): ClientDocuments {
   const given = checkOptions(options, rules);

@@ -64,7 +64,9 @@ export interface ClientVerifierOptions {
    * value. Default: 10,000.
    */
   readonly maxKeySets?: Optional<number>;
-  /** Store of used tokens, which all replicas must share. Default: this process's memory, for at most 100,000 tokens. */
+  /**
+   * Store of used tokens, which all replicas must share. Default: this process's memory, for at most 100,000 tokens.
+   */
   readonly replay?: Optional<SetIfAbsent>;
   /**
    * Maximum time until `exp`, in seconds. It is measured from now and, in a request object, from `nbf` too. Default:

@@ -67,7 +67,9 @@ export interface RemoteKeySetOptions {
    * `no-cache` and `no-store` forbid this use, and its `stale-if-error` may shorten the time. Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
-  /** Maximum time that a call waits for a response while the old keys may still be used, in milliseconds. Default: 1000. */
+  /**
+   * Maximum time that a call waits for a response while the old keys may still be used, in milliseconds. Default: 1000.
+   */
   readonly maxWaitMs?: Optional<number>;
   /** Receives each fetch, change, failure and rejected token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
@@ -93,7 +95,11 @@ export const keySetRules: Rules<RemoteKeySetOptions> = {
 
 const defaultFreshSeconds = 300;
 
-/** Returns the options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+/**
+ * Returns the options with their defaults.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE`
+ */
 export function resolveOptions(options: RemoteKeySetOptions) {
   const given = checkOptions(options, keySetRules);
   const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;

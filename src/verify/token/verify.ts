@@ -95,7 +95,8 @@ const verifyRules: Rules<VerifyOptions> = {
  * const { claims } = await verify(token, { keys, issuer, audience: "my-api", algorithms: ["ES256"], typ: "at+jwt" });
  * ```
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (including if `keys` does not return a public key or `clock` does not return a time)
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (including if `keys` does not return a public key or
+ * `clock` does not return a time)
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws the errors of `keys`

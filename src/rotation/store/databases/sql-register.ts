@@ -54,7 +54,9 @@ export interface Statements {
    */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
-  /** Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`. */
+  /**
+   * Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`.
+   */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
   /** Selects all rows after the given one, ordered by `id`. Columns: `name`, `id`. */
   issuers(after: string, limit: number): Statement;

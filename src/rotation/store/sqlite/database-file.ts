@@ -58,7 +58,11 @@ export function setUp(db: DatabaseSync, path: string): void {
   db.exec("COMMIT");
 }
 
-/** Returns `true` for a jwksd file, and `false` for a new database. @throws StoreError `ERR_STORE_FORMAT` for any other file */
+/**
+ * Returns `true` for a jwksd file, and `false` for a new database.
+ *
+ * @throws StoreError `ERR_STORE_FORMAT` for any other file
+ */
 function isOurs(db: DatabaseSync, path: string): boolean {
   // A single statement sees a consistent state, even if another process is setting up the file.
   const query = `SELECT (SELECT application_id FROM pragma_application_id) AS application,
