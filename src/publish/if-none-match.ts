@@ -1,4 +1,4 @@
-// entity-tag = [ weak ] opaque-tag; opaque-tag = DQUOTE *etagc DQUOTE; etagc includes commas, but neither spaces nor quotes.
+// entity-tag = [ weak ] opaque-tag; opaque-tag = DQUOTE *etagc DQUOTE; etagc includes commas, but no spaces or quotes.
 const entityTag = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/y;
 const separators = /[ \t]*(?:,[ \t]*)*/y;
 

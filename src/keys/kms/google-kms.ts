@@ -62,8 +62,7 @@ const algorithm = "EC_SIGN_P256_SHA256";
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @see
- * https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
+ * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
  */
 export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = systemClock): SignerBackend {
   const { cryptoKey, protectionLevel = "HSM", endpoint, ...limits } = checkBackendOptions(options, rules);

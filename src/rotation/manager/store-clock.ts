@@ -90,7 +90,8 @@ export function createWaitClock(clock: Clock): WaitClock {
     record(seen) {
       const { now, answered } = seen;
       const at = answered.monotonic;
-      // If the clock was set ahead since the last read was sent, a new waiting period may have begun before or after that.
+      // If the clock was set ahead since the last read was sent, a new waiting period may have begun before or after
+      // that read.
       const { asked } = last ?? seen;
       const aheadMs = Math.max(msBetween(asked.wall, answered.wall) - msBetween(asked.monotonic, at), 0);
       waits = new Map(

@@ -43,7 +43,8 @@ export function credentialsOf(
 ): Credentials {
   const scheme = schemeOf(authorization, knownSchemes);
   const [, token] = authorizationForm.exec(authorization ?? "") ?? [];
-  // A request without a token for an accepted scheme is not authenticated, and its challenge has no error. RFC 6750 section 3
+  // A request without a token for an accepted scheme is not authenticated, and its challenge has no error (RFC 6750
+  // section 3).
   if (scheme === undefined || !accepted.includes(scheme)) {
     // If proofs are required, a token without a proof is an error, so that the client does not send it again.
     if (scheme === "Bearer" && token !== undefined)

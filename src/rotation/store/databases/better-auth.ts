@@ -124,7 +124,8 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseSto
                   where: [...(await where()), { field: "version", value: ifVersion }],
                   update: { version, text },
                 });
-          // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is read back.
+          // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is
+          // read back.
           const error = await written.then(
             () => new Error("a read does not return what was just written; connect to the primary"),
             (error: unknown) => error,
