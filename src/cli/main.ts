@@ -7,7 +7,7 @@ const required = packageJson.engines.node.replace(">=", "");
 if (process.versions.node.localeCompare(required, "en", { numeric: true }) < 0) {
   const current = process.versions.node;
   process.stderr.write(
-    `jwksd: Node ${required} or later is required, not ${current}; for npx, run: npm install node@24\n`,
+    `jwksd: Node ${required} or later is required, but this is Node ${current}; to use npx, first run: npm install node@24\n`,
   );
   process.exit(1);
 }

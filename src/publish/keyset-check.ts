@@ -156,7 +156,7 @@ async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<J
     throw keyError(
       "ERR_KEY_UNSUPPORTED",
       name,
-      `alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
+      `alg ${JSON.stringify(alg)} cannot be used with an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
     );
   }
   const publicKey = await importable(publicJwk, alg, name);

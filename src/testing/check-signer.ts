@@ -233,7 +233,7 @@ export function checkSigner(
       await sign();
     });
 
-    test("close finishes the signatures in flight and refuses later ones", async () => {
+    test("close finishes the signatures in flight and rejects later ones", async () => {
       const { signer, hold, secrets } = opened;
       const release = hold?.();
       const signatures = Array.from({ length: 8 }, () => sign());

@@ -282,7 +282,7 @@ describe("the status", () => {
 test("the page explains why a process does not sign", () => {
   const rows: readonly [presence: Parameters<typeof presenceRecord>[1], markup: RegExp][] = [
     [{ kid: "now" }, /<code>now<\/code>/],
-    [{ kid: undefined }, />not signing now; its log and \/readyz say why</],
+    [{ kid: undefined }, />not signing at the moment; its log and \/readyz say why</],
     [{ kid: undefined, signs: false }, />publishes only; it is not set up to sign</],
   ];
   for (const [presence, markup] of rows) {

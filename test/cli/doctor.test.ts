@@ -512,7 +512,7 @@ describe("--token", () => {
     );
     const verified = await runCli(t, ["verify", token, "--issuer", url, "--aud", "my-api"]);
     assert.equal(verified.code, 1);
-    assert.match(verified.stdout, /aud is missing, expected: my-api \[ERR_TOKEN_CLAIM\]/);
+    assert.match(verified.stdout, /aud is missing, but my-api was expected \[ERR_TOKEN_CLAIM\]/);
   });
 
   test("reports that a token has expired, whatever else is wrong with it", async (t) => {

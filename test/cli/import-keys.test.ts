@@ -117,7 +117,7 @@ describe("rejects signing keys for other algorithms with migration advice, and n
       const file = await fileOf(t, text);
       const error = await refusal(() => readImport(file, options), "ERR_KEY_NOT_P256");
       assertSilent(error, [text, rsa, p384, ed25519]);
-      assert.ok(error.message.includes(`this ${type} key cannot sign here, because jwksd signs only with ES256`));
+      assert.ok(error.message.includes(`jwksd cannot sign with this ${type} key, because it signs only with ES256`));
       assert.match(error.message, /see "From RS256 or EdDSA" in docs\/migrate\.md$/);
       assert.ok(!error.message.includes("enc"), error.message);
       assert.equal(error.message.includes('kid "b"'), name === "in a set");

@@ -86,7 +86,7 @@ describe("rejects invalid command lines", { timeout, concurrency: 4 }, () => {
     [["keys", "remove", "a", "--forse"], "unknown option '--forse'\n(Did you mean --force?)"],
     [["keys", "remove", "--forse", "-abc"], "unknown option '--forse'\n(Did you mean --force?)"],
     [["keys", "remove", "a", "--nothing-like-it"], "unknown option '--nothing-like-it'"],
-    [["keys", "remove", "a", "b"], "too many arguments; one kid is expected, not 2"],
+    [["keys", "remove", "a", "b"], "too many arguments; expected one kid, got 2"],
     [["keys", "remove"], "missing required argument 'kid'"],
     [["rotate", "--use", "signing"], "Allowed choices are sig, enc"],
     [["keys", "import", "x", "--state", "removed"], "Allowed choices are announced, active, retiring"],

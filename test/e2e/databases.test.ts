@@ -121,7 +121,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     for (const more of [[], ["--dry-run"]]) {
       assert.match(
         await cliRefused(t, [...command, ...more], environment),
-        /--clock-skew-seconds 300.*--force --yes.*\[ERR_TOO_EARLY\]\n$/,
+        /300 s \(--clock-skew-seconds\).*--force --yes.*\[ERR_TOO_EARLY\]\n$/,
       );
     }
     assert.equal((await next())?.state, "announced");

@@ -203,7 +203,7 @@ test(
     vault.add("b");
     const another = await run("keys", "destroy", "b", "--yes");
     assert.deepEqual([another.code, vault.keys.has("b")], [1, true]);
-    assert.match(another.stderr, /kid "b": its private key belongs to another public key \[ERR_KEY_MISMATCH\]/);
+    assert.match(another.stderr, /kid "b": its private key belongs to a different public key \[ERR_KEY_MISMATCH\]/);
 
     await run("keys", "revoke", "a", "--yes");
     const { code, stdout, stderr } = await run("keys", "destroy", "a", "--json", "--yes");

@@ -87,13 +87,23 @@ const rows: readonly Row[] = [
   [
     "iss",
     claim,
-    /; iss is https:\/\/x\.example, expected: http:\/\/127\.0\.0\.1:\d+ \[/,
+    /; iss is https:\/\/x\.example, but http:\/\/127\.0\.0\.1:\d+ was expected \[/,
     { claims: { iss: "https://x.example" } },
   ],
-  ["no iss", claim, /; iss is missing, expected: http:/, { claims: { iss: undefined } }],
-  ["aud", claim, /not have the expected value; aud is you, expected: me \[/, { claims: { aud: "you" } }],
-  ["audiences", claim, /; aud is a, b, expected: me or us \[/, { claims: { aud: ["a", "b"] }, flags: ["--aud", "us"] }],
-  ["both", claim, /; iss is x, expected: .*; aud is you, expected: me \[/, { claims: { iss: "x", aud: "you" } }],
+  ["no iss", claim, /; iss is missing, but http:.* was expected/, { claims: { iss: undefined } }],
+  ["aud", claim, /not have the expected value; aud is you, but me was expected \[/, { claims: { aud: "you" } }],
+  [
+    "audiences",
+    claim,
+    /; aud is a, b, but me or us was expected \[/,
+    { claims: { aud: ["a", "b"] }, flags: ["--aud", "us"] },
+  ],
+  [
+    "both",
+    claim,
+    /; iss is x, but .* was expected; aud is you, but me was expected \[/,
+    { claims: { iss: "x", aud: "you" } },
+  ],
   [
     "a broken signature",
     "ERR_TOKEN_SIGNATURE",
@@ -122,12 +132,17 @@ const rows: readonly Row[] = [
   ["exp", "ERR_TOKEN_EXPIRED", /exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/, { inSeconds: { exp: -600 } }],
   ["exp, long ago", "ERR_TOKEN_EXPIRED", /has expired; exp is -1e\+300 \[/, { claims: { exp: -1e300 } }],
   ["nbf", claim, /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/, { inSeconds: { nbf: 7_230 } }],
-  ["typ", "ERR_TOKEN_TYP", /; typ is JWT, expected: at\+jwt \[/, { flags: asAccessToken, header: { typ: "JWT" } }],
-  ["no typ", "ERR_TOKEN_TYP", /; typ is missing, expected: at\+jwt \[/, { flags: asAccessToken }],
+  [
+    "typ",
+    "ERR_TOKEN_TYP",
+    /; typ is JWT, but at\+jwt was expected \[/,
+    { flags: asAccessToken, header: { typ: "JWT" } },
+  ],
+  ["no typ", "ERR_TOKEN_TYP", /; typ is missing, but at\+jwt was expected \[/, { flags: asAccessToken }],
   [
     "alg",
     "ERR_TOKEN_ALG",
-    /; alg is ES256, expected: RS256; to accept it, add --alg ES256 \[/,
+    /; alg is ES256, but RS256 was expected; to accept it, add --alg ES256 \[/,
     { flags: ["--alg", "RS256"] },
   ],
   [
@@ -160,7 +175,7 @@ describe("jwksd verify explains each step, whatever the token or the set contain
     const refused = await runCli(t, args);
     assert.match(
       refused.stdout,
-      /; alg is RS256, expected: ES256; to accept it, add --alg RS256 \[ERR_TOKEN_ALG\]\n\n/,
+      /; alg is RS256, but ES256 was expected; to accept it, add --alg RS256 \[ERR_TOKEN_ALG\]\n\n/,
     );
     assert.equal((await runCli(t, [...args, "--alg", "RS256"])).code, 0);
   });

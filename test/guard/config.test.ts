@@ -161,9 +161,9 @@ every other host
   /*  every method  public
 
 sizes
-  head of a response      at most 8547 bytes; set proxy_buffer_size to at least 12k
-  headers for a program   at most 8291 bytes more than the client sends
-  request head of a check at most 131072 bytes; larger ones are rejected with 431
+  response head           at most 8547 bytes; set proxy_buffer_size to at least 12k
+  headers to the program  at most 8291 bytes more than the client sends
+  head of a check request at most 131072 bytes; larger ones are rejected with 431
 `,
     );
   });

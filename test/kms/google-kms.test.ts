@@ -89,12 +89,12 @@ checkKeyService(
       ["disabled", googleError(400, "FAILED_PRECONDITION"), "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
       ["missing", googleError(404, "NOT_FOUND"), "ERR_SIGNER_KEY_STATE", /NOT_FOUND/],
       ["a key with another purpose", googleError(400, "INVALID_ARGUMENT"), "ERR_SIGNER_KEY_STATE", /INVALID_ARGUMENT/],
-      ["an empty response", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+      ["an empty response", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /different key version/],
       [
         "another version",
         tamper({ name: `${nameOf(signer.uri)}0` }),
         "ERR_SIGNER_BAD_SIGNATURE",
-        /another key version/,
+        /different key version/,
       ],
       [
         "the digest was damaged",
@@ -161,7 +161,7 @@ describe("opening a Google Cloud KMS key", () => {
     assert.match(damaged.message, /damaged.*pemCrc32c/);
     stub.fail("getPublicKey", (response) => (response["name"] += "0"));
     const other = await failing(() => backend.open(stub.add()), "ERR_SIGNER_BAD_SIGNATURE", secrets);
-    assert.match(other.message, /another key version/);
+    assert.match(other.message, /different key version/);
   });
 
   test("missing credentials cause an error and do not end the process", async (t) => {

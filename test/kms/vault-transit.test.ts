@@ -49,7 +49,7 @@ checkKeyService(
         "another version",
         tamper((good) => `vault:v2:${text(good)}`),
         "ERR_SIGNER_BAD_SIGNATURE",
-        /another key version/,
+        /different key version/,
       ],
       ["ASN.1 format", tamper((good) => `vault:v1:MEUC${text(good)}`), "ERR_SIGNER_BAD_SIGNATURE", /jws format/],
       ["base64 padding", tamper((good) => `vault:v1:${text(good)}==`), "ERR_SIGNER_BAD_SIGNATURE", /jws format/],

@@ -65,7 +65,10 @@ test("with an old Node, the provider's quick start and the commands report which
   );
   const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
   const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
-  assert.equal(command, "jwksd: Node 22.18 or later is required, not 20.20.2; for npx, run: npm install node@24\n");
+  assert.equal(
+    command,
+    "jwksd: Node 22.18 or later is required, but this is Node 20.20.2; to use npx, first run: npm install node@24\n",
+  );
 });
 
 test("every create function reports an old runtime instead of failing later", async () => {

@@ -222,7 +222,7 @@ describe(
       const outcome = (): Promise<string> => signer.sign(input).then(() => "signed", String);
       await eventually("the key is deleted", async () => /has no private key with /.test(await outcome()));
       token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
-      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
+      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /a different key/ });
     });
   },
 );

@@ -63,7 +63,7 @@ describe("a sign socket", () => {
   test("signs claims up to the depth that JSON parsers accept", async () => {
     assert.equal((await askSocket(plain, nested(64))).status, 200);
     const { body } = await askSocket(plain, nested(65));
-    assert.match(body, /more than 64 nested objects and arrays/);
+    assert.match(body, /more than 64 levels of nested objects and arrays/);
   });
 
   test("keeps serving after more callers than its limit have disconnected mid-request", async () => {

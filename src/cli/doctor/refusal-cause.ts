@@ -223,7 +223,7 @@ function claimsOf(token: string): JWTPayload | undefined {
 
 function comparison(name: string, value: unknown, expected: readonly string[]): string {
   const values = [value].flat().map((one) => valueText(one));
-  return `${name} is ${values.length === 0 ? "an empty list" : values.join(", ")}, expected: ${expected.join(" or ")}`;
+  return `${name} is ${values.length === 0 ? "an empty list" : values.join(", ")}, but ${expected.join(" or ")} was expected`;
 }
 
 function timeOf(name: string, seconds: number): string {

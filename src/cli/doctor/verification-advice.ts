@@ -18,7 +18,7 @@ const says = ({ doctor, isDoctor }: Context): string =>
 
 const adviceByCause = {
   malformed: wholeToken,
-  opaque: `Ask the provider about the token (RFC 7662), or configure it to issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it should be a JWT: ${wholeToken}`,
+  opaque: `Ask the provider about the token (RFC 7662), or configure it to issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it should be a JWT, pass the whole token and nothing else: the part after Bearer in the Authorization header.`,
   encrypted:
     "Decrypt the token in the program that has the private key. If your API has no private key for it, configure the provider not to encrypt your tokens.",
   unsigned: "Reject such tokens everywhere, and configure the provider to sign its tokens.",

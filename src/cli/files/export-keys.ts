@@ -55,7 +55,7 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
 async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   const { out } = flags;
   if (kid === undefined || out === undefined) {
-    throw invalidOption("--private requires a kid and a new file; give the kid and --out FILE");
+    throw invalidOption("--private requires a kid and a new file; pass the kid and --out FILE");
   }
   if (flags.yes !== true) {
     throw new ConfigError(

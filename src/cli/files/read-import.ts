@@ -119,7 +119,7 @@ function checkSignsEs256({ kty, crv, use, alg }: JWK, name: string, options: Imp
   throw keyError(
     "ERR_KEY_NOT_P256",
     name,
-    `this ${type} key cannot sign here, because jwksd signs only with ES256 (P-256); see "From RS256 or EdDSA" in docs/migrate.md`,
+    `jwksd cannot sign with this ${type} key, because it signs only with ES256 (P-256); see "From RS256 or EdDSA" in docs/migrate.md`,
   );
 }
 

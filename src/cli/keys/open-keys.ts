@@ -62,7 +62,7 @@ export function takesKid(
       const options = command.options.flatMap(({ long }) => long ?? []);
       const hintFor = (arg: string): string | undefined => (arg.startsWith("-") ? nearest(arg, options) : undefined);
       const unknown = args.find((arg) => hintFor(arg) !== undefined) ?? args.findLast((arg) => arg.startsWith("-"));
-      if (unknown === undefined) command.error(`error: too many arguments; one kid is expected, not ${args.length}`);
+      if (unknown === undefined) command.error(`error: too many arguments; expected one kid, got ${args.length}`);
       const hint = hintFor(unknown);
       command.error(`error: unknown option '${unknown}'${hint === undefined ? "" : `\n(Did you mean ${hint}?)`}`);
     });

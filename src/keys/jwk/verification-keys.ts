@@ -183,7 +183,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
     alg === undefined || (jwk.kty === "OKP" && edAlgs.includes(alg as string))
       ? fitting
       : fitting.filter((name) => name === alg);
-  if (algs.length === 0) throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", 'its "alg" does not fit the key');
+  if (algs.length === 0) throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", 'its "alg" does not match the key');
   return { jwk, algs };
 }
 

@@ -38,7 +38,7 @@ const rules: Rules<VaultTransitOptions> = {
   tokenFile: nonEmptyString,
   tokenVariable: nonEmptyString,
   namespace: nonEmptyString,
-  fetch: onlyFromCode(callback, "set NODE_EXTRA_CA_CERTS to the file with your own certificate authority"),
+  fetch: onlyFromCode(callback, "set NODE_EXTRA_CA_CERTS to the file with your certificate authority's certificate"),
   ...backendRules,
 };
 
@@ -172,5 +172,5 @@ function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, response: unknow
   const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof signature === "string" ? signature : "") ?? [];
   if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in jws format");
   if (Number(signedBy) === key.version) return base64url.decode(encoded);
-  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by another key version");
+  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by a different key version");
 }

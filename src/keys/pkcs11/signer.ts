@@ -32,7 +32,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
   async function find(process: TokenProcess): Promise<number> {
     const found = await process.call<"find">({ kind: "find", key: selector });
     if (keyIdentity(publicKeyOf(found, uri)) === keyIdentity(publicKey)) return found.key;
-    throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now has another key with the same name");
+    throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now has a different key with the same name");
   }
 
   /**

@@ -20,4 +20,4 @@ export async function privateJwkOf(record: LiveRecord, wrapping: Pick<Wrapping, 
 }
 
 export const mismatch = (name: string): KeyMaterialError =>
-  keyError("ERR_KEY_MISMATCH", name, "its private key belongs to another public key");
+  keyError("ERR_KEY_MISMATCH", name, "its private key belongs to a different public key");

@@ -94,7 +94,7 @@ function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["sign
 /** Descriptions of processes that do not sign. */
 export const unsignedTexts = {
   "publishes only": "publishes only; it is not set up to sign",
-  "not now": "not signing now; its log and /readyz say why",
+  "not now": "not signing at the moment; its log and /readyz say why",
 } as const satisfies Record<Exclude<ReplicaStatus["signing"], "signs">, string>;
 
 /** Describes the revision that a process publishes. */
@@ -193,7 +193,7 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
       : [`these replicas do not have that key: ${names}; add the key to each of them, restart them, and try again`]),
     ...unreadTexts(view).map(
       (text) =>
-        `some replicas may be missing from the list: ${text} Running processes remove old records; try again later`,
+        `some replicas may be missing from the list. ${text} Running processes remove old records; try again later`,
     ),
   ];
   const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;

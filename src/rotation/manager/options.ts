@@ -72,7 +72,7 @@ function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);
   if (event.type !== "changed" || !isFirstKey(event)) return;
   warn(
-    'the key store had no keys, so a first key was generated. At the first start, this is expected: set requireStore: true from now on. Otherwise, tokens signed with the old keys fail now: stop this process and see "A lost store" in docs/emergencies.md. To turn off this warning, set requireStore: false',
+    'the key store had no keys, so a first key was generated. At the first start, this is expected: set requireStore: true from now on. Otherwise, tokens signed with the old keys now fail: stop this process and see "A lost store" in docs/emergencies.md. To turn off this warning, set requireStore: false',
   );
 }
 

@@ -33,9 +33,9 @@ export async function configReport(config: GuardConfig): Promise<string> {
   // nginx needs the whole head in one buffer.
   const buffer = `; set proxy_buffer_size to at least ${Math.ceil(worst / 4_096) * 4}k`;
   const sizes = [
-    `head of a response      at most ${worst} bytes${proxy === "nginx" ? buffer : ""}`,
-    `headers for a program   at most ${identity} bytes more than the client sends`,
-    `request head of a check at most ${maxHeaderBytes} bytes; larger ones are rejected with 431`,
+    `response head           at most ${worst} bytes${proxy === "nginx" ? buffer : ""}`,
+    `headers to the program  at most ${identity} bytes more than the client sends`,
+    `head of a check request at most ${maxHeaderBytes} bytes; larger ones are rejected with 431`,
   ];
   const warnings = warningsOf(config, byName);
   return [

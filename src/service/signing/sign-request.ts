@@ -51,7 +51,8 @@ export function readJson(bytes: Uint8Array, name: string): Readonly<Record<strin
   const text = withMessage(() => decoder.decode(bytes), `${name} is not UTF-8`);
   const value = withMessage((): unknown => JSON.parse(text), `${name} is not JSON`);
   checkMembersOnce(text, name);
-  if (isDeeper(value, maxDepth)) throw invalidClaims(`${name} has more than ${maxDepth} nested objects and arrays`);
+  if (isDeeper(value, maxDepth))
+    throw invalidClaims(`${name} has more than ${maxDepth} levels of nested objects and arrays`);
   // Done only if needed, because a reviver is slow and few requests have a number this long.
   if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
   if (!object.holds(value)) throw invalidClaims(`${name} is not a JSON object`);

@@ -58,10 +58,10 @@ export async function firstWrappingKey(
   const file = path === undefined ? undefined : defaultKeyPath(path);
   const ids = wrappingKeyIds(stored);
   if (ids.length > 0) {
-    const remedy = file === undefined ? "which was not given;" : `and ${file} does not exist; restore it,`;
+    const remedy = file === undefined ? "which was not given;" : `but ${file} does not exist; restore that file,`;
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped with the wrapping key ${ids.join(", ")}, ${remedy} set --wrapping-key-file to its path, or put it into JWKSD_WRAPPING_KEYS; ${ifLost}`,
+      `the private keys are wrapped with the wrapping key ${ids.join(", ")}, ${remedy} set --wrapping-key-file to the key's path, or put the key into JWKSD_WRAPPING_KEYS; ${ifLost}`,
     );
   }
   if (file === undefined) {

@@ -117,7 +117,7 @@ function check(path: string, stats: Stats, isRightKind: boolean): void {
   if (isOurs(stats.uid)) return;
   throw refusal(
     `${path} belongs to another user (uid ${stats.uid})`,
-    "remove it, or make the user that runs jwksd publish its owner",
+    "remove it, or change its owner to the user that runs jwksd publish",
   );
 }
 

@@ -177,7 +177,7 @@ function failureText(error: unknown, bucket: string): string {
     return "there are no credentials; set AWS_PROFILE, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role";
   }
   if (status === 401 || status === 403) {
-    return `access is denied (${name}); allow s3:GetObject and s3:PutObject on the objects, and s3:ListBucket on the bucket, because without it, a missing object looks like a forbidden one`;
+    return `access is denied (${name}); allow s3:GetObject and s3:PutObject on the objects, and s3:ListBucket on the bucket (without it, a missing object looks like a forbidden one)`;
   }
   return status === undefined ? `no response (${code ?? name})` : `the service returned ${status} (${name})`;
 }

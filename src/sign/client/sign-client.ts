@@ -124,7 +124,7 @@ interface SignServer {
 
 function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
-    throw invalidOption('give either the "socket" or the "address" option, not both');
+    throw invalidOption('set either the "socket" or the "address" option, not both');
   }
   if (address === undefined) {
     const target = { socketPath: socket };

@@ -285,7 +285,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
           ({ clientId } = client);
           return await verifyToken(token, client);
         }
-        if (documents === undefined) throw invalidOption('pass the client, or give the "documents" option');
+        if (documents === undefined) throw invalidOption('pass the client, or set the "documents" option');
         readHeader(token, clientAlgorithms);
         const { iss } = readClaims(token);
         if (typeof iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" must identify the client');
