@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
-import { type BackendOptions, signerBackend } from "jwksd/signer";
+import { type SignerBackendOptions, signerBackend } from "jwksd/signer";
 import { memoryStore } from "jwksd/store";
 import { sqliteStore } from "jwksd/store/sqlite";
 
@@ -16,7 +16,7 @@ const { PORT = "3000", ISSUER = `http://localhost:${PORT}`, SIGNER_TYPE = "pkcs1
 const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = process.env;
 
 // See docs/signers.md; in your code, use an object with the same members.
-const options = SIGNERS === undefined ? {} : (JSON.parse(await readFile(SIGNERS, "utf8")) as BackendOptions);
+const options = SIGNERS === undefined ? {} : (JSON.parse(await readFile(SIGNERS, "utf8")) as SignerBackendOptions);
 const backend = await signerBackend(SIGNER_TYPE, options);
 
 const manager = await createKeyManager({

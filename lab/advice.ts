@@ -81,7 +81,7 @@ export const advice: Readonly<Record<string, Advice>> = {
     set: "Instead of `jwks_uri`, set `keys` to a function that keeps the set for a few minutes and returns the old keys if fetching fails. Keys must then be announced for that long. Otherwise, every request to your API causes a request to the provider, waits for it, and fails while the provider is unavailable.",
   },
   "jwksd guard": {
-    setUp: "`createBearer({ issuer, audience })`",
+    setUp: "`createBearerGuard({ issuer, audience })`",
     line: "jwksd/jwksd/blob/main/src/verify/relying-party/options.ts#L99",
     says: "The guard keeps the set for its `max-age` (at least five seconds and at most a day), or for five minutes if the header is missing. Shortly before that time is over, the guard refetches the set in the background. An unknown kid causes an immediate refetch, within a budget. In a flood of unknown kids, a new key is therefore rejected for up to ten seconds. In an outage, the guard uses the old set for another hour, unless the provider forbids that (`must-revalidate`, `no-cache`, a shorter `stale-if-error`).",
     set: "You do not need to set anything.",

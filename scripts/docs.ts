@@ -21,14 +21,15 @@ for (const [path, entry] of Object.entries(packageJson.exports)) {
 
 /** Types that users do not have to name, so that no entry point exports them. The reference shows their members wherever they occur. */
 const shownInPlace = `
-  AllowUrl AudienceClaim AuthConfig AwsCredentials AzureCredential CachingHeaders CheckSignerOptions ClientDocumentEvent ClientMetadata
-  ClientMethod ClientPart ClientSigner ClientWarning CryptoKeyPair D1Answer D1Session D1Statement DueIssuer DueStep EcPublicJwk DecommissionOptions EndState
-  EventRequest FastifyReplyLike Filling ForceOptions GrantedClient HonoContextLike Interval IoredisClient IssuerKey IssuerState JwkObject
-  KeyEnd KeyObjectLike KeyState KeySubscriber KeyUse KeysOnDemand KoaContextLike LibsqlClient ListedIssuer LiveState MemoryStoreOptions
-  Metadata MetricValue MysqlCallbackPool MysqlConnection MysqlPool NestContextLike NestRequest NestResponse OidcInstance PinSource PlanKey
-  PlanSegment PlanStep PostgresClient PostgresPool PostgresSql PresenceList PrivateHalf RedisClient RegisterUnderTest ReplayStoreOptions
-  RollBackOptions RsaPublicJwk SignInputOptions SignerUnderTest SigningRequest SocketLike StoreHealth StoredKey TestAlgorithm TestProof
-  TokenKind TokenParameters`.match(/\w+/g);
+  Address AllowUrl AudienceClaim AuthConfig AwsCredentials AzureCredential CachingHeaders CertificateFacts CheckSignerOptions Claims
+  ClientDocumentEvent ClientMetadata ClientMethod ClientPart ClientSigner ClientWarning CryptoKeyPair D1Answer D1Session D1Statement
+  DecommissionOptions DueIssuer DueStep EcPublicJwk EndState EventRequest FailingVerifier Failure FastifyReplyLike Filling ForceOptions
+  GrantedClient HonoContextLike Interval IoredisClient IssuerKey IssuerState JwkObject KeyEnd KeyObjectLike KeyState KeySubscriber KeyUse
+  KeysOnDemand KnownError KoaContextLike LibsqlClient ListedIssuer LiveState MemoryStoreOptions Metadata MetricValue MysqlCallbackPool
+  MysqlConnection MysqlPool NestContextLike NestRequest NestResponse OidcInstance OidcKeys PinSource PlanKey
+  PlanSegment PlanStep PostgresClient PostgresPool PostgresSql PresenceList PrivateHalf Probes RedisClient RegisterUnderTest
+  ReplayStoreOptions RollBackOptions RsaPublicJwk SeenToken SetFetch SignInputOptions SignerUnderTest SigningRequest SocketLike
+  StoreHealth StoredKey TestAlgorithm TestProof TokenKind TokenParameters`.match(/\w+/g);
 
 /** Pages in the order of docs/README.md, each with its section's heading. */
 const pages = new Map<string, string>();

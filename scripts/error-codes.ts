@@ -7,7 +7,7 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   KeyMaterialError: "correct the key",
   SignerError: "the key cannot sign here",
   InternalError: "a bug in jwksd, or in your own store or signer",
-  StateError: "the managed keys' states do not allow the step",
+  RotationError: "the managed keys' states do not allow the step",
   StoreError: "the store cannot be used",
   TokenError: "the token is rejected or cannot be created",
   ClientError: "the client is rejected",

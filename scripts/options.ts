@@ -27,15 +27,14 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.decommission": "DecommissionOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },
-  "jwksd/issuers": { createIssuers: "IssuersOptions", "issuers.list": "ListOptions" },
+  "jwksd/issuers": { createIssuers: "IssuersOptions", "issuers.list": "ListIssuersOptions" },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
   "jwksd/store/postgres, mysql, redis, libsql, d1, durable-object, better-auth": {
-    "postgresStore, mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore":
-      "DatabaseStoreOptions",
+    "postgresStore, mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore": "StoreOptions",
   },
   "jwksd/store/etcd": { etcdStore: "EtcdStoreOptions" },
   "jwksd/signer": {
-    openSigner: "BackendOptions",
+    openSigner: "SignerBackendOptions",
     "openSigner: pkcs11": "Pkcs11Options",
     "openSigner: awsKms": "AwsKmsOptions",
     "openSigner: azureKeyVault": "AzureKeyVaultOptions",
@@ -43,9 +42,9 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "openSigner: vaultTransit": "VaultTransitOptions",
   },
   "jwksd/testing": { createTestIssuer: "TestIssuerOptions" },
-  "jwksd/testing/adapters": { checkSigner: "CheckSignerOptions" },
+  "jwksd/testing/adapters": { defineSignerTests: "CheckSignerOptions" },
   "jwksd/bearer": {
-    createBearer: "BearerOptions",
+    createBearerGuard: "BearerGuardOptions",
     "bearer.express, fastify, hono, koa, nest, upgrade, check": "Requirements",
   },
   "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
@@ -58,7 +57,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 const shapes = [
   "TrustedIssuer",
   "AudienceClaim",
-  "StateStore",
+  "KeySetStateStore",
   "KeySetState",
   "ClientDocumentState",
   "SetIfAbsent",

@@ -1,7 +1,7 @@
 // Generates the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
 
 import { planSvg } from "../src/cli/keys/plan-svg.ts";
-import { plan } from "../src/rotation/explain/plan.ts";
+import { planRotation } from "../src/rotation/explain/plan.ts";
 import type { LiveRecord } from "../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 
@@ -19,4 +19,4 @@ const active: LiveRecord = {
   privateHalf: { uri: "x" },
 };
 
-process.stdout.write(planSvg(plan([active], rotationPolicy(), now), "A key rotation, as jwksd plans it"));
+process.stdout.write(planSvg(planRotation([active], rotationPolicy(), now), "A key rotation, as jwksd plans it"));

@@ -5,12 +5,12 @@
  * @module jwksd
  */
 
-export type { Client } from "./verify/client/client-keys.ts";
+export type { OAuthClient } from "./verify/client/client-keys.ts";
 export {
   type ClientDocumentState,
   type ClientDocuments,
   type ClientDocumentsOptions,
-  type DocumentClient,
+  type ResolvedClient,
   createClientDocuments,
 } from "./verify/client/client-documents.ts";
 export { isRegisteredRedirectUri } from "./verify/client/redirect-uri.ts";
@@ -25,7 +25,7 @@ export {
   type ClientVerifierOptions,
   createClientVerifier,
 } from "./verify/client/client-verifier.ts";
-export type { ClientEvent } from "./verify/client/events.ts";
+export type { ClientVerifierEvent } from "./verify/client/events.ts";
 export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay-store.ts";
 export type { Clock } from "./base/clock.ts";
 export {
@@ -38,15 +38,15 @@ export {
   KeyMaterialError,
   ServiceError,
   SignerError,
-  StateError,
+  RotationError,
   StoreError,
   TokenError,
 } from "./base/errors.ts";
-export type { Jwk, PublicJwk } from "./keys/jwk/public-members.ts";
+export type { PublishedJwk, PublicJwk } from "./keys/jwk/public-members.ts";
 export type { KeyInput } from "./keys/jwk/read-key.ts";
 export type { NodeRequest, NodeResponse } from "./publish/node-response.ts";
 export type { FetchHandler } from "./publish/web-response.ts";
-export type { Handlers } from "./publish/handlers.ts";
+export type { ProviderHandlers } from "./publish/handlers.ts";
 export type { EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./publish/keyset-check.ts";
 export {
   type Endpoints,
@@ -59,7 +59,7 @@ export {
 } from "./provider/options.ts";
 export { createProvider } from "./provider/create-provider.ts";
 export type { ProviderUpdate, Provider } from "./provider/types.ts";
-export type { SigningKey } from "./sign/token/token-signer.ts";
+export type { ActiveSigningKey } from "./sign/token/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/bounded-signer.ts";
 export { localSigner } from "./keys/signer/local-signer.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";
@@ -67,7 +67,7 @@ export type { Metric } from "./base/metrics.ts";
 export { clientAlgorithms } from "./verify/client/client-algorithms.ts";
 export type { Claims, SignOptions } from "./sign/token/sign-options.ts";
 export {
-  type KeySource,
+  type KeyResolver,
   type VerifiedClaims,
   type VerifiedToken,
   type VerifyOptions,

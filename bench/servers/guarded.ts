@@ -4,7 +4,7 @@ import express, { type RequestHandler } from "express";
 import { type GetVerificationKey, expressjwt } from "express-jwt";
 import jwksRsa from "jwks-rsa";
 import { verify } from "../../src/index.ts";
-import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { listening } from "./setup.ts";
 
@@ -29,7 +29,7 @@ function expressJwt(secret: GetVerificationKey): RequestHandler {
 
 const guards: Readonly<Record<string, () => Promise<RequestHandler> | RequestHandler>> = {
   open: () => (_request, _response, next) => next(),
-  jwksd: () => createBearer({ issuer, audience }).express({ scope: "orders:read" }),
+  jwksd: () => createBearerGuard({ issuer, audience }).express({ scope: "orders:read" }),
   verify: verifyAlone,
   "express-oauth2-jwt-bearer": async () => {
     const { auth } = (await import(peer)) as { auth: (options: object) => RequestHandler };

@@ -31,7 +31,7 @@ const provider = await jwksd.createProvider({ keys: manager, metadata });
 const sha256 = (text: string) => createHash("sha256").update(text).digest("base64url");
 const signedInUser = () => "alice"; // your login
 const isApi = (resources: string[] = []) => resources.every((resource) => resource === api); // RFC 8707
-type Grant = Pick<jwksd.DocumentClient, "clientId" | "method" | "fingerprint"> & { sub: string };
+type Grant = Pick<jwksd.ResolvedClient, "clientId" | "method" | "fingerprint"> & { sub: string };
 type Code = Grant & Record<"redirectUri" | "challenge" | "state", string>;
 // For real use: a database, with an expiry of 60 s for a code.
 const [requests, codes, refreshTokens] = [new Map<string, Code>(), new Map<string, Code>(), new Map<string, Grant>()];

@@ -1,11 +1,11 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
 // A folder that no one else can write to: anyone who can write to it chooses the keys. On Lambda: /tmp
 const folder = "/var/lib/orders";
 const fileOf = (issuer: string) => `${folder}/${encodeURIComponent(issuer)}.json`;
 
-export const bearer = createBearer({
+export const bearer = createBearerGuard({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   state: {

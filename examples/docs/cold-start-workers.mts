@@ -1,8 +1,8 @@
 // A Workers KV binding named KEYS
 import { env, waitUntil } from "cloudflare:workers";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({
+const bearer = createBearerGuard({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   state: {

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { createKeyManager, plan } from "jwksd/rotation";
+import { createKeyManager, planRotation } from "jwksd/rotation";
 import { d1Store } from "jwksd/store/d1";
 
 const issuer = "https://login.example.com";
@@ -33,7 +33,7 @@ function report() {
   const now = Date.now();
   return {
     keys: keys.records.map(({ kid, use, state }) => ({ kid, use, state })),
-    steps: plan(keys.records, keys.policy, now).steps.map(({ at, action, use, kid, reason }) => ({
+    steps: planRotation(keys.records, keys.policy, now).steps.map(({ at, action, use, kid, reason }) => ({
       at: new Date(at),
       action,
       use,

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { TLSSocket } from "node:tls";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-export const bearer = createBearer({
+export const bearer = createBearerGuard({
   issuer: ["https://login.example.com", "https://partner.example.org"],
   audience: "https://api.example.com",
   dpop: "optional",

@@ -1,7 +1,7 @@
 import { Elysia } from "elysia";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 const app = new Elysia().get("/orders", async ({ request }) => {
   const auth = await bearer.check(request, { scope: "orders:read" });

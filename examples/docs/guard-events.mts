@@ -1,6 +1,6 @@
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-export const bearer = createBearer({
+export const bearer = createBearerGuard({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   onEvent(event) {

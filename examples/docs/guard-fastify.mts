@@ -1,7 +1,7 @@
 import fastify from "fastify";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 const app = fastify();
 const onRequest = bearer.fastify({ scope: "orders:read" });

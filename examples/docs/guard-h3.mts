@@ -1,7 +1,7 @@
 import { H3 } from "h3";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 const app = new H3();
 app.get("/orders", async (event) => {

@@ -1,7 +1,7 @@
 import { Hono } from "hono";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 const app = new Hono();
 app.get("/orders", bearer.hono({ scope: "orders:read" }), (c) => c.json({ of: bearer.authOf(c)?.claims.sub }));

@@ -1,10 +1,10 @@
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import express from "express";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
 const resource = "https://mcp.example.com/mcp";
-const bearer = createBearer({ issuer: "https://login.example.com", audience: resource, resource });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: resource, resource });
 
 const app = express();
 app.use(bearer.metadata.node); // lets clients discover the provider

@@ -1,6 +1,6 @@
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 // proxy.ts: before each route below /api
 export async function proxy(request: Request): Promise<Response | undefined> {

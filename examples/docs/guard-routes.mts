@@ -1,7 +1,7 @@
 import express, { type Request } from "express";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({
+const bearer = createBearerGuard({
   issuer: ["https://login.example.com", "https://partner.example.org"],
   audience: "https://api.example.com",
 });

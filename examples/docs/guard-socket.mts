@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({
+const bearer = createBearerGuard({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   // new WebSocket(url, ["bearer", token]): a browser cannot set headers

@@ -1,10 +1,10 @@
 import { initTRPC } from "@trpc/server";
 import { fetchRequestHandler } from "@trpc/server/adapters/fetch";
-import { type Auth, createBearer } from "jwksd/bearer";
+import { type VerifiedAccessToken, createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
-const t = initTRPC.context<{ auth: Auth }>().create();
+const t = initTRPC.context<{ auth: VerifiedAccessToken }>().create();
 const router = t.router({ orders: t.procedure.query(({ ctx }) => ({ of: ctx.auth.claims.sub })) });
 
 export default {

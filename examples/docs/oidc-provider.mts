@@ -1,6 +1,6 @@
 // oidc-provider.mts: node oidc-provider.mts, then curl -i http://localhost:3000/jwks
 import { createServer } from "node:http";
-import { withJwksd } from "jwksd/oidc-provider";
+import { createRotatingOidcProvider } from "jwksd/oidc-provider";
 import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 import { Provider } from "oidc-provider";
@@ -19,7 +19,7 @@ const configuration = {
   clients: [{ client_id: "app", client_secret: "secret", redirect_uris: ["http://localhost:8080/callback"] }],
   ttl: { AccessToken: 3600, IdToken: 3600 },
 };
-const op = await withJwksd(manager, configuration, (configuration) => {
+const op = await createRotatingOidcProvider(manager, configuration, (configuration) => {
   const provider = new Provider(manager.issuer, configuration);
   provider.on("server_error", (_ctx, error) => console.error(error));
   return provider;

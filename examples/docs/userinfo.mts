@@ -1,7 +1,7 @@
 // userinfo.mts: npm install express, then node userinfo.mts
 import express from "express";
 import { createProvider } from "jwksd";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
@@ -13,7 +13,7 @@ const manager = await createKeyManager({
   wrappingKeys: JWKSD_WRAPPING_KEYS,
 });
 const provider = await createProvider({ keys: manager });
-const bearer = createBearer({ issuer: { issuer, keys: provider.keys }, audience: issuer });
+const bearer = createBearerGuard({ issuer: { issuer, keys: provider.keys }, audience: issuer });
 
 const app = express();
 app.use(provider.node);

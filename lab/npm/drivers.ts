@@ -208,8 +208,8 @@ export const drivers: readonly Driver[] = [
     discovers: true,
     typ: "at+jwt",
     make: async ({ issuer }) => {
-      const { createBearer } = await import("../../src/verify/bearer/index.ts");
-      const bearer = createBearer({ issuer, audience });
+      const { createBearerGuard } = await import("../../src/verify/bearer/index.ts");
+      const bearer = createBearerGuard({ issuer, audience });
       return async (token) => {
         const headers = { authorization: `Bearer ${token}` };
         const auth = await bearer.check(new Request("https://api.example/", { headers }));

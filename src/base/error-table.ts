@@ -140,7 +140,7 @@ export const errorTable = {
       remedy: "fix the bug, or report it with the cause",
     },
   },
-  StateError: {
+  RotationError: {
     ERR_KID_USED: {
       when: "a key in the store has this kid, or had it in the past",
       remedy: "choose another kid; a kid is never used twice",

@@ -104,12 +104,12 @@ export function asJwksdError(error: unknown): JwksdError {
 export class SignerError extends CodedError<"SignerError"> {}
 
 /** Thrown if the states of the managed keys do not allow a step. */
-export class StateError extends CodedError<"StateError"> {
+export class RotationError extends CodedError<"RotationError"> {
   /** Earliest time at which the step breaks nothing, in epoch milliseconds, if known. Only set with `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(
-    code: CodeOf<"StateError">,
+    code: CodeOf<"RotationError">,
     message: string,
     options: { readonly allowedAt?: number; readonly cause?: unknown } = {},
   ) {

@@ -1,5 +1,5 @@
 import { cacheDirectives, httpDate } from "../base/cache-control.ts";
-import type { Exchange } from "./observations.ts";
+import type { HttpExchange } from "./observations.ts";
 import { field } from "./read-exchange.ts";
 
 /** How long caches may serve a response, according to its headers. */
@@ -15,7 +15,7 @@ export interface Lifetime {
 }
 
 /** Returns how long caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
-export function lifetimeOf(exchange: Exchange): Lifetime {
+export function lifetimeOf(exchange: HttpExchange): Lifetime {
   const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
   if (noStore || noCache) return { noStore };
   const freshSeconds = maxAge ?? untilExpires(exchange);
@@ -23,7 +23,7 @@ export function lifetimeOf(exchange: Exchange): Lifetime {
   return { noStore, freshSeconds, servedSeconds: freshSeconds + whileRevalidated };
 }
 
-function untilExpires(exchange: Exchange): number | undefined {
+function untilExpires(exchange: HttpExchange): number | undefined {
   const [expires, date] = [field(exchange, "expires"), field(exchange, "date")].map(httpDate);
   const seconds = ((expires ?? Number.NaN) - (date ?? Number.NaN)) / 1000;
   return Number.isNaN(seconds) ? undefined : seconds;

@@ -1,5 +1,5 @@
 /** One request and its response, as plain data. Unknown members are absent; for a file, there is only `body`. */
-export interface Exchange {
+export interface HttpExchange {
   /** The last URL, after redirects. */
   readonly url?: string;
   /** Status of the last response, after redirects. */
@@ -44,29 +44,29 @@ export interface Failure {
 /** Further requests for the JWK Set. */
 export interface Probes {
   /** The first request, repeated. */
-  readonly again?: Exchange;
+  readonly again?: HttpExchange;
   /** Request with HEAD. */
-  readonly head?: Exchange;
+  readonly head?: HttpExchange;
   /** Request with `If-None-Match` and the ETag of the first response. */
-  readonly revalidate?: Exchange;
+  readonly revalidate?: HttpExchange;
   /** Request with `If-None-Match` and a weak form of that ETag. */
-  readonly weak?: Exchange;
+  readonly weak?: HttpExchange;
   /** Request with `If-None-Match` and an ETag that the server never sent. */
-  readonly foreign?: Exchange;
+  readonly foreign?: HttpExchange;
   /** Request with `Accept: application/json`. */
-  readonly json?: Exchange;
+  readonly json?: HttpExchange;
   /** Request with `Origin`. */
-  readonly origin?: Exchange;
+  readonly origin?: HttpExchange;
   /** Request without `User-Agent`. */
-  readonly noAgent?: Exchange;
+  readonly noAgent?: HttpExchange;
   /** Request with a browser's `User-Agent`. Sent only after 401 or 403. */
-  readonly browser?: Exchange;
+  readonly browser?: HttpExchange;
   /** Request with `Accept-Encoding: gzip`. */
-  readonly gzip?: Exchange;
+  readonly gzip?: HttpExchange;
   /** Request over IPv4. Present only if the host has both IPv4 and IPv6 addresses. */
-  readonly ipv4?: Exchange;
+  readonly ipv4?: HttpExchange;
   /** Request over IPv6. Present only if the host has both IPv4 and IPv6 addresses. */
-  readonly ipv6?: Exchange;
+  readonly ipv6?: HttpExchange;
 }
 
 /** Facts about an X.509 certificate. A caller without an X.509 parser can omit all certificates. */
@@ -90,7 +90,7 @@ export interface SetFetch {
   /** Time of the fetch, in epoch milliseconds. */
   readonly at: number;
   /** The request for the set. */
-  readonly set: Exchange;
+  readonly set: HttpExchange;
 }
 
 /** The parts of a provider's token that are kept. */
@@ -112,11 +112,11 @@ export interface Observations {
   /** The issuer that relying parties configure. Absent if only a document is known. */
   readonly issuer?: string;
   /** The request for the discovery document. */
-  readonly discovery?: Exchange;
+  readonly discovery?: HttpExchange;
   /** Requests for an authorization server's other metadata URLs. */
-  readonly metadata?: readonly Exchange[];
+  readonly metadata?: readonly HttpExchange[];
   /** The first request for the JWK Set. */
-  readonly set?: Exchange;
+  readonly set?: HttpExchange;
   /** Further requests for the JWK Set. */
   readonly probes?: Probes;
   /** Certificates, keyed by the string in `x5c`. `null` means that the string cannot be parsed. */

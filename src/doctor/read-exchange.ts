@@ -1,25 +1,26 @@
-import type { Exchange, Failure, Observations } from "./observations.ts";
+import type { HttpExchange, Failure, Observations } from "./observations.ts";
 import { isHtml, kindText, urlText } from "./value-text.ts";
 
 /**
  * Returns the response that contains the set: the first one or, if that request was refused, the response to a
  * browser's request.
  */
-export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): Exchange | undefined {
+export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): HttpExchange | undefined {
   return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
 }
 
 /** Returns a header's value, with repeated lines joined by commas. @see RFC 9110 section 5.2 */
-export function field({ headers = [] }: Exchange, name: string): string | undefined {
+export function field({ headers = [] }: HttpExchange, name: string): string | undefined {
   const lines = headers.filter(([other]) => other === name).map(([, value]) => value);
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
 /** Returns all URLs in an exchange, from the first one to the one that responded. */
-export const wayOf = ({ redirects = [], url = "" }: Exchange): string => [...redirects, url].map(urlText).join(" → ");
+export const wayOf = ({ redirects = [], url = "" }: HttpExchange): string =>
+  [...redirects, url].map(urlText).join(" → ");
 
 /** Describes a response's status, and notes if the body is a web page. */
-export function statusText({ status, body }: Exchange): string {
+export function statusText({ status, body }: HttpExchange): string {
   const text = new TextDecoder().decode(body);
   return `status ${status}${isHtml(text) ? `, with ${kindText(text)}` : ""}`;
 }

@@ -1,7 +1,7 @@
 import { lifetimeOf } from "./cache-lifetime.ts";
 import { decodeKey, maxKeys } from "./decode-key.ts";
 import { entriesIn, isObject, readJson } from "./lenient-json.ts";
-import type { Exchange, Observations } from "./observations.ts";
+import type { HttpExchange, Observations } from "./observations.ts";
 import { field } from "./read-exchange.ts";
 
 /** The set in one response. */
@@ -30,7 +30,7 @@ export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | u
 export async function statesOf({ at, set, probes = {}, laterFetches = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;
   const first = [set, again, json, origin, noAgent].filter(
-    (exchange): exchange is Exchange => exchange?.body !== undefined && exchange.status === 200,
+    (exchange): exchange is HttpExchange => exchange?.body !== undefined && exchange.status === 200,
   );
   const parsed: ParsedSets = new Map();
   const states: State[] = [];
@@ -40,7 +40,7 @@ export async function statesOf({ at, set, probes = {}, laterFetches = [] }: Obse
 }
 
 /** Returns the state that a response shows. */
-export async function stateOf(exchange: Exchange, at: number, parsed: ParsedSets): Promise<State> {
+export async function stateOf(exchange: HttpExchange, at: number, parsed: ParsedSets): Promise<State> {
   const { status, body, failure } = exchange;
   const isWhole = status === 200 && body !== undefined;
   const content = isWhole ? new TextDecoder().decode(body) : "";

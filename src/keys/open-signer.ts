@@ -4,10 +4,10 @@
  * @module jwksd/signer
  */
 
-import { type BackendOptions, signerBackend } from "./signer-backends.ts";
+import { type SignerBackendOptions, signerBackend } from "./signer-backends.ts";
 import type { ExternalSigner } from "./signer/signer.ts";
 
-export { type BackendOptions, signerBackend } from "./signer-backends.ts";
+export { type SignerBackendOptions, signerBackend } from "./signer-backends.ts";
 export type { AwsKmsOptions } from "./kms/aws-kms.ts";
 export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 export type { GoogleKmsOptions } from "./kms/google-kms.ts";
@@ -33,7 +33,7 @@ export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/
  */
 export async function openSigner(
   uri: string,
-  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | null | undefined } = {},
+  { signal, ...options }: SignerBackendOptions & { readonly signal?: AbortSignal | null | undefined } = {},
 ): Promise<ExternalSigner> {
   const backend = await signerBackend(uri, options);
   return backend.open(uri, { signal: signal ?? undefined });

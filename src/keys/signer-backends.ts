@@ -10,7 +10,7 @@ import type { Pkcs11Options } from "./pkcs11/options.ts";
 import type { SignerBackend } from "./signer/signer.ts";
 
 /** Options for each kind of HSM and key service. Only the options for the kind in use are checked. */
-export interface BackendOptions {
+export interface SignerBackendOptions {
   /** Options for `aws-kms:` URIs. Default: `{}`. */
   readonly awsKms?: Optional<AwsKmsOptions>;
   /** Options for `azure-kv:` URIs. Default: `{}`. */
@@ -23,10 +23,10 @@ export interface BackendOptions {
   readonly vaultTransit?: Optional<VaultTransitOptions>;
 }
 
-type Load = (options: BackendOptions) => Promise<SignerBackend>;
+type Load = (options: SignerBackendOptions) => Promise<SignerBackend>;
 
 // Keyed by URI scheme.
-const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
+const adapters: Readonly<Record<string, readonly [option: keyof SignerBackendOptions, load: Load]>> = {
   "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms ?? {})],
   "azure-kv": [
     "azureKeyVault",
@@ -46,7 +46,7 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
 /** Kinds of HSMs and key services, each of which is also a scheme for key URIs. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
-const rules: Rules<BackendOptions> = {
+const rules: Rules<SignerBackendOptions> = {
   awsKms: object,
   azureKeyVault: object,
   googleKms: object,
@@ -55,7 +55,7 @@ const rules: Rules<BackendOptions> = {
 };
 
 /** Returns the kinds for which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export function typesOf(options: BackendOptions): string[] {
+export function typesOf(options: SignerBackendOptions): string[] {
   const given = checkOptions(options, rules, "signer option");
   return Object.entries(adapters).flatMap(([type, [option]]) => (given[option] === undefined ? [] : [type]));
 }
@@ -73,7 +73,7 @@ export function typesOf(options: BackendOptions): string[] {
  * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
+export async function signerBackend(uriOrType: string, options: SignerBackendOptions = {}): Promise<SignerBackend> {
   const [type = ""] = /^[^:]*/.exec(uriOrType) ?? [];
   const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
   if (load === undefined) {

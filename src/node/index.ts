@@ -5,7 +5,6 @@
  */
 
 export { isPublicAddress } from "./public-addresses.ts";
-export type { Address } from "./dns-lookup.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "./guarded-fetch.ts";
-export { type LoadedKeys, readEncryptionKeyset, readKeyset } from "./read-key-files.ts";
+export { type ReadKeysetResult, readEncryptionKeyset, readKeyset } from "./read-key-files.ts";
 export { type TextFile, textFile } from "./text-file.ts";

@@ -10,7 +10,7 @@ import { signerFrom } from "../keys/signer/local-signer.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset-check.ts";
 
 /** Keys read from files. */
-export interface LoadedKeys<Entry> {
+export interface ReadKeysetResult<Entry> {
   /** Entries in keyset order. */
   readonly entries: readonly Entry[];
   /** Warnings for the operator, for example about file permissions. */
@@ -43,7 +43,7 @@ export function isKeyFileName(name: string): boolean {
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`,
  * `ERR_KEY_PURPOSE`, `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
-export async function readKeyset(path: string): Promise<LoadedKeys<SigningEntry> & { readonly entries: Keyset }> {
+export async function readKeyset(path: string): Promise<ReadKeysetResult<SigningEntry> & { readonly entries: Keyset }> {
   const { keys, warnings } = await readKeys(path);
   const entries = await Promise.all(
     keys.map(async ({ kid, name, material }) => ({ kid, signer: await signerFrom(material, name) })),
@@ -58,7 +58,7 @@ export async function readKeyset(path: string): Promise<LoadedKeys<SigningEntry>
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
  */
-export async function readEncryptionKeyset(path: string): Promise<LoadedKeys<EncryptionEntry>> {
+export async function readEncryptionKeyset(path: string): Promise<ReadKeysetResult<EncryptionEntry>> {
   const { keys, warnings } = await readKeys(path);
   const entries = keys.map(({ kid, name, material }) => {
     const { publicJwk, alg, use, exp } = material;

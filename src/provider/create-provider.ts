@@ -2,7 +2,7 @@ import { systemClock } from "../base/clock.ts";
 import { KeyMaterialError, invalidOption } from "../base/errors.ts";
 import { type Given, type Optional, checkOptions, string } from "../base/options.ts";
 import { rotationMode } from "../publish/rotation-predicate.ts";
-import type { ManagedKeys } from "./managed-keys.ts";
+import type { KeysetSource } from "./managed-keys.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { type ProviderSetup, alreadyInKeys, provide } from "./provider.ts";
 import type { Provider } from "./types.ts";
@@ -69,7 +69,7 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
 const replacedOptions = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
-function checkWithKeys(keys: ManagedKeys, given: Given<ProviderOptions>): void {
+function checkWithKeys(keys: KeysetSource, given: Given<ProviderOptions>): void {
   const conflicting = replacedOptions.find((name) => given[name] !== undefined);
   if (conflicting !== undefined) throw alreadyInKeys(conflicting);
   if (given.issuer !== undefined && given.issuer !== keys.issuer)

@@ -10,7 +10,7 @@ export interface KeySubscriber {
 }
 
 /** Keys that change on their own, with the limits that their policy sets. A key manager is one implementation. */
-export interface ManagedKeys {
+export interface KeysetSource {
   /** Issuer identifier of the provider. */
   readonly issuer: string;
   /** Current keysets. */

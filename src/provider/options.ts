@@ -16,7 +16,7 @@ import {
 import type { SignerLimits } from "../keys/signer/bounded-signer.ts";
 import type { Metadata } from "../publish/discovery.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset-check.ts";
-import type { KeyEnd, ManagedKeys } from "./managed-keys.ts";
+import type { KeyEnd, KeysetSource } from "./managed-keys.ts";
 
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
@@ -57,7 +57,7 @@ export interface ProviderOptions {
    * policy and rotation mode also come from this source. Replaces `issuer`, `keyset`, `jwksRotationActive` and
    * `maxTokenLifetimeSeconds`. Default: none.
    */
-  readonly keys?: Optional<ManagedKeys>;
+  readonly keys?: Optional<KeysetSource>;
   /** Signing keys, starting with the active one. Required unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
   /**

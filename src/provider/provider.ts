@@ -16,8 +16,8 @@ import {
 } from "../publish/keyset-check.ts";
 import { type Site, createPublisher } from "../publish/publisher.ts";
 import { type TokenSigner, createTokenSigner } from "../sign/token/token-signer.ts";
-import { type KeySource, verify } from "../verify/token/verify.ts";
-import type { KeysOnDemand, ManagedKeys } from "./managed-keys.ts";
+import { type KeyResolver, verify } from "../verify/token/verify.ts";
+import type { KeysOnDemand, KeysetSource } from "./managed-keys.ts";
 import type { ProviderEvent } from "./options.ts";
 import { createRetiredKids } from "./retired-kids.ts";
 import type { ProviderUpdate, Provider } from "./types.ts";
@@ -26,7 +26,7 @@ import type { ProviderUpdate, Provider } from "./types.ts";
 export interface ProviderSetup extends Keysets {
   readonly site: Site;
   /** Source of the signing keys, and of encryption keys that are published ahead of `encryptionKeyset`. */
-  readonly keys: ManagedKeys | undefined;
+  readonly keys: KeysetSource | undefined;
   /** Reads keys on demand. `undefined` if they are read in advance and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
@@ -160,7 +160,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no published key has the token's kid");
   }
 
-  const ownKeys: KeySource =
+  const ownKeys: KeyResolver =
     onDemand === undefined
       ? ({ kid = "" }) => publishedKey(kid)
       : async ({ kid = "" }) => {

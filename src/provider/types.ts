@@ -1,11 +1,11 @@
 import type { Metric } from "../base/metrics.ts";
 import type { Optional } from "../base/options.ts";
-import type { Jwk } from "../keys/jwk/public-members.ts";
-import type { Handlers } from "../publish/handlers.ts";
+import type { PublishedJwk } from "../keys/jwk/public-members.ts";
+import type { ProviderHandlers } from "../publish/handlers.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset-check.ts";
 import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
-import type { SigningKey } from "../sign/token/token-signer.ts";
-import type { KeySource, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
+import type { ActiveSigningKey } from "../sign/token/token-signer.ts";
+import type { KeyResolver, VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
 /** New keysets for `provider.update`. An omitted keyset stays unchanged. */
 export interface ProviderUpdate {
@@ -19,13 +19,13 @@ export interface ProviderUpdate {
 }
 
 /** Serves an OpenID provider's JWK Set and discovery document. Also signs and verifies its tokens. */
-export interface Provider extends Handlers {
+export interface Provider extends ProviderHandlers {
   /** The issuer identifier. */
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
   /** Returns the JWK Set that is currently served. */
-  jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
+  jwkSet(this: void): Promise<{ readonly keys: readonly PublishedJwk[] }>;
   /**
    * Replaces one or both keysets atomically. If the update fails, the old keysets stay in use. Calls take effect in
    * order.
@@ -51,14 +51,14 @@ export interface Provider extends Handlers {
    *
    * @param options `clientId` if the keys belong to a client; `iss` must then be that ID instead of the issuer
    */
-  signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<ActiveSigningKey>;
   /**
-   * Finds the published key for a kid, for a guard in the same program: `createBearer({ issuer: { issuer, keys:
+   * Finds the published key for a kid, for a guard in the same program: `createBearerGuard({ issuer: { issuer, keys:
    * provider.keys } })`. Nothing is cached, so a revoked key is rejected immediately.
    *
    * @throws TokenError `ERR_TOKEN_KID_UNKNOWN`
    */
-  readonly keys: KeySource;
+  readonly keys: KeyResolver;
   /**
    * Verifies a token from this provider with the published key that has its kid. An unknown kid is an error; no other
    * key is tried. If a key with this kid was removed or revoked, an event reports the token.

@@ -15,7 +15,7 @@ import { createResponses, documents } from "./response-counts.ts";
 import { type FetchHandler, fetchHandler, toResponse } from "./web-response.ts";
 
 /** Request handlers for an issuer's documents. */
-export interface Handlers {
+export interface ProviderHandlers {
   /**
    * Handles a web-standard request. Returns 404 for other paths. It is synchronous unless keys are read on demand, and
    * returns 503 if they cannot be read. Also accepts the arguments of the global `fetch`.
@@ -39,7 +39,7 @@ export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,
   representationOf: (document: DocumentName) => Representation | undefined,
   fresh?: () => Promise<void> | undefined,
-): Handlers {
+): ProviderHandlers {
   const responses = createResponses();
   let lastTarget: string | undefined;
   let lastDocument: DocumentName | undefined;

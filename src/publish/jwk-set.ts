@@ -1,12 +1,12 @@
 import type { CryptoKey } from "jose";
 import type { Clock } from "../base/clock.ts";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
-import { type Jwk, keyIdentity } from "../keys/jwk/public-members.ts";
+import { type PublishedJwk, keyIdentity } from "../keys/jwk/public-members.ts";
 import { type Document, makeDocument } from "./document.ts";
 
 /** A key in a checked set. It has no private members and cannot sign. */
 export interface JwkSetEntry {
-  readonly jwk: Jwk;
+  readonly jwk: PublishedJwk;
   /** Imported public key. */
   readonly publicKey: CryptoKey;
   /** Time at which the key stops being published, in epoch milliseconds. `Infinity` means never. */
@@ -15,7 +15,7 @@ export interface JwkSetEntry {
 
 /** A document that is served for a set until a certain time. */
 export interface JwkSetDocument extends Document {
-  readonly keys: readonly Jwk[];
+  readonly keys: readonly PublishedJwk[];
   /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last document. */
   readonly until: number;
 }
@@ -44,7 +44,7 @@ export async function jwkSetOf(keys: readonly JwkSetEntry[]): Promise<JwkSet> {
   return Object.freeze({ entries, documents: Object.freeze(await Promise.all(documents)) });
 }
 
-export const entriesFor = (use: Jwk["use"], entries: readonly JwkSetEntry[]): readonly JwkSetEntry[] =>
+export const entriesFor = (use: PublishedJwk["use"], entries: readonly JwkSetEntry[]): readonly JwkSetEntry[] =>
   entries.filter(({ jwk }) => jwk.use === use);
 
 /** Returns the document for the current time. If the clock is set back, returns the earlier document again. */
@@ -60,7 +60,7 @@ export function documentAt<Timed extends { readonly until: number }>(
 /** Checks that no kid identifies two keys, and that no key has two kids or two uses. */
 function checkUnique(entries: readonly JwkSetEntry[]): void {
   const kids = new Set<string>();
-  const keys = new Map<string, Jwk>();
+  const keys = new Map<string, PublishedJwk>();
   for (const { jwk } of entries) {
     const kid = JSON.stringify(jwk.kid);
     const twin = keys.get(keyIdentity(jwk));

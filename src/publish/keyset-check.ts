@@ -2,7 +2,7 @@ import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Optional, isPromise } from "../base/options.ts";
-import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public-members.ts";
+import { type PublishedJwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public-members.ts";
 import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read-key.ts";
 import { localPublicKey } from "../keys/signer/local-signer.ts";
 import type { Signer } from "../keys/signer/signer.ts";
@@ -81,8 +81,8 @@ export async function checkKeysets({
 }
 
 /** Returns keysets for keys that were published before. They cannot sign. */
-export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
-  const keysetFor = (use: Jwk["use"]) =>
+export function publishedKeysets(jwks: readonly PublishedJwk[]): Keysets {
+  const keysetFor = (use: PublishedJwk["use"]) =>
     jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
   return { keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") };
 }

@@ -1,10 +1,10 @@
 import { type CacheMode, cacheControl } from "../base/cache-control.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Jwk } from "../keys/jwk/public-members.ts";
+import type { PublishedJwk } from "../keys/jwk/public-members.ts";
 import { type Metadata, discoveryDocument } from "./discovery.ts";
 import { type Place, locate } from "./document-paths.ts";
 import { makeDocument } from "./document.ts";
-import { type Handlers, createHandlers } from "./handlers.ts";
+import { type ProviderHandlers, createHandlers } from "./handlers.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
 import { type Representation, contentTypes, discoveryCacheControl, represent } from "./respond.ts";
 
@@ -16,13 +16,13 @@ export interface Site extends Place {
 }
 
 /** A JWK Set with its URL and, optionally, the discovery document that contains the URL. */
-export interface Publisher extends Handlers {
+export interface Publisher extends ProviderHandlers {
   /** Issuer identifier. */
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
   /** Returns the JWK Set that is currently served. */
-  jwkSet(this: void): { readonly keys: readonly Jwk[] };
+  jwkSet(this: void): { readonly keys: readonly PublishedJwk[] };
   /** Replaces the set atomically. */
   publish(this: void, set: JwkSet): void;
 }

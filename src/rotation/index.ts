@@ -5,20 +5,19 @@
  */
 
 export type { Metric } from "../base/metrics.ts";
-export type { ManagedKeys } from "../provider/managed-keys.ts";
+export type { KeysetSource } from "../provider/managed-keys.ts";
 export type { Keysets } from "../publish/keyset-check.ts";
-export { type RotationPlan, plan } from "./explain/plan.ts";
+export { type RotationPlan, planRotation } from "./explain/plan.ts";
 export { createKeyManager } from "./manager/manager.ts";
 export type {
   KeyManager,
   KeyManagerOptions,
-  KnownError,
-  ManagerEvent,
-  ManagerHealth,
+  KeyManagerEvent,
+  KeyManagerHealth,
   PublicRecord,
   RotateOptions,
 } from "./manager/types.ts";
-export type { Change } from "./rules/advance.ts";
+export type { KeyChange } from "./rules/advance.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "./rules/policy.ts";
 export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/key-records.ts";
 export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys-with-saved-set.ts";

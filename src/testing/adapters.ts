@@ -5,5 +5,5 @@
  */
 export type { Register } from "../rotation/store/register.ts";
 export type { Signer } from "../keys/signer/signer.ts";
-export { checkSigner } from "./check-signer.ts";
-export { checkRegister } from "./check-register.ts";
+export { defineSignerTests } from "./signer-tests.ts";
+export { defineRegisterTests } from "./register-tests.ts";

@@ -4,7 +4,7 @@
  * @module jwksd/testing
  */
 export { type JwksdErrorCode, ConfigError } from "../base/errors.ts";
-export { type TestClient, createTestClient } from "./sender-constrained-client.ts";
-export { type Claims, type TokenChanges, type TokenFault, tokenFaults } from "./token-faults.ts";
+export { type SenderConstrainedClient, createSenderConstrainedClient } from "./sender-constrained-client.ts";
+export { type TestTokenOptions, type TokenFault, tokenFaults } from "./token-faults.ts";
 export { type TestIssuer, type TestIssuerOptions, createTestIssuer } from "./test-issuer.ts";
 export type { Listening } from "./test-server.ts";

@@ -4,7 +4,7 @@ import { object } from "../base/options.ts";
 import { isLoopbackUrl, wellKnownPath } from "../base/urls.ts";
 import { type HostileName, hostileNames } from "./faulty-sets.ts";
 import type { TestAlgorithm } from "./test-keys.ts";
-import { type Claims, type TokenChanges, tokenFaults } from "./token-faults.ts";
+import { type Claims, type TestTokenOptions, tokenFaults } from "./token-faults.ts";
 
 /** The content of the responses. */
 interface Provider {
@@ -12,7 +12,7 @@ interface Provider {
   readonly algorithms: readonly TestAlgorithm[];
   readonly keys: () => readonly object[];
   readonly hostile: (name: HostileName) => Promise<string>;
-  readonly token: (claims: Claims, changes: TokenChanges) => Promise<string>;
+  readonly token: (claims: Claims, changes: TestTokenOptions) => Promise<string>;
 }
 
 const caching = { "Cache-Control": "public, max-age=300" };

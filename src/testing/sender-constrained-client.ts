@@ -25,7 +25,7 @@ export interface TestProof {
 }
 
 /** An API client that has a key and a certificate, to which tokens can be bound. */
-export interface TestClient {
+export interface SenderConstrainedClient {
   /** The key's thumbprint, for a token's `cnf: { jkt }`. @see RFC 9449 section 6.1 */
   readonly jkt: string;
   /** Creates a proof. Each request needs a new one. @see RFC 9449 section 4.2 */
@@ -43,7 +43,10 @@ export interface TestClient {
  *
  * @param seed the same seed always results in the same key; default: a new key
  */
-export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> = systemClock): Promise<TestClient> {
+export async function createSenderConstrainedClient(
+  seed?: string,
+  clock: Pick<Clock, "now"> = systemClock,
+): Promise<SenderConstrainedClient> {
   const key = await generateTestKey("ES256", seed && `client ${seed}`);
   const { kid: _kid, alg: _alg, use: _use, ...jwk } = key.jwk;
   const publicDer = new Uint8Array(await crypto.subtle.exportKey("spki", key.publicKey));

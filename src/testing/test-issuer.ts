@@ -14,7 +14,14 @@ import { type HostileName, hostileSet } from "./faulty-sets.ts";
 import { answerOf } from "./issuer-responses.ts";
 import { type TestAlgorithm, type TestKey, generateTestKey, testAlgorithms } from "./test-keys.ts";
 import { type Listening, listen } from "./test-server.ts";
-import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFaults, tokenOf } from "./token-faults.ts";
+import {
+  type Claims,
+  type Draft,
+  type TestTokenOptions,
+  type TokenFault,
+  tokenFaults,
+  tokenOf,
+} from "./token-faults.ts";
 
 /** Options for `createTestIssuer`. */
 export interface TestIssuerOptions {
@@ -67,7 +74,7 @@ export interface TestIssuer {
    *
    * @throws ConfigError `ERR_OPTION_INVALID` if a fault or algorithm is unknown
    */
-  token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
+  token(this: void, claims?: Claims, changes?: TestTokenOptions): Promise<string>;
   /** Generates new keys and signs with them from then on. The previous keys stay published until the next rotation. */
   rotate(this: void): Promise<void>;
   /** Stops all responses, except for tokens, which tests still need, until `goOnline` is called. */
@@ -97,7 +104,7 @@ const rules: Rules<TestIssuerOptions> = {
  * @example
  * ```ts
  * const issuer = await createTestIssuer();
- * const bearer = createBearer({ issuer: issuer.issuer, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
+ * const bearer = createBearerGuard({ issuer: issuer.issuer, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
  * const token = await issuer.token({ scope: "orders:read" });
  * ```
  *
@@ -125,7 +132,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
   const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>
     generations[generation]?.find((key) => key.alg === alg) ?? generateTestKey(alg);
 
-  async function token(claims: Claims = {}, changes: TokenChanges = {}): Promise<string> {
+  async function token(claims: Claims = {}, changes: TestTokenOptions = {}): Promise<string> {
     const { alg = preferred, header, ...faults } = changes;
     if (!algorithms.includes(alg))
       throw invalidOption(`this issuer has no ${alg} key; add ${alg} to the "algorithms" option`);

@@ -119,7 +119,7 @@ export const tokenFaults = {
 export type TokenFault = keyof typeof tokenFaults;
 
 /** Changes to a token: faults, algorithm and header. */
-export interface TokenChanges extends Readonly<Partial<Record<TokenFault, boolean>>> {
+export interface TestTokenOptions extends Readonly<Partial<Record<TokenFault, boolean>>> {
   /** Algorithm of the key that signs. Default: the issuer's first algorithm. */
   readonly alg?: TestAlgorithm | undefined;
   /**

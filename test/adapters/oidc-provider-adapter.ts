@@ -1,6 +1,7 @@
 import { Provider } from "oidc-provider";
 import { localSigner } from "../../src/index.ts";
-import { type OidcKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
+import type { OidcKeys } from "../../src/provider/adapters/oidc-keys.ts";
+import { createRotatingOidcProvider } from "../../src/provider/adapters/oidc-provider.ts";
 import { type Adapter, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/adapters.ts";
 import { withoutPrivate } from "../support/keys.ts";
 
@@ -37,7 +38,7 @@ export const oidcAdapter: Adapter<WireTarget> = {
   async start(setup) {
     const keys = await keysOf(setup);
     const configuration = { adapter: () => ({}), routes: { jwks: setup.jwksPath ?? "/jwks" } };
-    const { handler } = await withJwksd(keys, configuration, (configuration) => {
+    const { handler } = await createRotatingOidcProvider(keys, configuration, (configuration) => {
       const provider = new Provider(keys.issuer, configuration);
       return provider.use(async (ctx, next) => {
         await next();

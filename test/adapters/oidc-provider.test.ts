@@ -9,7 +9,7 @@ import { Provider } from "oidc-provider";
 import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
 import { createClientAssertion, createProvider } from "../../src/index.ts";
 import { createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
-import { type OidcWithKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
+import { type RotatingOidcProvider, createRotatingOidcProvider } from "../../src/provider/adapters/oidc-provider.ts";
 import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
@@ -53,7 +53,9 @@ async function start(t: TestContext, more: object = {}, path = "") {
     instanceCount += 1;
     return new Provider(url, given);
   };
-  const op: OidcWithKeys<Provider> = await world.until(withJwksd(manager, { ...configuration, ...more }, create));
+  const op: RotatingOidcProvider<Provider> = await world.until(
+    createRotatingOidcProvider(manager, { ...configuration, ...more }, create),
+  );
   handler = op.handler;
   return {
     url,
@@ -104,7 +106,11 @@ describe("checks the configuration at startup", () => {
   for (const [name, more, message] of rows) {
     test(`${name}: ${message === undefined ? "accepted" : "rejected"}`, async () => {
       const keys = await keysOf({ keys: [named("a")] });
-      const instance = withJwksd(keys, { ...configuration, ...more }, (given) => new Provider(keys.issuer, given));
+      const instance = createRotatingOidcProvider(
+        keys,
+        { ...configuration, ...more },
+        (given) => new Provider(keys.issuer, given),
+      );
       if (message === undefined) await instance;
       else await assert.rejects(instance, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
     });
@@ -112,13 +118,17 @@ describe("checks the configuration at startup", () => {
 
   test("a different issuer: rejected", async () => {
     const keys = await keysOf({ keys: [named("a")] });
-    const instance = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
+    const instance = createRotatingOidcProvider(
+      keys,
+      configuration,
+      (given) => new Provider("https://other.example", given),
+    );
     const message = /oidc-provider's issuer is "https:\/\/other/;
     await assert.rejects(instance, { code: "ERR_OPTION_INVALID", message });
   });
 });
 
-type Serve = (handler: OidcWithKeys<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
+type Serve = (handler: RotatingOidcProvider<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
 
 const inFastify: Serve = async (handler) => {
   const app = fastify();
@@ -305,7 +315,7 @@ describe("a key change", () => {
     const { world, manager, url } = await start(t);
     let isBroken = false;
     const op = await world.until(
-      withJwksd(manager, configuration, (given) => {
+      createRotatingOidcProvider(manager, configuration, (given) => {
         if (isBroken) throw new Error("no database");
         return new Provider(url, given);
       }),
@@ -337,7 +347,7 @@ describe("a provider with an https issuer that receives plain HTTP requests logs
       const world = new World();
       const replica = await world.start({ issuer });
       t.after(() => world.stop(replica));
-      const { handler } = await world.until(withJwksd(replica.manager, configuration, create));
+      const { handler } = await world.until(createRotatingOidcProvider(replica.manager, configuration, create));
       const certificate = certificateFor("localhost");
       const server = tls ? createTlsServer(certificate, handler) : createServer(handler);
       const { port } = new URL(await listen(t, server));

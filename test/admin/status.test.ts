@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { shellWord } from "../../src/base/printable.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerHealth, StoreHealth } from "../../src/rotation/manager/types.ts";
 import type { KeyRecord } from "../../src/rotation/rules/key-records.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { guideUrl, remedyOf } from "../../src/service/admin/remedies.ts";
@@ -22,7 +22,7 @@ const active = record("now", "active", { announcedAt: start - 12 * day, activate
 const next = record("next", "announced", { announcedAt: start - hour });
 const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 
-const health: Omit<ManagerHealth, "store"> = { activationBlocked: {}, unavailable: {}, destroyFailed: {} };
+const health: Omit<KeyManagerHealth, "store"> = { activationBlocked: {}, unavailable: {}, destroyFailed: {} };
 const store: StoreHealth = {
   lastAttemptAt: start,
   lastSuccessAt: start,
@@ -33,7 +33,7 @@ const store: StoreHealth = {
 type Managed = Partial<Omit<ManagerSnapshot, "health" | "document">> & {
   readonly records?: readonly KeyRecord[];
   readonly document?: Partial<StoreDocument>;
-  readonly health?: Omit<ManagerHealth, "store">;
+  readonly health?: Omit<KeyManagerHealth, "store">;
   readonly store?: StoreHealth;
 };
 

@@ -11,7 +11,7 @@ import { requireBearerAuth } from "@modelcontextprotocol/sdk/server/auth/middlew
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import express from "express";
-import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { skipWithout } from "../support/parts.ts";
 import { portsOf } from "../support/ports.ts";
 import { eventually } from "../support/service.ts";
@@ -103,7 +103,7 @@ for (const name of respondingAdapters) {
       if (isLate) respond?.();
       return name === setup.issuer;
     };
-    const bearer = createBearer({ issuer, audience, resource });
+    const bearer = createBearerGuard({ issuer, audience, resource });
     const handled = { ...bearer, authOf: () => void events.push("handled") };
     const start = nodeAdapters[name] ?? assert.fail(name);
     const port = await start(t, { ...setup, more: { "/late": { bearer: handled, requirements: {} } } });
@@ -159,7 +159,7 @@ for (const [runtime, command] of Object.entries(upgradeServers)) {
 
 test("a refused upgrade closes its socket after 5 s if the refusal cannot be written", async () => {
   const clock = simulatedClock();
-  const { upgrade } = createBearer({ issuer: "https://op.example", audience, clock });
+  const { upgrade } = createBearerGuard({ issuer: "https://op.example", audience, clock });
   // The client reads nothing, so no write completes.
   const socket = new Duplex({ read() {}, write() {} });
   assert.equal(await upgrade()({ headers: {} }, socket), false);
@@ -171,7 +171,7 @@ test("a refused upgrade closes its socket after 5 s if the refusal cannot be wri
 
 test("in node:http, the metadata handler does nothing if the application responds first", async (t) => {
   const rejections = unhandledRejections(t);
-  const { metadata } = createBearer({ issuer: "https://op.example", audience, resource });
+  const { metadata } = createBearerGuard({ issuer: "https://op.example", audience, resource });
   const port = await listen(t, (request, response) => {
     metadata.node(request, response);
     response.writeHead(200, { "Content-Length": "5" }).end("first");

@@ -5,10 +5,10 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import { calculateJwkThumbprint, createLocalJWKSet, createRemoteJWKSet, customFetch } from "jose";
 import {
-  type BearerEvent,
-  type BearerOptions,
+  type BearerGuardEvent,
+  type BearerGuardOptions,
   type KeySetState,
-  createBearer,
+  createBearerGuard,
   memoryReplayStore,
 } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
@@ -44,11 +44,11 @@ const provider = (issuer: string, kids: readonly string[] = ["a"]): Readonly<Rec
 const requestOf = (url = `${audience}/orders`, headers: Record<string, string> = {}): Request =>
   new Request(url, { headers });
 
-function guardOf(script: Script = routed(provider(issuer)), options: Partial<BearerOptions> = {}) {
+function guardOf(script: Script = routed(provider(issuer)), options: Partial<BearerGuardOptions> = {}) {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, script);
-  const events: BearerEvent[] = [];
-  const bearer = createBearer({
+  const events: BearerGuardEvent[] = [];
+  const bearer = createBearerGuard({
     issuer,
     audience,
     clock,
@@ -349,7 +349,7 @@ describe("a guard with DPoP", () => {
   const jwk = withoutPrivate(key);
   const jkt = "rWSDmCFRWcTlTC7vhdtu2u1CRPaFrTSSV9TrGH6KVag";
 
-  async function dpopGuard(options: Partial<BearerOptions> = {}) {
+  async function dpopGuard(options: Partial<BearerGuardOptions> = {}) {
     const cnf = { jkt: await calculateJwkThumbprint(jwk) };
     const guard = guardOf(undefined, { dpop: "required", baseUrl: `${audience}/v1/`, ...options });
     let count = 0;
@@ -559,7 +559,7 @@ describe("the certificate function", () => {
 });
 
 describe("options", () => {
-  const valid: BearerOptions = { issuer, audience };
+  const valid: BearerGuardOptions = { issuer, audience };
   const refused: readonly [name: string, options: object, message: RegExp][] = [
     ["a missing issuer", { audience }, /"issuer"/],
     ["a missing audience", { issuer }, /"audience"/],
@@ -627,16 +627,16 @@ describe("options", () => {
     ["a string as scopeClaims", { ...valid, scopeClaims: "scope" }, /scopeClaims/],
   ];
   for (const [name, options, message] of refused) {
-    test(`rejects ${name}`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
+    test(`rejects ${name}`, () => assert.throws(() => createBearerGuard(options as BearerGuardOptions), { message }));
   }
 
   test("mcp() throws if proofs are required, because the MCP SDK does not pass them on", () => {
-    const { mcp } = createBearer({ ...valid, dpop: "required", baseUrl: audience });
+    const { mcp } = createBearerGuard({ ...valid, dpop: "required", baseUrl: audience });
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
   test("an adapter throws if it is passed to the framework instead of its result", () => {
-    const bearer = createBearer(valid);
+    const bearer = createBearerGuard(valid);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
       const adapter = bearer[name] as (...args: readonly unknown[]) => unknown;
@@ -651,10 +651,10 @@ describe("options", () => {
     [["orders:read"], /one string of scopes, separated by spaces/],
   ] as const)
     test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
-      assert.throws(() => createBearer(valid).hono({ scope } as object), { message: end }));
+      assert.throws(() => createBearerGuard(valid).hono({ scope } as object), { message: end }));
 
   test("rejects requirements that a challenge cannot contain", async () => {
-    const bearer = createBearer(valid);
+    const bearer = createBearerGuard(valid);
     for (const requirements of [
       { scope: 'a"b' },
       { scope: "" },
@@ -901,7 +901,7 @@ test("refresh() fetches an issuer's keys if the issuer has its own key set", asy
     createRemoteKeySet({ jwksUri, fetch, clock }),
     createRemoteJWKSet(new URL(jwksUri), { [customFetch]: joseFetch }),
   ]) {
-    const { refresh } = createBearer({ issuer: { issuer, keys }, audience });
+    const { refresh } = createBearerGuard({ issuer: { issuer, keys }, audience });
     origin.requests.length = 0;
     origin.script = served(["a"]);
     await refresh();
@@ -909,7 +909,7 @@ test("refresh() fetches an issuer's keys if the issuer has its own key set", asy
     origin.script = unreachable;
     await assert.rejects(refresh());
   }
-  await createBearer({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
+  await createBearerGuard({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
 test("with keys from jose, an unknown kid causes a 401 and any other error causes a 503", async () => {
@@ -933,7 +933,7 @@ test("an error during the response is passed to next()", async () => {
   };
   const response = { headersSent: false, setHeader: fail, writeHead: fail, end: fail };
   const { promise, resolve } = Promise.withResolvers<unknown>();
-  await createBearer({ issuer, audience }).express()({ headers: {} }, response, resolve);
+  await createBearerGuard({ issuer, audience }).express()({ headers: {} }, response, resolve);
   assert.equal(await promise, error);
 });
 

@@ -1,10 +1,10 @@
 import {
-  type Bearer,
-  type BearerOptions,
+  type BearerGuard,
+  type BearerGuardOptions,
   type Challenge,
   type ApplicationDenial,
   type Requirements,
-  createBearer,
+  createBearerGuard,
 } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 
@@ -25,13 +25,13 @@ export const resource = "https://api.example.com/orders";
 export const nonceSecret = "a secret that all replicas of a test share";
 
 export interface GuardedPath {
-  readonly bearer: Bearer;
+  readonly bearer: BearerGuard;
   readonly requirements: Requirements;
   /** Denial with which the handler refuses a request that the guard has let through. */
   readonly denial?: ApplicationDenial | undefined;
 }
 
-const guarded = (bearer: Bearer, requirements: Requirements = {}, denial?: ApplicationDenial): GuardedPath => ({
+const guarded = (bearer: BearerGuard, requirements: Requirements = {}, denial?: ApplicationDenial): GuardedPath => ({
   bearer,
   requirements,
   denial,
@@ -51,7 +51,8 @@ const ended = { status: 401, description: "the session has ended" } as const;
 
 /** Returns the guards by path. */
 export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<string, GuardedPath>> {
-  const guard = (options: Partial<BearerOptions> = {}): Bearer => createBearer({ issuer, audience, ...options });
+  const guard = (options: Partial<BearerGuardOptions> = {}): BearerGuard =>
+    createBearerGuard({ issuer, audience, ...options });
   const dpop = { dpop: "optional", baseUrl: audience } as const;
   const plain = guard();
   return {
@@ -113,4 +114,4 @@ function fieldOf(request: object, name: string): string | undefined {
 
 /** Returns the handlers of the resource's metadata, which the applications serve next to the guarded paths. */
 export const metadataOf = ({ issuer }: Setup) =>
-  createBearer({ issuer, audience, resource, metadata: { scopes_supported: ["orders:read"] } }).metadata;
+  createBearerGuard({ issuer, audience, resource, metadata: { scopes_supported: ["orders:read"] } }).metadata;

@@ -15,7 +15,7 @@ import { NestFactory } from "@nestjs/core";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import express from "express";
 import { type TestIssuer, createTestIssuer } from "../../src/testing/index.ts";
-import { type Bearer, createBearer } from "../../src/verify/bearer/index.ts";
+import { type BearerGuard, createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { bundledText } from "../support/bundle.ts";
 import { listening } from "../support/listening.ts";
 import { skipWithout } from "../support/parts.ts";
@@ -117,7 +117,7 @@ describe("guard samples", { concurrency: 3 }, () => {
     const setup = await startProviders(t);
     process.env["NONCE_SECRET"] = "0123456789abcdef0123456789abcdef";
     const path = await sample(t, "examples/docs/guard-bound.mts", { [named]: setup.issuer });
-    const { bearer } = (await import(path)) as { bearer: Bearer };
+    const { bearer } = (await import(path)) as { bearer: BearerGuard };
     const request = new Request("https://api.example.com/orders", requestInit(validToken(setup)));
     assert.ok(!((await bearer.check(request)) instanceof Response));
   });
@@ -125,7 +125,7 @@ describe("guard samples", { concurrency: 3 }, () => {
   test("a log of the guard's events", async (t) => {
     const setup = await startProviders(t);
     const { bearer } = (await import(await sample(t, "examples/docs/guard-events.mts", { [named]: setup.issuer }))) as {
-      bearer: Bearer;
+      bearer: BearerGuard;
     };
     const lines: string[] = [];
     for (const name of ["log", "error"] as const)
@@ -149,7 +149,7 @@ describe("guard samples", { concurrency: 3 }, () => {
     });
     await writeFile(join(path, "../tsconfig.json"), '{ "compilerOptions": { "experimentalDecorators": true } }');
     await writeFile(`${path}.mjs`, await bundledText(path, "--packages=external", "--target=node"));
-    const { bearer, Orders } = (await import(`${path}.mjs`)) as { bearer: Bearer; Orders: new () => object };
+    const { bearer, Orders } = (await import(`${path}.mjs`)) as { bearer: BearerGuard; Orders: new () => object };
     class Other {
       list(): string {
         return "all";
@@ -184,7 +184,7 @@ describe("guard samples", { concurrency: 3 }, () => {
 
   test("NestJS on Fastify: a hook rejects a request before its body is parsed", async (t) => {
     const setup = await startProviders(t);
-    const bearer = createBearer({ issuer: setup.issuer, audience: "https://api.example.com" });
+    const bearer = createBearerGuard({ issuer: setup.issuer, audience: "https://api.example.com" });
     const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
     const [, documentedHook = ""] = /`(app\.getHttpAdapter.*?)`/.exec(page) ?? [];
     const statuses: number[] = [];
@@ -205,7 +205,7 @@ describe("guard samples", { concurrency: 3 }, () => {
       const app = await NestFactory.create(App, new FastifyAdapter(), { logger: false });
       t.after(() => app.close());
       const module = `data:text/javascript,export default (app, bearer) => { ${encodeURIComponent(hook)} }`;
-      const { default: addHook } = (await import(module)) as { default: (app: object, bearer: Bearer) => void };
+      const { default: addHook } = (await import(module)) as { default: (app: object, bearer: BearerGuard) => void };
       addHook(app, bearer);
       await app.listen(0, "127.0.0.1");
       const ask = async (token?: string, type = "text/csv") => {
@@ -232,7 +232,9 @@ describe("guard samples", { concurrency: 3 }, () => {
       const app = express();
       app.get(
         "/guard",
-        createBearer({ issuer: setup.issuer, audience: "https://api.example.com" }).express({ scope: "orders:read" }),
+        createBearerGuard({ issuer: setup.issuer, audience: "https://api.example.com" }).express({
+          scope: "orders:read",
+        }),
         (_, response) => {
           response.end();
         },
@@ -266,7 +268,7 @@ describe("guard samples", { concurrency: 3 }, () => {
   );
 
   test("NestJS: calls that are not HTTP are rejected", async () => {
-    const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
+    const { nest } = createBearerGuard({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
   });
@@ -305,7 +307,7 @@ describe("samples for routes, providers and sockets", () => {
   });
 
   test("Azure, Auth0 and Cognito tokens, and tokens behind an AWS load balancer", async (t) => {
-    const bearers = (await import(await sample(t, "examples/docs/guard-providers.mts"))) as Record<string, Bearer>;
+    const bearers = (await import(await sample(t, "examples/docs/guard-providers.mts"))) as Record<string, BearerGuard>;
     const rows: readonly [name: string, issuer: string, audience: string, claims: object, other: object][] = [
       [
         "azure",
@@ -412,7 +414,7 @@ describe("cold-start samples", { concurrency: 2 }, () => {
           'audience: "https://api.example.com", onEvent: (event) => events.push(event),',
         "export const bearer": "export const events: unknown[] = [];\nexport const bearer",
       });
-      const { bearer, events } = (await import(path)) as { bearer: Bearer; events: unknown[] };
+      const { bearer, events } = (await import(path)) as { bearer: BearerGuard; events: unknown[] };
       const auth = await bearer.check(new Request("https://api.example.com/", requestInit(validToken(setup))));
       assert.ok(!inspect(events, { depth: 5 }).includes("failed"), "a missing file is not a failure");
       return auth instanceof Response ? auth.status : 200;

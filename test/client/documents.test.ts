@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
   type ClientDocumentState,
-  type DocumentClient,
+  type ResolvedClient,
   createClientDocuments,
   memoryReplayStore,
 } from "../../src/index.ts";
@@ -947,7 +947,7 @@ describe("the token endpoint requires the authorization request's method (draft 
       assert.equal(await verdict(clients.authenticate(parameters, granted)), expect);
       if (expect !== "accepted") return;
       const form = new URLSearchParams(sent(clock.now()) as Record<string, string>);
-      const { clientId }: DocumentClient = await clients.authenticate(form, granted);
+      const { clientId }: ResolvedClient = await clients.authenticate(form, granted);
       assert.equal(clientId, documentUrl);
     });
   }

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Client, type ClientEvent, type ClientVerifierOptions, memoryReplayStore } from "../../src/index.ts";
+import {
+  type OAuthClient,
+  type ClientVerifierEvent,
+  type ClientVerifierOptions,
+  memoryReplayStore,
+} from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type Script, entry as published, jwkSetReply, reply, served } from "../support/simulated.ts";
 import { compact, noSignature, signature, verdict } from "../token/compact.ts";
@@ -22,13 +27,13 @@ import {
 const madeUp = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
 
 function listening(options: Partial<ClientVerifierOptions> = {}) {
-  const events: ClientEvent[] = [];
+  const events: ClientVerifierEvent[] = [];
   return { events, ...verifier({ onEvent: (event) => events.push(event), ...options }) };
 }
 
 /** Listens to a verifier with keys at a URL. */
 function listeningTo(script: Script) {
-  const events: ClientEvent[] = [];
+  const events: ClientVerifierEvent[] = [];
   return { events, ...hosted(script, { onEvent: (event) => events.push(event) }) };
 }
 
@@ -54,7 +59,7 @@ for (const kind of kinds) {
 
 test("does not report a caller's mistake or a failing store as a refusal", async () => {
   const { events, clientAssertion } = listening({ replay: () => Promise.reject(new Error("down")) });
-  for (const wrong of [{ clientId }, undefined as unknown as Client, remote, client])
+  for (const wrong of [{ clientId }, undefined as unknown as OAuthClient, remote, client])
     await assert.rejects(clientAssertion(tokenOf("clientAssertion"), wrong));
   assert.deepEqual(events, []);
 });
@@ -134,7 +139,7 @@ describe("keys by value", () => {
   });
 });
 
-const exhausted = (events: ClientEvent[]) => events.filter(({ type }) => type === "exhausted");
+const exhausted = (events: ClientVerifierEvent[]) => events.filter(({ type }) => type === "exhausted");
 
 describe("an exhausted budget is reported in addition to the refusal", () => {
   test("requests for a client's keys", async () => {
@@ -148,12 +153,12 @@ describe("an exhausted budget is reported in addition to the refusal", () => {
 
   test("requests in flight", async () => {
     const { events, clientAssertion, requestObject } = listeningTo(() => new Promise(() => {}));
-    const clients = Array.from({ length: 251 }, (_, i): Client => ({
+    const clients = Array.from({ length: 251 }, (_, i): OAuthClient => ({
       clientId,
       jwksUri: `https://client-${i}.example/`,
     }));
     for (const silent of clients.slice(1)) void verdict(clientAssertion(madeUp("a"), silent));
-    assert.equal(await verdict(requestObject(madeUp("a"), clients[0] as Client)), "ERR_FETCH_BUSY");
+    assert.equal(await verdict(requestObject(madeUp("a"), clients[0] as OAuthClient)), "ERR_FETCH_BUSY");
     assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "fetches", kind: "requestObject", clientId }]);
   });
 

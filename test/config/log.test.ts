@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { KeyEvent } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLog } from "../../src/service/config/logger.ts";
@@ -177,7 +177,7 @@ const step = (type: KeyEvent["type"], kid = "b"): KeyEvent => ({ at: start, type
 const error = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 /** Returns the log lines for these events, each with its level: 30 is info, 40 a warning, 50 an error. */
-function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly ManagerEvent[]): string[] {
+function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly KeyManagerEvent[]): string[] {
   const clock = simulatedClock();
   const lines: string[] = [];
   const log = createLogger("info", (line) => {

@@ -30,7 +30,7 @@ import { awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
-import { type BackendOptions, openSigner } from "../../src/keys/open-signer.ts";
+import { type SignerBackendOptions, openSigner } from "../../src/keys/open-signer.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
 import {
@@ -41,7 +41,7 @@ import {
   createKeyManager,
   startWithSavedSet,
 } from "../../src/rotation/index.ts";
-import { type IssuersOptions, type ListOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
+import { type IssuersOptions, type ListIssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import type { ForceOptions, RollBackOptions } from "../../src/rotation/manager/types.ts";
 import { liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -50,7 +50,7 @@ import type { MemoryStoreOptions } from "../../src/rotation/store/memory.ts";
 import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
 import type { SignInputOptions } from "../../src/sign/token/sign-input.ts";
 import { type TestIssuerOptions, createTestIssuer } from "../../src/testing/index.ts";
-import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
+import { type BearerGuardOptions, createBearerGuard } from "../../src/verify/bearer/index.ts";
 import type { ReplayStoreOptions } from "../../src/verify/client/replay-store.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey } from "../support/keys.ts";
@@ -171,11 +171,15 @@ row<RemoteKeySetOptions>(
   { jwksUri: provider.jwksUri, fetch: async () => new Response(jwkSet) },
   async (options) => (await createRemoteKeySet(options)({ alg: "ES256", kid: "a" })).type,
 );
-row<BearerOptions>("createBearer", { issuer, audience: "b", typ: "JWT", keySet: { fetch: serve } }, async (options) => {
-  const headers = { authorization: `Bearer ${token}` };
-  const checked = await createBearer(options).check(new Request("https://api.example", { headers }));
-  return checked instanceof Response ? checked.status : checked.claims;
-});
+row<BearerGuardOptions>(
+  "createBearerGuard",
+  { issuer, audience: "b", typ: "JWT", keySet: { fetch: serve } },
+  async (options) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const checked = await createBearerGuard(options).check(new Request("https://api.example", { headers }));
+    return checked instanceof Response ? checked.status : checked.claims;
+  },
+);
 row<ClientVerifierOptions>("createClientVerifier", { issuer }, async (options) => {
   const assertion = await createClientAssertion(provider, { clientId: "c", audience: issuer });
   const client = { clientId: "c", jwks: JSON.parse(jwkSet) as object };
@@ -261,7 +265,7 @@ row<SignInputOptions>("signingKey().sign", { lifetimeSeconds: 60 }, async (optio
   return (await sign(Buffer.from(`${header}.${payload}`), options)).length;
 });
 const listingStore = () => ({ ...memoryStore(), list: async () => [] });
-row<ListOptions>("issuers.list", {}, async (options) => {
+row<ListIssuersOptions>("issuers.list", {}, async (options) => {
   const issuers = await createIssuers({
     issuer: "https://*.example",
     store: listingStore,
@@ -282,7 +286,7 @@ row<GuardedFetchOptions>(
   (options) => createGuardedFetch(options)("https://127.0.0.1", {}),
   "ERR_ADDRESS_FORBIDDEN",
 );
-row<BackendOptions>(
+row<SignerBackendOptions>(
   "openSigner",
   {},
   (options) => openSigner("aws-kms:none", { ...options, signal: null }),
@@ -308,15 +312,15 @@ row<WatchOptions>("watchJwkSet", { durationMs: 0 }, async (options) => watchJwkS
 test("the message for an invalid value names the value's type, unless another value of that type would be accepted", async () => {
   const rows: readonly (readonly [make: () => unknown, message: RegExp])[] = [
     [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" option must be .*, not a number$/],
-    [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not a string$/],
-    [() => createBearer({ issuer, audience: "a", algorithms: {} as never }), /, not an object$/],
-    [() => createBearer({ issuer, audience: "a", algorithms: [""] }), /non-empty strings$/],
+    [() => createBearerGuard({ issuer, audience: "a", algorithms: "ES256" as never }), /, not a string$/],
+    [() => createBearerGuard({ issuer, audience: "a", algorithms: {} as never }), /, not an object$/],
+    [() => createBearerGuard({ issuer, audience: "a", algorithms: [""] }), /non-empty strings$/],
     [
-      () => createBearer({ issuer, audience: "a", metadata: [] as never }),
+      () => createBearerGuard({ issuer, audience: "a", metadata: [] as never }),
       /an object that is serializable as JSON, not an array$/,
     ],
-    [() => createBearer({ issuer, audience: "a", maxTokenBytes: 0 }), /from 1 to 1048576, not 0$/],
-    [() => createBearer({ issuer, audience: "a", token: true as never }), /must be a function, not a boolean$/],
+    [() => createBearerGuard({ issuer, audience: "a", maxTokenBytes: 0 }), /from 1 to 1048576, not 0$/],
+    [() => createBearerGuard({ issuer, audience: "a", token: true as never }), /must be a function, not a boolean$/],
     [() => verify(token, { keys, issuer: [], audience: "b", algorithms: ["ES256"] }), /an array of non-empty strings$/],
     [() => verify(token, { keys, issuer: 5 as never, audience: "b", algorithms: ["ES256"] }), /not a number$/],
     [() => memoryStore(5 as never), /an object is expected, not a number$/],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createPrivateKey, webcrypto } from "node:crypto";
 import { test } from "node:test";
 import { type KeyInput, type Signer, localSigner } from "../../src/index.ts";
-import { checkSigner } from "../../src/testing/check-signer.ts";
+import { defineSignerTests } from "../../src/testing/signer-tests.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
 import { soak } from "../support/soak.ts";
 
@@ -30,7 +30,7 @@ const forms: Record<string, (jwk: EcPrivateJwk) => unknown> = {
 for (const [form, make] of Object.entries(forms)) {
   // The public half has a leading zero.
   const jwk = ecKey("leading-zero-50");
-  checkSigner(
+  defineSignerTests(
     `localSigner from ${form}`,
     async () => {
       const input = await make(jwk);

@@ -17,9 +17,9 @@ import type * as Program from "../../examples/docs/better-auth-store.mts";
 import {
   type BetterAuthAdapter,
   betterAuthStore,
-  storePlugin,
+  jwksdStorePlugin,
 } from "../../src/rotation/store/databases/better-auth.ts";
-import { type Faults, checkRegister } from "../../src/testing/check-register.ts";
+import { type Faults, defineRegisterTests } from "../../src/testing/register-tests.ts";
 import { type Networked, type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { startMariadb } from "../support/mariadb.ts";
@@ -29,7 +29,7 @@ import { sample } from "../support/samples.ts";
 import { isSoak } from "../support/soak.ts";
 
 type Database = BetterAuthOptions["database"];
-const optionsOf = (database: Database): BetterAuthOptions => ({ database, plugins: [storePlugin] });
+const optionsOf = (database: Database): BetterAuthOptions => ({ database, plugins: [jwksdStorePlugin] });
 
 const migrate = async (database: Database): Promise<void> => (await getMigrations(optionsOf(database))).runMigrations();
 
@@ -61,7 +61,7 @@ async function postgresPort(): Promise<number> {
   return postgres.port;
 }
 
-checkRegister("better-auth, SQLite through Kysely", async () => {
+defineRegisterTests("better-auth, SQLite through Kysely", async () => {
   const adapter = await sqliteAdapter();
   return { handle: async (issuer) => betterAuthStore(adapter, { issuer }) };
 });
@@ -79,7 +79,7 @@ function check(name: string, port: number, way: Way, faults: Faults<Networked> =
     ends.push(end);
     return betterAuthStore(await getAdapter(optionsOf(database)), options);
   };
-  checkRegister(`better-auth, ${name}`, throughNetwork(port, open), { ...networkFaults("during"), ...faults });
+  defineRegisterTests(`better-auth, ${name}`, throughNetwork(port, open), { ...networkFaults("during"), ...faults });
 }
 
 if (mariadb !== undefined) {

@@ -4,7 +4,7 @@ import { type ServerResponse, createServer } from "node:http";
 import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
-import { checkRegister } from "../../src/testing/check-register.ts";
+import { defineRegisterTests } from "../../src/testing/register-tests.ts";
 import { endless } from "../support/endless.ts";
 import { startEtcd } from "../support/etcd.ts";
 import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
@@ -56,7 +56,7 @@ if (skipWithout("etcd") === false) {
 
   const open = throughNetwork(one.daemon.port, (port, options) => etcdStore([urlOf(port), ...urls.slice(1)], options));
   const during = base64("during");
-  checkRegister("etcd with three members", open, {
+  defineRegisterTests("etcd with three members", open, {
     ...networkFaults(during),
     ...serverFaults(during, one.daemon),
     "a member is cut off": async () => {

@@ -10,13 +10,13 @@ import { after, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
+import { type RegisterUnderTest, defineRegisterTests } from "../../src/testing/register-tests.ts";
 import { checkTooLarge } from "../support/faults.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-checkRegister("memory", async () => {
+defineRegisterTests("memory", async () => {
   const registers = new Map<string, Register>();
   return {
     async handle(issuer) {
@@ -34,7 +34,7 @@ const sqlite = async (): Promise<RegisterUnderTest> => {
     end: () => rm(folder, { recursive: true }),
   };
 };
-checkRegister("sqlite", sqlite);
+defineRegisterTests("sqlite", sqlite);
 checkTooLarge("sqlite", sqlite);
 
 const own = await sample({ after }, "examples/docs/store-own.mts");
@@ -50,19 +50,19 @@ test("the custom store in docs/stores.md rejects a response without a Date", asy
 
 const module = (path: string): string => JSON.stringify(import.meta.resolve(`../../src/${path}`));
 
-test("checkRegister detects a wrong time and a list that ignores its limit", async (t) => {
+test("defineRegisterTests detects a wrong time and a list that ignores its limit", async (t) => {
   const file = join(await temporaryFolder(t), "wrong.test.mjs");
   await writeFile(
     file,
     `import { memoryStore } from ${module("rotation/store/memory.ts")};
-    import { checkRegister } from ${module("testing/check-register.ts")};
+    import { defineRegisterTests } from ${module("testing/register-tests.ts")};
     const wrong = (change) => async () => {
       const store = memoryStore();
       return { handle: () => ({ ...store, ...change(store) }) };
     };
     for (const now of [() => NaN, () => new Date().toISOString(), () => new Date(), () => null])
-      checkRegister(\`time \${now}\`, wrong(({ read }) => ({ read: async (...call) => ({ ...(await read(...call)), now: now() }) })));
-    checkRegister("list", wrong(({ presence }) => ({ presence: { ...presence, list: () => presence.list(Infinity) } })));`,
+      defineRegisterTests(\`time \${now}\`, wrong(({ read }) => ({ read: async (...call) => ({ ...(await read(...call)), now: now() }) })));
+    defineRegisterTests("list", wrong(({ presence }) => ({ presence: { ...presence, list: () => presence.list(Infinity) } })));`,
   );
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const args = ["--test", "--test-reporter=tap", "--test-name-pattern", "clock|limit", file];
@@ -73,7 +73,7 @@ test("checkRegister detects a wrong time and a list that ignores its limit", asy
   assert.deepEqual(failed, [clock, clock, clock, clock, limit]);
 });
 
-checkRegister("the custom store in docs/stores.md", async () => {
+defineRegisterTests("the custom store in docs/stores.md", async () => {
   const documents = new Map<string, string>();
   const server = createServer(async (request, response) => {
     const { url = "", method, headers } = request;

@@ -5,7 +5,7 @@ import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../src/base/errors.ts";
 import type { DueIssuer, ListedIssuer, ReadResult, Register } from "../../src/rotation/store/register.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
+import { type RegisterUnderTest, defineRegisterTests } from "../../src/testing/register-tests.ts";
 import { bundledText } from "../support/bundle.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { startDaemon } from "../support/daemon.ts";
@@ -87,5 +87,5 @@ for (const kind of ["d1", "durable-object"] as const) {
     };
   };
   const faults = { "workerd dies": killWorkerd, ...(kind === "d1" && { "D1's response is lost": loseResponse }) };
-  checkRegister(`${kind} in workerd`, open, faults);
+  defineRegisterTests(`${kind} in workerd`, open, faults);
 }

@@ -40,9 +40,9 @@ test("docs/README.md lists every page", () => {
 
 test("a quick start does not mention what only readers of the other quick starts need", () => {
   const others: Readonly<Record<string, RegExp>> = {
-    provider: /createBearer|guard|jwksd serve|socket/i,
+    provider: /createBearerGuard|guard|jwksd serve|socket/i,
     api: /wrapping|createProvider|createKeyManager|store|jwksd (?:serve|rotate|plan)/i,
-    service: /createProvider|createBearer|guard|import /i,
+    service: /createProvider|createBearerGuard|guard|import /i,
   };
   for (const [name, pattern] of Object.entries(others)) {
     const [text = ""] = pages.get(`docs/start-${name}.md`)?.split("\n## Next\n") ?? [];

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import fc from "fast-check";
-import { type Code, codes, examine, type Exchange, type Observations, type SetFetch } from "../../src/doctor/index.ts";
+import { type Code, codes, examine } from "../../src/doctor/index.ts";
 import {
   bitLength,
   gcd,
@@ -16,6 +16,7 @@ import {
   smallFactor,
   squareRoot,
 } from "../../src/doctor/number-theory.ts";
+import type { HttpExchange, Observations, SetFetch } from "../../src/doctor/observations.ts";
 import { describeRotation } from "../../src/doctor/rotation-practice.ts";
 import { quoted, quotedName } from "../../src/doctor/value-text.ts";
 import { breaksOf } from "../../src/doctor/verifiers/failing-verifiers.ts";
@@ -94,7 +95,7 @@ test("docs/doctor.md has a paragraph about every code (node test/doctor/page.ts 
 });
 
 const hour = 3_600_000;
-const setOf = (kids: readonly string[], control?: string): Exchange =>
+const setOf = (kids: readonly string[], control?: string): HttpExchange =>
   response(
     bytes({ keys: kids.map((kid) => published(kid)) }),
     control === undefined ? {} : { "cache-control": control },
@@ -359,7 +360,7 @@ describe("examine uses exact limits", () => {
   test("IPv4 and IPv6 may list the same keys in different orders", async () => {
     const [a, b] = [published("a"), published("b")];
     const over = (ipv4: unknown, ipv6: unknown): Promise<string[]> => {
-      const probes: Record<string, Exchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
+      const probes: Record<string, HttpExchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
       return found(observed({ keys: [a, b], probes }));
     };
     assert.deepEqual(await over({ keys: [a, b] }, { keys: [b, a] }), []);

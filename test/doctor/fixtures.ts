@@ -1,7 +1,8 @@
 import { createPrivateKey, getDiffieHellman } from "node:crypto";
 import { readFileSync } from "node:fs";
-import type { Code, Exchange, Failure, SetFetch, Observations } from "../../src/doctor/index.ts";
+import type { Code } from "../../src/doctor/index.ts";
 import { smallFactor } from "../../src/doctor/number-theory.ts";
+import type { Failure, HttpExchange, Observations, SetFetch } from "../../src/doctor/observations.ts";
 import { type PrivateJwk, ecKey, rfc7515Key, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
 import { type Changes, at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
@@ -17,7 +18,7 @@ export interface Fixture {
   /** Whether tokens name the key that signs them. Default: `true`. */
   readonly namesKeys?: false;
   /** Response of a server that depends on the request. Default: the observed one. */
-  readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
+  readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<HttpExchange>;
   /** URL by which relying parties know an issuer. Default: the URL that serves the document. */
   readonly asked?: (issuer: string) => string;
   /** Members of the discovery document, if the fault is there. The set is also served at a plain http URL. */
@@ -343,10 +344,10 @@ const http = (code: Code, changes: Changes, about?: string): Fixture => ({
 });
 
 const good = observed();
-const goodSet = good.set as Exchange;
+const goodSet = good.set as HttpExchange;
 const body = goodSet.body as Uint8Array;
 const others = bytes({ keys: [published("elsewhere")] });
-const failed = (kind: Failure["kind"], detail: string, more: Partial<Exchange> = {}) => ({
+const failed = (kind: Failure["kind"], detail: string, more: Partial<HttpExchange> = {}) => ({
   failed: { failure: { kind, detail }, ...more },
 });
 const allProbes = Object.keys(good.probes ?? {});
@@ -357,7 +358,11 @@ const waiting = (waitMs: number): Changes => ({
   ),
 });
 
-const unchanged = (headers: NonNullable<Exchange["headers"]>): Exchange => ({ ...goodSet, status: 304, headers });
+const unchanged = (headers: NonNullable<HttpExchange["headers"]>): HttpExchange => ({
+  ...goodSet,
+  status: 304,
+  headers,
+});
 const lifetime = ["cache-control", "max-age=60"] as const;
 const limited = response(bytes("slow down"), { "retry-after": "30" }, { status: 429 });
 
@@ -532,7 +537,7 @@ const watched = (
   return { code, observations: { ...once, laterFetches, ...rest }, ...(about !== undefined && { about }) };
 };
 
-const seen = (set: Exchange): SetFetch => ({ at: at + 5 * second, set });
+const seen = (set: HttpExchange): SetFetch => ({ at: at + 5 * second, set });
 const tokenOfNext = (hours: number) => ({ at: at + (hours + 0.1) * hour, kid: "next", issuedAt: at + hours * hour });
 
 const watches: readonly Fixture[] = [

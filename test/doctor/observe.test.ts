@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { examine } from "../../src/doctor/index.ts";
-import { type ObserveOptions, observeIssuer, observeDocument } from "../../src/doctor/node/index.ts";
+import { type ObserveOptions, observeIssuer, observationsFromBody } from "../../src/doctor/node/index.ts";
 import { requester } from "../../src/doctor/node/request.ts";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { certificateFor, certificateUntil } from "../client/certificate.ts";
@@ -19,7 +19,7 @@ const codesAt = async (url: string, options: ObserveOptions = local): Promise<st
   (await examine(await observeIssuer(url, options))).map(({ code }) => code);
 
 const codesIn = async (body: unknown): Promise<string[]> =>
-  (await examine(observeDocument(bytes(body), 0))).map(({ code }) => code);
+  (await examine(observationsFromBody(bytes(body), 0))).map(({ code }) => code);
 
 const goodBody = Buffer.from(bytes({ keys: [published("a")] }));
 const fields = {
@@ -129,7 +129,7 @@ describe("observeIssuer", () => {
     assert.deepEqual(await codesAt(`${url}/jwks`), ["HTTP_STATUS"]);
   });
 
-  test("observeDocument recognizes a set and a discovery document", async () => {
+  test("observationsFromBody recognizes a set and a discovery document", async () => {
     assert.deepEqual(await codesIn({ keys: [published("a")] }), []);
     assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
     assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
@@ -290,7 +290,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
       "JWKS_KTY_MISSING",
       "HTTP_TOO_LARGE",
     ]);
-    assert.deepEqual(await examine(observeDocument(Buffer.from(deep), 0)).then((found) => found.length), 1);
+    assert.deepEqual(await examine(observationsFromBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
   test("and starts no requests after the overall time limit", async (t) => {

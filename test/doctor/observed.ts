@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import type { Exchange, Observations, Probes } from "../../src/doctor/index.ts";
 import { readCertificates } from "../../src/doctor/node/x5c-certificates.ts";
+import type { HttpExchange, Observations, Probes } from "../../src/doctor/observations.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 
 export const at = Date.parse("2026-11-20T12:00:00Z");
@@ -26,7 +26,7 @@ const pairs = (headers: Headers): (readonly [string, string])[] =>
 export const tagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("hex")}"`;
 
 /** Returns a sound provider's response with these changes. */
-export function response(body: Uint8Array, headers: Headers = {}, more: Partial<Exchange> = {}): Exchange {
+export function response(body: Uint8Array, headers: Headers = {}, more: Partial<HttpExchange> = {}): HttpExchange {
   return {
     url: jwksUri,
     status: 200,
@@ -54,17 +54,17 @@ export interface Changes {
   /** Replaces the keys. */
   readonly body?: Uint8Array;
   readonly headers?: Headers;
-  readonly set?: Partial<Exchange>;
+  readonly set?: Partial<HttpExchange>;
   /** Makes the response incomplete. */
-  readonly failed?: Pick<Exchange, "failure" | "redirects">;
+  readonly failed?: Pick<HttpExchange, "failure" | "redirects">;
   readonly probes?: Partial<Probes>;
   /** Members of the discovery document. */
   readonly document?: Readonly<Record<string, unknown>>;
-  readonly discovery?: Partial<Exchange>;
+  readonly discovery?: Partial<HttpExchange>;
   readonly rest?: Partial<Observations>;
 }
 
-function withoutBody(exchange: Exchange): Exchange {
+function withoutBody(exchange: HttpExchange): HttpExchange {
   const { body, ...rest } = exchange;
   return body === undefined ? exchange : rest;
 }

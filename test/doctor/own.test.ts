@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
+import { type HttpExchange, type Observations, examine } from "../../src/doctor/index.ts";
 import { watchJwkSet } from "../../src/doctor/node/index.ts";
 import type { Provider } from "../../src/provider/types.ts";
 import { World, issuer } from "../manager/world.ts";
@@ -11,13 +11,13 @@ import { keySetText, runCli, startService, temporaryFolder } from "../support/se
 import { waitedFor } from "./waited-for.ts";
 
 const jwksUri = `${issuer}/jwks`;
-const ask = async (provider: Provider, url: string, init: RequestInit = {}): Promise<Exchange> => {
+const ask = async (provider: Provider, url: string, init: RequestInit = {}): Promise<HttpExchange> => {
   const { status, headers, body } = await provider.fetch(new Request(url, init));
   const content = body === null ? undefined : new Uint8Array(await new Response(body).arrayBuffer());
   return { url, status, headers: [...headers], waitMs: 1, ...(content !== undefined && { body: content }) };
 };
 const askFor = async (provider: Provider, at: number): Promise<Observations> => {
-  const get = (headers: Readonly<Record<string, string>> = {}): Promise<Exchange> =>
+  const get = (headers: Readonly<Record<string, string>> = {}): Promise<HttpExchange> =>
     ask(provider, jwksUri, { headers });
   const set = await get();
   const etag = set.headers?.find(([name]) => name === "etag")?.[1] ?? "";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Exchange, type Finding, type Observations, examine } from "../../src/doctor/index.ts";
+import { type HttpExchange, type Finding, type Observations, examine } from "../../src/doctor/index.ts";
 import { type TimelineEvent, type WatchOptions, watchJwkSet } from "../../src/doctor/node/index.ts";
 import { intervalFor } from "../../src/doctor/node/watch.ts";
 import { ecKey } from "../support/keys.ts";
@@ -11,7 +11,8 @@ import { waitedFor } from "./waited-for.ts";
 
 const second = 1000;
 const hour = 3600 * second;
-const setOf = (...kids: readonly string[]): Exchange => response(bytes({ keys: kids.map((kid) => published(kid)) }));
+const setOf = (...kids: readonly string[]): HttpExchange =>
+  response(bytes({ keys: kids.map((kid) => published(kid)) }));
 
 interface Watched {
   readonly codes: readonly string[];
@@ -24,7 +25,7 @@ interface Watched {
 
 /** Watches a provider whose response depends on the simulated time. */
 async function watched(
-  answer: (elapsedMs: number) => Exchange,
+  answer: (elapsedMs: number) => HttpExchange,
   choice: Partial<WatchOptions> & { readonly durationMs: number },
 ): Promise<Watched> {
   const time = simulatedClock();
@@ -71,7 +72,7 @@ describe("a watch", () => {
   });
 
   test("reports each change when it happens", async () => {
-    const moments: readonly (readonly [fromSecond: number, set: Exchange])[] = [
+    const moments: readonly (readonly [fromSecond: number, set: HttpExchange])[] = [
       [0, setOf("a")],
       [10, setOf("a", "b")],
       [20, response(bytes({ keys: [published("b"), published("a")] }))],
@@ -80,7 +81,7 @@ describe("a watch", () => {
       [50, response(bytes({ keys: [published("b", ecKey("other"))] }), { "cache-control": "max-age=60" })],
     ];
     const { codes, timeline } = await watched(
-      (elapsedMs) => moments.findLast(([from]) => from * second <= elapsedMs)?.[1] as Exchange,
+      (elapsedMs) => moments.findLast(([from]) => from * second <= elapsedMs)?.[1] as HttpExchange,
       { durationMs: 55 * second },
     );
     assert.deepEqual(timeline.slice(2), [
@@ -95,7 +96,7 @@ describe("a watch", () => {
   });
 
   test("detects nodes that disagree", async () => {
-    const answer = (ms: number): Exchange => (ms % (10 * second) === 0 ? setOf("a", "c") : setOf("b", "c"));
+    const answer = (ms: number): HttpExchange => (ms % (10 * second) === 0 ? setOf("a", "c") : setOf("b", "c"));
     const { findings, codes, timeline } = await watched(answer, { durationMs: 60 * second });
     assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
     assert.match(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
 import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
-import type { Change } from "../../src/rotation/rules/advance.ts";
+import type { KeyChange } from "../../src/rotation/rules/advance.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/key-records.ts";
@@ -240,7 +240,7 @@ const rows: readonly Row[] = [
 describe("the impact of a change on verifiers", () => {
   for (const [name, records, command, sentences] of rows) {
     test(name, () => {
-      const { records: after }: Change =
+      const { records: after }: KeyChange =
         command === "advance" ? advance(records, policy, now) : applyCommand(records, command, { policy, now });
       assert.deepEqual(impactOf(records, after, policy, now), sentences);
     });

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { planSvg } from "../../src/cli/keys/plan-svg.ts";
 import { planPicture } from "../../src/cli/keys/plan-terminal.ts";
 import { terminalOf } from "../../src/cli/terminal.ts";
-import { plan } from "../../src/rotation/explain/plan.ts";
+import { planRotation } from "../../src/rotation/explain/plan.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 
@@ -35,9 +35,9 @@ const rolledBack = [
   record("enc-1", "announced", { use: "enc", announcedAt: start - 2 * hour }),
 ];
 
-const quiet = plan([active], policy, start);
+const quiet = planRotation([active], policy, start);
 const replacement = record(kid, "active", { announcedAt: start - 25 * hour, activatedAt: start - 20 * minute });
-const busy = plan([retiring, replacement, announced, encryption, revoked], policy, start);
+const busy = planRotation([retiring, replacement, announced, encryption, revoked], policy, start);
 
 // A person checked each of these pictures before it was recorded here.
 const pictures = {
@@ -150,12 +150,15 @@ describe("the plan in a terminal", () => {
   });
 
   test("shows one active key at a time after a rollback", () => {
-    const ahead = plan(rolledBack, policy, start);
+    const ahead = planRotation(rolledBack, policy, start);
     assert.equal(framed(timeline(planPicture(ahead, { ...plain, columns: 80 }))), pictures.back);
   });
 
   test("shows the first keys of an empty store", () => {
-    assert.equal(framed(timeline(planPicture(plan([], policy, start), { ...plain, columns: 60 }))), pictures.first);
+    assert.equal(
+      framed(timeline(planPicture(planRotation([], policy, start), { ...plain, columns: 60 }))),
+      pictures.first,
+    );
   });
 
   test("has no line wider than the terminal, unless a kid is wider", () => {
@@ -173,7 +176,7 @@ describe("the plan in a terminal", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(
-      planPicture(plan([active], policy, start, start + 700 * day), { ...plain, columns: 80 }),
+      planPicture(planRotation([active], policy, start, start + 700 * day), { ...plain, columns: 80 }),
     ).split("\n");
     for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
@@ -188,7 +191,7 @@ describe("the plan in a terminal", () => {
   test("prints no control characters from a kid", () => {
     const nasty = record("\u001b[31m\u202e", "active", { announcedAt: start, activatedAt: start });
     // oxlint-disable-next-line no-control-regex
-    assert.doesNotMatch(planPicture(plan([nasty], policy, start), { ...plain, columns: 80 }), /[\u001b\u202e]/);
+    assert.doesNotMatch(planPicture(planRotation([nasty], policy, start), { ...plain, columns: 80 }), /[\u001b\u202e]/);
   });
 });
 
@@ -221,11 +224,11 @@ describe("the plan as SVG", () => {
   const plans = {
     quiet,
     busy,
-    first: plan([], policy, start),
-    back: plan(rolledBack, policy, start),
-    far: plan([active, encryption], policy, start, start + 700 * day),
-    nasty: plan([nasty], policy, start),
-    long: plan([long], policy, start),
+    first: planRotation([], policy, start),
+    back: planRotation(rolledBack, policy, start),
+    far: planRotation([active, encryption], policy, start, start + 700 * day),
+    nasty: planRotation([nasty], policy, start),
+    long: planRotation([long], policy, start),
   };
 
   for (const [name, ahead] of Object.entries(plans)) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { type RotationPlan, plan } from "../../src/rotation/explain/plan.ts";
+import { type RotationPlan, planRotation } from "../../src/rotation/explain/plan.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -91,32 +91,32 @@ describe("the planned steps", () => {
     ],
   ];
   for (const [name, records, steps] of rows) {
-    test(name, () => assert.deepEqual(stepsOf(plan(records, policy, start)), steps));
+    test(name, () => assert.deepEqual(stepsOf(planRotation(records, policy, start)), steps));
   }
 
   test("the plan ends with the last removal, and both waiting periods come from the policy", () => {
     assert.deepEqual(
-      { until: plan([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
+      { until: planRotation([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
       { until: next + 7_800 * second, retireMs: { sig: 7_800_000, enc: 22_200_000 }, least: 18_300 },
     );
   });
 
   test("the plan ends at a given time", () => {
-    const { steps, until } = plan([active], policy, start, start + next);
+    const { steps, until } = planRotation([active], policy, start, start + next);
     assert.deepEqual([until - start, steps.length], [next, 3]);
   });
 
   test("a key that does not exist yet never has an existing key's kid", () => {
     const records = [active, tombstone("new 1", "removed")];
     assert.deepEqual(
-      plan(records, policy, start).keys.map(({ kid }) => kid),
+      planRotation(records, policy, start).keys.map(({ kid }) => kid),
       ["a", undefined],
     );
   });
 });
 
 test("every step has a reason and the arithmetic behind its time", () => {
-  const bounds = plan([active], policy, start).steps.map(
+  const bounds = planRotation([active], policy, start).steps.map(
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );
   assert.deepEqual(bounds, [
@@ -131,10 +131,12 @@ test("every step has a reason and the arithmetic behind its time", () => {
 });
 
 const removal = (record: LiveRecord) =>
-  plan([record], policy, start).steps.find(({ action, kid }) => action === "removed" && kid === record.kid);
+  planRotation([record], policy, start).steps.find(({ action, kid }) => action === "removed" && kid === record.kid);
 
 const activation = (record: LiveRecord) =>
-  plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === record.kid);
+  planRotation([active, record], policy, start).steps.find(
+    ({ action, kid }) => action === "activated" && kid === record.kid,
+  );
 
 test("a waiting period is the longest that any policy so far has required, and its bound says so", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
@@ -153,7 +155,7 @@ test("a waiting period is the longest that any policy so far has required, and i
 test("a waiting period that has not begun is planned to begin now", () => {
   const next = waiting(record("b", "announced", { announcedAt: start - 5 * hour }));
   const old = waiting(record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start - 9 * day }));
-  assert.deepEqual(stepsOf(plan([active, next, old], policy, start)).slice(0, 3), [
+  assert.deepEqual(stepsOf(planRotation([active, next, old], policy, start)).slice(0, 3), [
     [retireMs.sig, "sig", "o", "removed"],
     [day, "sig", "a", "retired"],
     [day, "sig", "b", "activated"],
@@ -171,7 +173,7 @@ test("the sums in the bounds are correct for every policy", () => {
         maxTokenLifetimeSeconds: more + 1,
       });
       const enc = record("e", "active", { use: "enc", announcedAt: start - day, activatedAt: start - day });
-      const sums = plan([active, enc], policy, start).steps.flatMap(
+      const sums = planRotation([active, enc], policy, start).steps.flatMap(
         ({ bound }) => /(\d+)(?: s after [a-z ]+)? = (.*)/.exec(bound)?.slice(1, 3) ?? [],
       );
       assert.equal(sums.length, 8);
@@ -192,7 +194,7 @@ test("the sums in the bounds are correct for every policy", () => {
 });
 
 test("segments cover each key's states, and rotation mode is on while a key is announced or retiring", () => {
-  const { segments, rotation } = plan([active], policy, start);
+  const { segments, rotation } = planRotation([active], policy, start);
   const next = start + 51 * day;
   assert.deepEqual(
     segments.map(({ key, kid, state, from, to }) => [key, kid, state, from, to]),
@@ -220,7 +222,7 @@ test("after rollbacks, one key of a use is active at a time, and the others reti
   ];
   const a = record("a", "active", { announcedAt: t0, activatedAt: t1, activations: 2 });
   const b = record("b", "retiring", { announcedAt: t2, activatedAt: t3, retiredAt: t4 });
-  const both = plan([a, b], policy, start, start);
+  const both = planRotation([a, b], policy, start, start);
   assert.deepEqual(
     both.segments.map(({ kid, state, from, to }) => [kid, state, from, to]),
     [
@@ -240,7 +242,7 @@ test("after rollbacks, one key of a use is active at a time, and the others reti
   fc.assert(
     fc.property(histories(forwards, decommission), (history) => {
       const { records, policy, now } = replay(history);
-      const { segments } = plan(records, policy, now);
+      const { segments } = planRotation(records, policy, now);
       const actives = segments.filter(({ state }) => state === "active");
       for (const one of actives)
         for (const other of actives)
@@ -255,7 +257,7 @@ test("lists a revoked key, before later keys, for as long as a cache may keep it
   const trustedUntil = start - 7_199 * second;
   const gone = { trustedUntil: trustedUntil - second };
   const revoked = tombstone("v", "revoked", { trustedUntil });
-  const { keys, segments } = plan(
+  const { keys, segments } = planRotation(
     [tombstone("t", "removed"), tombstone("u", "revoked", gone), revoked, active],
     policy,
     start,
@@ -280,7 +282,7 @@ test("taking the steps when they are due does exactly what the plan says", () =>
   fc.assert(
     fc.property(history, anyTime, (history, parts) => {
       const { records, policy, now } = replay(history);
-      const ahead = plan(records, policy, now);
+      const ahead = planRotation(records, policy, now);
       // A manager runs due steps when the plan says, and at any other time.
       const others = parts.map((part) => Math.floor(now + part * (ahead.until - now)));
       const moments = new Set([now, ...ahead.steps.map(({ at }) => at), ...others]);
@@ -309,7 +311,7 @@ test("a plan ends after a whole rotation for each use that has keys, and announc
   fc.assert(
     fc.property(histories(forwards), (history) => {
       const { records, policy, now } = replay(history);
-      const { steps, segments } = plan(records, policy, now);
+      const { steps, segments } = planRotation(records, policy, now);
       for (const use of keyUses) {
         const ofUse = steps.filter((step) => step.use === use);
         if (activeKey(records, use) === undefined) continue;
@@ -360,7 +362,7 @@ describe("the time since which every read has seen rotation mode on", () => {
           intervals.some(({ to }) => to === undefined),
           isRotating(records),
         );
-        assert.ok(plan(records, policy, now).rotation.length > 0);
+        assert.ok(planRotation(records, policy, now).rotation.length > 0);
       }),
       { numRuns: soak(200) },
     );

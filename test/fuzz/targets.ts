@@ -24,7 +24,7 @@ import { createWrapping, readWrappingKeys } from "../../src/rotation/custody/key
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { createNames } from "../../src/rotation/issuers/issuer-template.ts";
 import { readFields, bytesField, numberField } from "../../src/service/signing/protobuf.ts";
-import { createBearer } from "../../src/verify/bearer/create-bearer.ts";
+import { createBearerGuard } from "../../src/verify/bearer/bearer-guard.ts";
 import { verify } from "../../src/verify/token/verify.ts";
 
 const text = (input: Uint8Array): string => new TextDecoder().decode(input);
@@ -210,8 +210,8 @@ export async function storeDocument(input: Uint8Array): Promise<void> {
 
 const remote = { issuer, keys };
 const bearers = [
-  createBearer({ issuer: remote, audience, clock, baseUrl: "https://api.example" }),
-  createBearer({ issuer: remote, audience, clock, baseUrl: "https://api.example", dpop: "required" }),
+  createBearerGuard({ issuer: remote, audience, clock, baseUrl: "https://api.example" }),
+  createBearerGuard({ issuer: remote, audience, clock, baseUrl: "https://api.example", dpop: "required" }),
 ];
 
 /** A guard lets a request through or returns 400, 401 or 403; it never fails. Input: an Authorization header, a NUL, and a DPoP header. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
-import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { randomFrom } from "../support/random.ts";
@@ -51,7 +51,7 @@ test(`${requests} mutated requests: none is accepted`, async (t) => {
       [`${issuer}/jwks`]: servedSet([entryOf({ ...key, kid: "a" })], { "Cache-Control": "max-age=3600" }),
     }),
   );
-  const { check } = createBearer({
+  const { check } = createBearerGuard({
     issuer: (name) => name === issuer,
     audience,
     dpop: "optional",

@@ -6,7 +6,7 @@ import type { Bytes } from "../../src/base/bytes.ts";
 import type { JwksdErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded-signer.ts";
 import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
-import { checkSigner, expectFailure as failingWith, inputOf } from "../../src/testing/check-signer.ts";
+import { defineSignerTests, expectFailure as failingWith, inputOf } from "../../src/testing/signer-tests.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import type { ServiceKey } from "../support/stubs/ecdsa.ts";
@@ -83,7 +83,7 @@ export function checkKeyService(
   failuresOf: (opened: Opened) => readonly Failing[],
   attempts: number,
 ): void {
-  checkSigner(
+  defineSignerTests(
     `${name}, against a stub`,
     async () => {
       const { stub, signer, secrets, key } = await open();

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { decodeJwt } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { SigningKey } from "../../src/sign/token/token-signer.ts";
+import type { ActiveSigningKey } from "../../src/sign/token/token-signer.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
 import { encode } from "../token/compact.ts";
 import type { CountedStore } from "./counted-store.ts";
@@ -200,7 +200,7 @@ test("presence records without a running process are not listed, do not delay st
 // The time for which a handle from `signingKey` is usable, and the times in its tokens.
 
 /** Signs a token that has no times with a handle. Returns "signed" or the code of the error. */
-const use = ({ kid, sign }: SigningKey): Promise<string> =>
+const use = ({ kid, sign }: ActiveSigningKey): Promise<string> =>
   sign(Buffer.from(`${encode({ alg: "ES256", kid })}.${encode({ iss: issuer })}`), { lifetimeSeconds: 60 }).then(
     () => "signed",
     (error: JwksdError) => error.code,

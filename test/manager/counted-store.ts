@@ -1,5 +1,5 @@
 import { StoreError } from "../../src/base/errors.ts";
-import type { Presence, Register, StoreCall } from "../../src/rotation/store/register.ts";
+import type { PresenceStore, Register, CallOptions } from "../../src/rotation/store/register.ts";
 
 /** `checkIn`: a confirmed read, or a call for presence records. */
 export type Operation = "read" | "checkIn" | "write";
@@ -37,7 +37,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
   const waiting = new Set<() => void>();
   let old: Awaited<ReturnType<Register["read"]>> | undefined;
 
-  async function call<T>(operation: Operation, { signal }: StoreCall, work: () => Promise<T>): Promise<T> {
+  async function call<T>(operation: Operation, { signal }: CallOptions, work: () => Promise<T>): Promise<T> {
     counts[operation] += 1;
     total.calls += 1;
     if (store.isGone || (store.isFull && operation !== "read")) {
@@ -99,7 +99,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
         return call("checkIn", options, async () => register.presence?.put(id, record, options));
       },
       list: async (limit, options = {}) =>
-        call("read", options, async () => (register.presence as Presence).list(limit, options)),
+        call("read", options, async () => (register.presence as PresenceStore).list(limit, options)),
       drop: async (ids, options = {}) => call("checkIn", options, async () => register.presence?.drop(ids, options)),
     },
     watch(onChange, options) {

@@ -15,7 +15,7 @@ import {
 import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/key-wrapping.ts";
 import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
 import { type ManageOptions, manageKeys } from "../../src/rotation/manager/manager.ts";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -449,7 +449,7 @@ describe("a store that was created without an issuer", () => {
     await first.manager.execute({ type: "announce", key: await first.manager.makeKey("sig") });
     await first.manager.close();
     await world.pass(86_400_000);
-    const events: ManagerEvent[] = [];
+    const events: KeyManagerEvent[] = [];
     const { manager } = await serving(world, store, a, { onEvent: (event) => void events.push(event) });
     assert.equal(manager.records[1]?.state, "active");
     assert.ok(!events.some(({ type }) => type === "activation-blocked"));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, compactDecrypt, importJWK } from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
-import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/index.ts";
+import type { KeyManagerOptions, KeyManagerEvent } from "../../src/rotation/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { isLive } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -23,8 +23,8 @@ const never = new Promise<never>(() => {});
 async function start(more: Partial<KeyManagerOptions> = {}) {
   const clock = simulatedClock();
   const store = memoryStore({ clock });
-  const events: ManagerEvent[] = [];
-  const onEvent = (event: ManagerEvent): void => void events.push(event);
+  const events: KeyManagerEvent[] = [];
+  const onEvent = (event: KeyManagerEvent): void => void events.push(event);
   const manager = await createServiceManager({
     issuer,
     store,

@@ -9,7 +9,7 @@ import {
   type Tracer,
   trace,
 } from "@opentelemetry/api";
-import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
+import { SignerError, RotationError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local-signer.ts";
 import type { SignInput } from "../../src/keys/signer/signer.ts";
 import { createProvider } from "../../src/provider/create-provider.ts";
@@ -190,7 +190,7 @@ test("gives the time of the first of several failures, and reports staleness sep
   const failed = { type: "failed", retryInMs: 1, staleAt: 1 } as const;
   health.report({ ...failed, error: unavailable });
   await clock.advance(1_000);
-  health.report({ ...failed, error: new StateError("ERR_UPDATE", "not taken") });
+  health.report({ ...failed, error: new RotationError("ERR_UPDATE", "not taken") });
   health.report({ type: "stale", error: new SignerError("ERR_SIGNER_STALE", "the clock") });
   assert.deepEqual(health.current.failure, { at, code: "ERR_UPDATE", message: "not taken" });
   health.report({ type: "recovered" });

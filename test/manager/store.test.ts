@@ -5,7 +5,7 @@ import { JwksdError } from "../../src/base/errors.ts";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
 import { rewrap } from "../../src/rotation/custody/rewrap.ts";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
@@ -35,7 +35,7 @@ const code =
     assert.match(error.message, message);
     return true;
   };
-const retries = (events: readonly ManagerEvent[]): number[] =>
+const retries = (events: readonly KeyManagerEvent[]): number[] =>
   events.flatMap((event) => (event.type === "failed" ? [event.retryInMs / second] : []));
 
 /** Returns the records with changed members of one record. */
@@ -322,7 +322,7 @@ const notAuthentic = (error: unknown): boolean => {
   assert.equal(error.code, "ERR_STORE_NOT_AUTHENTIC", error.message);
   return true;
 };
-const failures = (events: readonly ManagerEvent[]): JwksdError[] =>
+const failures = (events: readonly KeyManagerEvent[]): JwksdError[] =>
   events.flatMap((event) => (event.type === "failed" ? [event.error] : []));
 
 const evilToken = (kid: string): Promise<string> =>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { revisionsBehind } from "../../src/rotation/custody/presence-records.ts";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { LiveRecord } from "../../src/rotation/rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
@@ -254,7 +254,7 @@ test("refuses and reports a restored older backup; a restarted process continues
   await world.stop(replica, restarted);
 });
 
-const emptied = (events: readonly ManagerEvent[]): string[] =>
+const emptied = (events: readonly KeyManagerEvent[]): string[] =>
   events.flatMap((event) => (event.type === "store-emptied" ? [`${event.error.code} ${event.error.message}`] : []));
 
 describe("a first key", () => {

@@ -12,7 +12,7 @@ import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { type PresenceRecord, listPresence, readPresence } from "../../src/rotation/custody/presence-records.ts";
 import type { Target } from "../../src/rotation/manager/context.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
-import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerOptions, KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
@@ -44,7 +44,7 @@ export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
 export interface Replica {
   readonly manager: ServiceManager;
   readonly provider: Provider;
-  readonly events: readonly ManagerEvent[];
+  readonly events: readonly KeyManagerEvent[];
 }
 
 /** A machine with its own clock, which can be set, and a process that can be stopped. */
@@ -132,13 +132,13 @@ export class World {
 
   /** Starts a manager and a provider with its keys. */
   async start(choice: ManagerChoice = {}): Promise<Replica> {
-    const events: ManagerEvent[] = [];
+    const events: KeyManagerEvent[] = [];
     const options = {
       issuer,
       store: this.store,
       wrappingKeys: [this.wrappingKey],
       clock: this.clock,
-      onEvent: (event: ManagerEvent) => void events.push(event),
+      onEvent: (event: KeyManagerEvent) => void events.push(event),
     };
     const policy = policyOf(choice);
     const manager = await this.until(createServiceManager({ ...options, ...choice, initialPolicy: policy }));
@@ -323,4 +323,4 @@ export async function seen({ provider }: Pick<Replica, "provider">): Promise<See
 }
 
 /** Returns the types of events. */
-export const typesOf = (events: readonly ManagerEvent[]): string[] => events.map(({ type }) => type);
+export const typesOf = (events: readonly KeyManagerEvent[]): string[] => events.map(({ type }) => type);

@@ -12,7 +12,7 @@ import { CannotSign, type KeyringOptions, createKeyring } from "../../src/rotati
 import { makeLocalKey, wrapKey, externalKey } from "../../src/rotation/manager/private-keys.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { Seen } from "../../src/rotation/manager/store-clock.ts";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
 import { announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import type { LiveRecord } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -316,7 +316,7 @@ const never = (): Promise<never> => new Promise(() => {});
 
 async function keyringOf(options: KeyringOptions = {}, store: Register = memoryStore()) {
   const orphans: [uri: string, isDestroyed: boolean][] = [];
-  const report = (event: ManagerEvent): void =>
+  const report = (event: KeyManagerEvent): void =>
     void (event.type === "orphaned" && orphans.push([event.uri, event.isDestroyed]));
   const clock = simulatedClock();
   const custody = await custodyOf(store, [ownWrappingKey], { issuer, isChosen: true });

@@ -31,12 +31,12 @@ const entries = Object.keys(packageJson.exports)
 /** Program that reports the entry points without exports, and the errors of calls that need a peer. */
 const program = `
 ${entries.map((entry, index) => `import * as m${index} from "${entry}";`).join("\n")}
-const { createBearer, openSigner, withJwksd } = Object.assign({}, ${entries.map((_, index) => `m${index}`).join(", ")});
+const { createBearerGuard, openSigner, createRotatingOidcProvider } = Object.assign({}, ${entries.map((_, index) => `m${index}`).join(", ")});
 const headers = { header: () => {} };
 const http = { getRequest: () => ({ headers: {} }), getResponse: () => headers };
 const context = { getType: () => "http", switchToHttp: () => http };
 export async function answers(hasPeers) {
-  const bearer = createBearer({ issuer: "https://op.example", audience: "api" });
+  const bearer = createBearerGuard({ issuer: "https://op.example", audience: "api" });
   const calls = [
     () => bearer.mcp().verifyAccessToken("no token"),
     () => bearer.nest().canActivate(context),
@@ -44,7 +44,7 @@ export async function answers(hasPeers) {
       () => openSigner("aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"),
       () => openSigner("azure-kv:https://login.vault.azure.net/keys/signing/" + "0".repeat(32)),
       () => openSigner("gcp-kms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"),
-      () => withJwksd({ maxTokenLifetimeSeconds: 86_400 }, { adapter: class {} }, () => {}),
+      () => createRotatingOidcProvider({ maxTokenLifetimeSeconds: 86_400 }, { adapter: class {} }, () => {}),
     ]),
   ];
   const failures = await Promise.allSettled(calls.map((call) => call()));

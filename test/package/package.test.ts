@@ -74,13 +74,13 @@ test("with an old Node, the provider's quick start and the commands report which
 test("every create function reports an old runtime instead of failing later", async () => {
   const program = `
     import { createClientVerifier, createProvider } from "jwksd";
-    import { createBearer } from "jwksd/bearer";
+    import { createBearerGuard } from "jwksd/bearer";
     import { createRemoteKeySet } from "jwksd/relying-party";
     import { createKeyManager } from "jwksd/rotation";
     import { createSignClient } from "jwksd/sign-client";
     import { memoryStore } from "jwksd/store";
     import { sqliteStore } from "jwksd/store/sqlite";
-    const all = [createClientVerifier, createProvider, createBearer, createRemoteKeySet, createKeyManager, createSignClient];
+    const all = [createClientVerifier, createProvider, createBearerGuard, createRemoteKeySet, createKeyManager, createSignClient];
     for (const make of [...all.map((make) => () => make({})), () => memoryStore(), () => sqliteStore("none.db")])
       await Promise.resolve().then(make).catch(({ code, message }) => console.log(code, message));`;
   // Node 20 does not have this function.
@@ -236,21 +236,21 @@ describe("packages", () => {
 /** Third-party adapters and the names of the contract tests that they fail. */
 const adapters: readonly (readonly [adapters: string, failing: readonly string[]])[] = [
   [
-    `checkRegister("ours", async () => {
+    `defineRegisterTests("ours", async () => {
       const stores = new Map();
       return { handle: async (issuer) => stores.get(issuer) ?? stores.set(issuer, memoryStore()).get(issuer) };
     });
-    checkSigner("ours", async () => ({ signer: tinySigner("ieee-p1363"), secrets: [] }));`,
+    defineSignerTests("ours", async () => ({ signer: tinySigner("ieee-p1363"), secrets: [] }));`,
     [],
   ],
   [
-    `checkRegister("ours", async () => {
+    `defineRegisterTests("ours", async () => {
       const store = memoryStore();
       // It ignores versions and has one document for all issuers.
       const write = async (text) => store.write(text, (await store.read()).version);
       return { handle: async () => ({ ...store, write }) };
     });
-    checkSigner("ours", async () => ({ signer: tinySigner("der"), secrets: [] }));`,
+    defineSignerTests("ours", async () => ({ signer: tinySigner("der"), secrets: [] }));`,
     [
       "a repeated or late write changes nothing",
       "creates 100 signatures of 64 bytes that jose verifies, with 64 in flight",
@@ -261,7 +261,7 @@ const adapters: readonly (readonly [adapters: string, failing: readonly string[]
 const tiny = `
 import { generateKeyPairSync, sign } from "node:crypto";
 import { memoryStore } from "jwksd/store";
-import { checkRegister, checkSigner } from "jwksd/testing/adapters";
+import { defineRegisterTests, defineSignerTests } from "jwksd/testing/adapters";
 function tinySigner(dsaEncoding) {
   const { publicKey, privateKey: key } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const { kty, crv, x, y } = publicKey.export({ format: "jwk" });
@@ -290,12 +290,12 @@ describe("jwksd/testing/adapters tests third-party signers and stores", () => {
 
 test("an invalid call to jwksd/testing/adapters throws an explanatory error and does not register tests", async () => {
   const calls = [
-    "checkSigner({ signer: tinySigner('der') })",
-    "checkSigner(async () => ({}))",
-    "checkSigner('ours', tinySigner('der'))",
-    "checkSigner('ours', async () => ({}), { rounds: 1 })",
-    "checkRegister(memoryStore())",
-    "checkRegister('ours', memoryStore())",
+    "defineSignerTests({ signer: tinySigner('der') })",
+    "defineSignerTests(async () => ({}))",
+    "defineSignerTests('ours', tinySigner('der'))",
+    "defineSignerTests('ours', async () => ({}), { rounds: 1 })",
+    "defineRegisterTests(memoryStore())",
+    "defineRegisterTests('ours', memoryStore())",
   ];
   const body = calls.map(
     (call) => `try { ${call}; console.log("accepted"); } catch (error) { console.log(error.message); }`,
@@ -305,13 +305,16 @@ test("an invalid call to jwksd/testing/adapters throws an explanatory error and 
   assert.deepEqual(
     lines.map((line) => /^(\w+ takes a name and a function|there is no "rounds" option)/.exec(line)?.[0]),
     [
-      ...[0, 1, 2].map(() => "checkSigner takes a name and a function"),
+      ...[0, 1, 2].map(() => "defineSignerTests takes a name and a function"),
       'there is no "rounds" option',
-      ...[0, 1].map(() => "checkRegister takes a name and a function"),
+      ...[0, 1].map(() => "defineRegisterTests takes a name and a function"),
     ],
   );
   // The function's result is known only when the tests run.
-  await writeFile(join(project, "adapter.test.mjs"), `${tiny}checkSigner("ours", async () => tinySigner("der"));`);
+  await writeFile(
+    join(project, "adapter.test.mjs"),
+    `${tiny}defineSignerTests("ours", async () => tinySigner("der"));`,
+  );
   assert.match(await runNode("adapter.test.mjs"), /must return \{ signer, secrets \}/);
 });
 

@@ -13,7 +13,7 @@ import { CKA, CKM, CKO, p256Params } from "../../src/keys/pkcs11/constants.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import type { SignerBackend } from "../../src/keys/signer/signer.ts";
-import { inputOf } from "../../src/testing/check-signer.ts";
+import { inputOf } from "../../src/testing/signer-tests.ts";
 import { listening } from "../support/listening.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { type Shim, type SoftHsm, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";

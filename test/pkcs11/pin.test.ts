@@ -7,7 +7,7 @@ import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { type PinSource, readPin } from "../../src/keys/pkcs11/pin.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
-import { inputOf } from "../../src/testing/check-signer.ts";
+import { inputOf } from "../../src/testing/signer-tests.ts";
 import { children } from "../support/children.ts";
 import { refusal } from "../support/refusal.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";

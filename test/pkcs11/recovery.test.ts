@@ -13,7 +13,7 @@ import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { slowTimeoutMs } from "../../src/keys/signer/backend-options.ts";
-import { inputOf } from "../../src/testing/check-signer.ts";
+import { inputOf } from "../../src/testing/signer-tests.ts";
 import { children, statusOf } from "../support/children.ts";
 import { listening } from "../support/listening.ts";
 import { Client } from "../support/load.ts";

@@ -14,7 +14,7 @@ import {
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
-import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { issuer, longCache, shortCache, World } from "../manager/world.ts";
 import { day, hour, minute } from "../rules/key-records.ts";
 import { keySource } from "../support/key-source.ts";
@@ -37,7 +37,7 @@ test("a guard that uses an on-demand provider's keys returns 503 until they can 
   const store = memoryStore({ clock });
   const shared = { issuer, store, wrappingKeys: [newWrappingKey()], clock };
   const provider = await createProvider({ keys: await createKeyManager({ ...shared, onDemand: true }), clock });
-  const bearer = createBearer({ issuer: { issuer, keys: provider.keys }, audience: "api", clock });
+  const bearer = createBearerGuard({ issuer: { issuer, keys: provider.keys }, audience: "api", clock });
   const other = await createProvider({ issuer, keyset, clock });
   const answerTo = async ({ sign }: Provider) => {
     const claims = { sub: "alice", aud: "api", client_id: "app" };

@@ -374,7 +374,7 @@ test("stops publishing an encryption key at its notAfter", async () => {
 const issuer = "https://op.example";
 const urls = [`${issuer}/jwks`, `${issuer}/.well-known/openid-configuration`, `${issuer}/x`];
 
-interface SigningKey {
+interface ActiveSigningKey {
   readonly kid: string;
   readonly jwk: EcPrivateJwk;
 }
@@ -384,7 +384,7 @@ interface EncryptionKey {
   readonly alg: EncryptionAlg | undefined;
 }
 interface Keys {
-  readonly signing: readonly SigningKey[];
+  readonly signing: readonly ActiveSigningKey[];
   readonly encryption: readonly EncryptionKey[];
 }
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type IncomingHttpHeaders, type RequestListener, type ServerResponse, createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createBearerGuard } from "../../src/verify/bearer/index.ts";
 import {
   type FetchError,
   type RemoteKeySetOptions,
@@ -434,7 +434,7 @@ describe("URLs", () => {
       const url = `https://op.example${end}`;
       assert.equal(await outcome(() => createRemoteKeySet({ issuer: url })), "ERR_OPTION_INVALID", url);
       for (const each of [url, { issuer: url, jwksUri: jwks }]) {
-        const guard = () => createBearer({ issuer: each, audience: "a" });
+        const guard = () => createBearerGuard({ issuer: each, audience: "a" });
         assert.equal(await outcome(guard), "ERR_OPTION_INVALID", url);
       }
       assert.equal(await outcome(() => createRemoteKeySet({ jwksUri: url }) && "accepted"), "accepted");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StateError } from "../../src/base/errors.ts";
+import { RotationError } from "../../src/base/errors.ts";
 import type { JwksdErrorCode } from "../../src/base/errors.ts";
 import { type Command, type NewKey, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import type {
@@ -424,7 +424,7 @@ describe("a refused command names the rule that it would break", () => {
       const command = commandOf(text);
       const error = await refusal(() => applyCommand(frozen(given), frozen(command), { policy, now: at }), code);
       assert.match(error.message, expected);
-      assert.ok(error instanceof StateError);
+      assert.ok(error instanceof RotationError);
       assert.equal(error.allowedAt, allowedAt);
       assert.doesNotMatch(error.message, /wrapped/);
     });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { ConfigError, StateError } from "../../src/base/errors.ts";
-import { type Change, type View, advance } from "../../src/rotation/rules/advance.ts";
+import { ConfigError, RotationError } from "../../src/base/errors.ts";
+import { type KeyChange, type View, advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import { type KeyRecord, type KeyUse, keyUses } from "../../src/rotation/rules/key-records.ts";
 import { type RotationPolicy, rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -92,12 +92,12 @@ export function takeDueSteps(
   policy: RotationPolicy,
   now: number,
   view: View = {},
-): Change {
-  let all: Change = { records: before, events: [] };
+): KeyChange {
+  let all: KeyChange = { records: before, events: [] };
   for (;;) {
     const { due, records, events } = advance(frozen(all.records), policy, now, view);
     const taken = { records, events: [...all.events, ...events] };
-    const made = due.reduce<Change>(
+    const made = due.reduce<KeyChange>(
       (change, use) => announce(change, nextKey(change.records, use), now, "it is time"),
       taken,
     );
@@ -144,7 +144,7 @@ export function replay(
         ({ policy = policy } = change);
         records = recordBounds(change.records, policy);
       } catch (error) {
-        assert.ok(error instanceof StateError || error instanceof ConfigError, String(error));
+        assert.ok(error instanceof RotationError || error instanceof ConfigError, String(error));
       }
     }
     onAction({ records, policy, now }, action);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { StateError } from "../../src/base/errors.ts";
-import { type Change, type View, advance } from "../../src/rotation/rules/advance.ts";
+import { RotationError } from "../../src/base/errors.ts";
+import { type KeyChange, type View, advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
 import {
   type KeyUse,
@@ -134,13 +134,13 @@ test("a command that came too early is allowed from allowedAt on, but not a mill
   assert.ok(early > runs / 20, `only ${early} refusals were seen`);
 });
 
-const steps = ({ events }: Change): string[] => events.map(({ type, kid }) => `${type} ${kid}`);
+const steps = ({ events }: KeyChange): string[] => events.map(({ type, kid }) => `${type} ${kid}`);
 
 function tooEarlyUntil(attempt: () => unknown): number | undefined {
   try {
     attempt();
   } catch (error) {
-    assert.ok(error instanceof StateError, String(error));
+    assert.ok(error instanceof RotationError, String(error));
     return error.allowedAt;
   }
   return undefined;

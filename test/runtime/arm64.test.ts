@@ -33,7 +33,7 @@ const suites = [
 ];
 
 /** Tests of Node's test runner, which starts processes for this machine, and tests with a TPM, whose module is for this machine. */
-const left = "checkRegister detects|TPM";
+const left = "defineRegisterTests detects|TPM";
 
 const run = promisify(execFile);
 let folder = "";

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
-import type { DatabaseStoreOptions } from "../../src/rotation/store/databases/database-calls.ts";
+import type { StoreOptions } from "../../src/rotation/store/databases/database-calls.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
 import { isPostgresUrl } from "../../src/rotation/store/postgres/url.ts";
@@ -42,7 +42,7 @@ function database(): string {
   return name;
 }
 
-async function opened(t: Scope, url: string, options: Partial<DatabaseStoreOptions> = {}): Promise<Register> {
+async function opened(t: Scope, url: string, options: Partial<StoreOptions> = {}): Promise<Register> {
   const store = postgresStore(url, { issuer: "https://op.example", ...options });
   t.after(() => store.close?.());
   return store;

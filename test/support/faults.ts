@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/check-register.ts";
+import { type Faults, type RegisterUnderTest, defineRegisterTests } from "../../src/testing/register-tests.ts";
 import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
 import type { Daemon } from "./daemon.ts";
 import { sample } from "./samples.ts";
@@ -22,7 +22,7 @@ export type Open = (
 ) => Register | Promise<Register>;
 
 /**
- * Returns the function for `checkRegister` that opens registers, with unique issuers, through a network that can be cut. All tests share the
+ * Returns the function for `defineRegisterTests` that opens registers, with unique issuers, through a network that can be cut. All tests share the
  * network, because the redis package creates a class with all of its commands for each new address.
  */
 export function throughNetwork(port: number, open: Open): () => Promise<Networked> {
@@ -48,7 +48,7 @@ const cuts: Readonly<Record<string, Cut>> = {
   "the network falls silent": "silent from then on",
 };
 
-/** Returns faults for `checkRegister` that occur when a client sends a string that only writes contain. */
+/** Returns faults for `defineRegisterTests` that occur when a client sends a string that only writes contain. */
 export const networkFaults = (marker: string): Faults<Networked> =>
   Object.fromEntries(
     Object.entries(cuts).map(([name, cut]) => [
@@ -60,7 +60,7 @@ export const networkFaults = (marker: string): Faults<Networked> =>
     ]),
   );
 
-/** Returns faults of a server for `checkRegister`, in the middle of a write. */
+/** Returns faults of a server for `defineRegisterTests`, in the middle of a write. */
 export const serverFaults = (marker: string, server: Daemon): Faults<Networked> => ({
   "the server dies": async ({ network }) => {
     network.cutAt(marker, "after the server has responded", () => void server.kill());
@@ -72,17 +72,17 @@ export const serverFaults = (marker: string, server: Daemon): Faults<Networked> 
   },
 });
 
-/** One way to a store: the arguments of `checkRegister`. */
+/** One way to a store: the arguments of `defineRegisterTests`. */
 export type Way<Under extends RegisterUnderTest> = [name: string, open: () => Promise<Under>, faults?: Faults<Under>];
 
-/** Runs `checkRegister` for the first way to a store; in `npm test`, the other ways get only {@link checkShortly}. */
+/** Runs `defineRegisterTests` for the first way to a store; in `npm test`, the other ways get only {@link checkShortly}. */
 export function checkWays<Under extends RegisterUnderTest>([first, ...others]: readonly Way<Under>[]): void {
   if (first !== undefined) {
-    checkRegister(...first);
+    defineRegisterTests(...first);
     checkTooLarge(first[0], first[1]);
   }
   for (const way of others) {
-    if (isSoak) checkRegister(...way);
+    if (isSoak) defineRegisterTests(...way);
     else test(`a register, briefly: ${way[0]}`, () => checkShortly(way[1]));
   }
 }

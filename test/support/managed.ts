@@ -15,7 +15,7 @@ import { type ServiceManager, createKeyManager } from "../../src/rotation/manage
 import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
 import { type StoreAccess, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
-import type { Change } from "../../src/rotation/rules/advance.ts";
+import type { KeyChange } from "../../src/rotation/rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
 import { type KeyRecord, type KeyUse, jweOf, liveRecords } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -74,7 +74,7 @@ export const accessTo = (custody: Custody): StoreAccess =>
   createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal: new AbortController().signal });
 
 /** Commits a command, as `jwksd keys` does in a separate process. @returns the time of the commit, by `performance.now()` */
-export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
+export async function commandStore(path: string, command: Command): Promise<{ change: KeyChange; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
   const store = sqliteStore(path);
   const custody = await custodyOf(store, [wrappingKey]);

@@ -1,5 +1,5 @@
 import { type JWTVerifyGetKey, jwtVerify } from "jose";
-import { type KeySource, verify } from "../../src/verify/token/verify.ts";
+import { type KeyResolver, verify } from "../../src/verify/token/verify.ts";
 
 /** Tokens that stay valid until `next` is called with the number of the window after the next one. */
 export interface Window {
@@ -26,7 +26,7 @@ export interface Report {
 /** Verifies a token with jose and with jwksd over the same keys. They must agree. @throws jose's error */
 export async function verifyByBoth(
   token: string,
-  keys: KeySource,
+  keys: KeyResolver,
   expected: { readonly issuer: string; readonly audience: string },
 ): Promise<void> {
   const options = { ...expected, algorithms: ["ES256"] };

@@ -11,8 +11,13 @@ import { decodeJwt } from "jose";
 import { examine } from "../../src/doctor/index.ts";
 import { verify } from "../../src/index.ts";
 import { hostileNames } from "../../src/testing/faulty-sets.ts";
-import { type TestIssuer, createTestClient, createTestIssuer, tokenFaults } from "../../src/testing/index.ts";
-import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
+import {
+  type TestIssuer,
+  createSenderConstrainedClient,
+  createTestIssuer,
+  tokenFaults,
+} from "../../src/testing/index.ts";
+import { type BearerGuardOptions, createBearerGuard } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { observed } from "../doctor/observed.ts";
 import { listening } from "../support/listening.ts";
@@ -24,13 +29,17 @@ import { refusalTable, refusalsOf } from "./refusals.ts";
 
 const algorithms = ["ES256", "RS256", "PS256", "EdDSA"] as const;
 
-const guardOf = ({ issuer, audience, fetch }: TestIssuer, more: Partial<BearerOptions> = {}) =>
-  createBearer({ issuer, audience, keySet: { fetch }, ...more });
+const guardOf = ({ issuer, audience, fetch }: TestIssuer, more: Partial<BearerGuardOptions> = {}) =>
+  createBearerGuard({ issuer, audience, keySet: { fetch }, ...more });
 
 const peerOf = ({ socket }: { socket: TLSSocket }) => socket.getPeerCertificate().raw;
 
 /** Returns the status with which a guard responds. */
-async function statusOf(bearer: ReturnType<typeof createBearer>, token: string, headers: object = {}): Promise<number> {
+async function statusOf(
+  bearer: ReturnType<typeof createBearerGuard>,
+  token: string,
+  headers: object = {},
+): Promise<number> {
   const init = { headers: { Authorization: `Bearer ${token}`, ...headers } };
   const auth = await bearer.check(new Request("https://api.example.com/orders", init));
   return auth instanceof Response ? auth.status : 200;
@@ -132,7 +141,7 @@ describe("an issuer", () => {
     assert.deepEqual(one, same);
     assert.notDeepEqual(one, other);
     assert.equal((one as { keys: unknown[] }).keys.length, 2 * 2);
-    assert.equal((await createTestClient("a")).jkt, (await createTestClient("a")).jkt);
+    assert.equal((await createSenderConstrainedClient("a")).jkt, (await createSenderConstrainedClient("a")).jkt);
     // Generating an RSA key takes half a second.
     const [first, again] = [1, 2].map(() => createTestIssuer({ seed: "a", algorithms }));
     const issuer = (await first) as TestIssuer;
@@ -184,7 +193,7 @@ describe("an issuer over HTTP", () => {
     const { url, close } = await issuer.listen();
     t.after(close);
     assert.equal(issuer.issuer, url);
-    const bearer = createBearer({ issuer: url, audience: issuer.audience });
+    const bearer = createBearerGuard({ issuer: url, audience: issuer.audience });
     const body = new URLSearchParams({ grant_type: "client_credentials", scope: "orders:read", client_id: "me" });
     const reply = await fetch(`${url}/token`, { method: "POST", body });
     const { access_token: token } = (await reply.json()) as { access_token: string };
@@ -207,7 +216,7 @@ describe("an issuer over HTTP", () => {
     assert.equal(issuer.issuer, "https://login.example.com");
     const trusted = { issuer: issuer.issuer, jwksUri: `${url}/jwks` };
     assert.equal(
-      await statusOf(createBearer({ issuer: trusted, audience: issuer.audience }), await issuer.token()),
+      await statusOf(createBearerGuard({ issuer: trusted, audience: issuer.audience }), await issuer.token()),
       200,
     );
   });
@@ -414,7 +423,7 @@ describe("documents with a fault", () => {
     const answers: Record<string, number> = {};
     for (const name of hostileNames) {
       const at = `${issuer.issuer}/hostile/${name}`;
-      const bearer = createBearer({ issuer: at, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
+      const bearer = createBearerGuard({ issuer: at, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
       answers[name] = await statusOf(bearer, await (await issuer.fetch(`${at}/token`)).text());
     }
     const refused = Object.keys(answers).filter((name) => answers[name] !== 200);
@@ -425,7 +434,7 @@ describe("documents with a fault", () => {
 describe("a test client", () => {
   test("creates valid and invalid DPoP proofs", async () => {
     const issuer = await createTestIssuer();
-    const client = await createTestClient();
+    const client = await createSenderConstrainedClient();
     const bearer = guardOf(issuer, { dpop: "required", baseUrl: "https://api.example.com" });
     const token = await issuer.token({ cnf: { jkt: client.jkt } });
     const url = "https://api.example.com/orders";
@@ -438,7 +447,7 @@ describe("a test client", () => {
   });
 
   test("connects with its certificate, and the guard accepts the token bound to that certificate", async (t: TestContext) => {
-    const [issuer, client] = [await createTestIssuer(), await createTestClient("mtls")];
+    const [issuer, client] = [await createTestIssuer(), await createSenderConstrainedClient("mtls")];
     const certificate = new X509Certificate(client.certificate);
     assert.ok(certificate.verify(certificate.publicKey));
     const bearer = guardOf(issuer, { certificate: peerOf });
@@ -455,6 +464,6 @@ describe("a test client", () => {
       reply.resume();
       return reply.statusCode;
     };
-    assert.deepEqual([await status(client.x5t), await status((await createTestClient()).x5t)], [200, 401]);
+    assert.deepEqual([await status(client.x5t), await status((await createSenderConstrainedClient()).x5t)], [200, 401]);
   });
 });

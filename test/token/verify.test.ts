@@ -6,7 +6,7 @@ import * as jose from "jose";
 import {
   type JwksdErrorCode,
   FetchError,
-  type KeySource,
+  type KeyResolver,
   type Provider,
   type SigningEntry,
   TokenError,
@@ -37,11 +37,11 @@ const byKey = (more: object, signedBy = es256): string => compact({ ...header, .
 const imported = (await jose.importJWK(publicJwk, "ES256")) as jose.CryptoKey;
 const privateKey = await jose.importJWK(key, "ES256");
 /** Finds the only key by its kid. */
-const keys: KeySource = ({ kid }) => {
+const keys: KeyResolver = ({ kid }) => {
   if (kid !== "a") throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no such kid");
   return imported;
 };
-const neverCalled: KeySource = () => assert.fail("the key source was called");
+const neverCalled: KeyResolver = () => assert.fail("the key source was called");
 const options: VerifyOptions = { keys, issuer, audience, algorithms: ["ES256"], clock };
 
 interface Row {
@@ -102,7 +102,7 @@ describe("no default accepts everything, and an invalid option is not reported a
   for (const [name, key] of noPublicKeys) {
     test(`rejects a key source that returns ${name}`, async () => {
       for (const keys of [() => key, async () => key]) {
-        const broken = { ...options, keys: keys as KeySource };
+        const broken = { ...options, keys: keys as KeyResolver };
         await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
       }
     });
@@ -364,7 +364,7 @@ describe("claims (RFC 7519 section 4.1), with synchronized clocks", () => {
 
   test("a token that expires while its keys are fetched causes ERR_TOKEN_EXPIRED", async () => {
     const clock = simulatedClock();
-    const slow: KeySource = (header) => {
+    const slow: KeyResolver = (header) => {
       clock.setBy(120_000);
       return keys(header);
     };
@@ -449,7 +449,7 @@ describe("passes on an error from the key source unchanged", () => {
     const verdictOn = (kid: string): Promise<string> =>
       verdict(verify(byKey({ kid }), { ...options, keys: ({ kid = "" }) => known.get(kid) }));
     assert.deepEqual([await verdictOn("a"), await verdictOn("b")], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
-    const keys = (async () => null) as unknown as KeySource;
+    const keys = (async () => null) as unknown as KeyResolver;
     assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "ERR_TOKEN_KID_UNKNOWN");
   });
 

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { decodeProtectedHeader } from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { type Provider, createProvider } from "../../src/index.ts";
-import type { Jwk } from "../../src/keys/jwk/public-members.ts";
+import type { PublishedJwk } from "../../src/keys/jwk/public-members.ts";
 import { parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { createKeyManager } from "../../src/rotation/index.ts";
@@ -22,7 +22,7 @@ interface Recorded {
   /** Stored document. */
   readonly text: string;
   /** Keys that were served. */
-  readonly keys: readonly Jwk[];
+  readonly keys: readonly PublishedJwk[];
   readonly token: string;
 }
 

@@ -5,7 +5,12 @@ import { writing } from "../../base/file-errors.ts";
 import { allCodes } from "../../doctor/codes.ts";
 import { atLeast, severities } from "../../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
-import { type TimelineEvent, type ObserveOptions, observeIssuer, observeDocument } from "../../doctor/node/index.ts";
+import {
+  type TimelineEvent,
+  type ObserveOptions,
+  observeIssuer,
+  observationsFromBody,
+} from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
 import { describeRotation } from "../../doctor/rotation-practice.ts";
 import { collect } from "../argument-parsers.ts";
@@ -149,10 +154,10 @@ const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target
 
 async function observeTarget(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
   if (isUrl(target)) return observeIssuer(target, options);
-  if (target !== "-") return observeDocument(await readBounded(target), Date.now());
+  if (target !== "-") return observationsFromBody(await readBounded(target), Date.now());
   const body = await readInput(io, maxFileBytes);
   if (body.length > maxFileBytes) throw tooLarge("standard input", maxFileBytes);
-  return observeDocument(body, Date.now());
+  return observationsFromBody(body, Date.now());
 }
 
 async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffer> {

@@ -1,7 +1,7 @@
 import { timeText } from "../../base/format.ts";
 import { type Html, html, lines } from "../../base/html.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
+import type { HttpExchange, Finding, Observations } from "../../doctor/index.ts";
 import { isPrivateText, withoutSecrets } from "../../doctor/private-key-patterns.ts";
 import { setResponse } from "../../doctor/read-exchange.ts";
 import { bodyText, urlText } from "../../doctor/value-text.ts";
@@ -118,7 +118,7 @@ function section(finding: Finding): Html {
   </article> `;
 }
 
-function document(name: string, exchange: Exchange | undefined): Html | undefined {
+function document(name: string, exchange: HttpExchange | undefined): Html | undefined {
   if (exchange === undefined) return undefined;
   const { url, status, headers = [], body } = exchange;
   const head = [...(status === undefined ? [] : [`status ${status}`]), ...headers.map(headerText)];

@@ -2,7 +2,7 @@ import { timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printableLine } from "../../base/printable.ts";
 import { severities } from "../../doctor/finding.ts";
-import type { FailingVerifier, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
+import type { HttpExchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { entriesIn } from "../../doctor/lenient-json.ts";
 import type { TimelineEvent } from "../../doctor/node/index.ts";
 import { setResponse } from "../../doctor/read-exchange.ts";
@@ -51,7 +51,7 @@ export const counts = (findings: readonly Finding[]): string =>
 export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
   ["Key rotation:", ...rotation.flatMap((text) => indented(printableLine(text), columns, 2))].join("\n");
 
-function keyCount(set: Exchange | undefined): number | undefined {
+function keyCount(set: HttpExchange | undefined): number | undefined {
   return set?.body === undefined ? undefined : entriesIn(jsonOf(new TextDecoder().decode(set.body)))?.length;
 }
 
@@ -120,7 +120,7 @@ function failureTexts({ breaks, tried }: Finding): string[] {
   return byFailingTokens(breaks).map(({ label, verifiers }) => `${label}: ${verifiers.map(verifierText).join(", ")}.`);
 }
 
-function verifierText(verifier: FailingVerifier): string {
+function verifierText(verifier: Finding["breaks"][number]): string {
   const { source, inSomeForms } = verifier;
   const remarks = [...(source === undefined ? [] : [sourceText(source)]), ...(inSomeForms ? ["in some forms"] : [])];
   return `${nameWithVersion(verifier)}${remarks.length === 0 ? "" : ` (${remarks.join(", ")})`}`;

@@ -1,7 +1,7 @@
 import { FetchError, JwksdError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Exchange, Failure, Observations } from "../../doctor/index.ts";
 import { isObject } from "../../doctor/lenient-json.ts";
+import type { Failure, HttpExchange, Observations } from "../../doctor/observations.ts";
 import { failureText, statusText, wayOf } from "../../doctor/read-exchange.ts";
 import { bodyText } from "../../doctor/value-text.ts";
 
@@ -36,7 +36,7 @@ export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdE
   return new FetchError(last.redirects === undefined ? code : "ERR_FETCH_REDIRECT", `${where}: ${fault}`);
 }
 
-function faultIn({ failure, status = 200, body }: Exchange, isDiscovery: boolean) {
+function faultIn({ failure, status = 200, body }: HttpExchange, isDiscovery: boolean) {
   if (failure !== undefined) return [codeOfFailure[failure.kind], failureText(failure)] as const;
   if (status !== 200) return ["ERR_FETCH_STATUS", statusText({ status, ...(body && { body }) })] as const;
   const text = new TextDecoder().decode(body);

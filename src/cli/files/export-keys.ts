@@ -1,4 +1,4 @@
-import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
+import { ConfigError, RotationError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { publishedJwk } from "../../keys/jwk/public-members.ts";
 import { writeNewFile } from "../../node/new-files.ts";
@@ -67,7 +67,7 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
     const record = liveRecord(document.records, kid);
     if (jweOf(record) === undefined) {
       const name = `kid ${JSON.stringify(record.kid)}`;
-      throw new StateError(
+      throw new RotationError(
         "ERR_TRANSITION",
         `the private key of ${name} is in ${uriOf(record)}; export it from that service`,
       );
@@ -82,12 +82,12 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
 /**
  * Returns the record of a key that is still in the store.
  *
- * @throws StateError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed, because only its thumbprint is kept
+ * @throws RotationError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed, because only its thumbprint is kept
  */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, resolveKid(records, given));
   if (isLive(record)) return record;
-  throw new StateError(
+  throw new RotationError(
     "ERR_TRANSITION",
     `kid ${JSON.stringify(record.kid)} is ${record.state}, so its key is no longer in the store`,
   );

@@ -3,7 +3,7 @@
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { impactOf } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
-import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
+import { type RotationPlan, planRotation, planKeyName } from "../../rotation/explain/plan.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/key-records.ts";
 import { type Io, iso, print } from "../io.ts";
@@ -34,7 +34,7 @@ export function effectsOf({ change: { before, records, seen, document }, remarks
 export function printChange(io: Io, report: Report, flags: { readonly json?: true }): void {
   const { records, document, seen } = report.change;
   const effects = effectsOf(report);
-  const ahead = plan(records, document.policy, seen.now);
+  const ahead = planRotation(records, document.policy, seen.now);
   print(io, flags.json === true ? asJson(report, effects, ahead) : asText(io, report, effects, ahead));
 }
 

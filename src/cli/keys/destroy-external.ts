@@ -1,8 +1,8 @@
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { ConfigError, RotationError } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import type { Keyring } from "../../rotation/manager/key-changes.ts";
 import { destroyExternal } from "../../rotation/manager/private-keys.ts";
-import type { Change } from "../../rotation/rules/advance.ts";
+import type { KeyChange } from "../../rotation/rules/advance.ts";
 import { endedExternalKeys, isLive, recordOf, uriOf } from "../../rotation/rules/key-records.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { Command } from "../command.ts";
@@ -21,7 +21,7 @@ export async function destroyEnded(
   io: Io,
   { destroySigner }: Signers,
   keyring: Keyring,
-  change: Change,
+  change: KeyChange,
 ): Promise<string[]> {
   if (destroySigner === undefined) {
     for (const { kid, uri } of endedExternalKeys(change.records, change.events))
@@ -72,7 +72,7 @@ async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void
     const uri = uriOf(record);
     if (isLive(record) || uri === undefined) {
       const reason = uri === undefined ? "it is not in an HSM or key service" : `it is ${record.state}`;
-      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} cannot be destroyed: ${reason}`);
+      throw new RotationError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} cannot be destroyed: ${reason}`);
     }
     const key = { kid, thumbprint, uri };
     const isDry = flags.dryRun === true;

@@ -1,7 +1,7 @@
 // Messages about the effects of a change on keys in HSMs and key services.
 
 import { kidText } from "../../base/format.ts";
-import type { Change } from "../../rotation/rules/advance.ts";
+import type { KeyChange } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import {
   type ExternalKey,
@@ -27,7 +27,7 @@ export function placeEffects(
   { signerType }: Pick<Settings, "signerType">,
   key: NewKey | undefined,
   before: readonly KeyRecord[],
-  { records }: Change,
+  { records }: KeyChange,
 ): string[] {
   if (key === undefined) {
     return addedRecords(before, records).flatMap((record) => {
@@ -47,7 +47,7 @@ export function placeEffects(
 }
 
 /** Returns messages about the keys that `--destroy-external` will destroy. */
-export function destroyEffects({ destroySigner }: Signers, { records, events }: Change): string[] {
+export function destroyEffects({ destroySigner }: Signers, { records, events }: KeyChange): string[] {
   return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
 }
 

@@ -1,4 +1,4 @@
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { ConfigError, RotationError } from "../../base/errors.ts";
 import { durationText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { Command } from "../command.ts";
@@ -28,14 +28,14 @@ Examples:
 /**
  * Removes a target from the store.
  *
- * @throws StateError `ERR_TRANSITION` if there is no target with this name
+ * @throws RotationError `ERR_TRANSITION` if there is no target with this name
  * @throws ConfigError `ERR_CONFIRMATION` without `--yes`
  */
 async function forgetTarget({ io, access }: CommandKeys, name: string, { yes }: Flags): Promise<void> {
   const { document, now } = await access.read();
   const target = document.targets.find((target) => target.name === name);
   if (target === undefined) {
-    throw new StateError(
+    throw new RotationError(
       "ERR_TRANSITION",
       "there is no target with this name (processes are not targets, and no step waits for them); to list the targets, run jwksd replicas",
     );

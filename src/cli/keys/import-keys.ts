@@ -1,11 +1,11 @@
 import { Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { StateError, invalidOption } from "../../base/errors.ts";
+import { RotationError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { wrapKey } from "../../rotation/manager/private-keys.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { atOf } from "../../rotation/manager/store-clock.ts";
-import type { Change } from "../../rotation/rules/advance.ts";
+import type { KeyChange } from "../../rotation/rules/advance.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { type KeyRecord, type KeyUse, activeKey, keyUses } from "../../rotation/rules/key-records.ts";
 import { policyNames } from "../../rotation/rules/policy.ts";
@@ -79,7 +79,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
     const { records: before } = open.document;
     if (isSet && before.length > 0) {
-      throw new StateError(
+      throw new RotationError(
         "ERR_TRANSITION",
         "a whole set can only be imported into an empty store; to import one key, add --kid",
       );
@@ -93,7 +93,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     const commands = importCommands(found, before, flags);
     const remarks = (change: Changed): string[] => remarksOf(commands, change);
     await changeKeys(open, { flags, breaks: force, remarks }, (seen) => {
-      let change: Change = { records: seen.document.records, events: [] };
+      let change: KeyChange = { records: seen.document.records, events: [] };
       for (const command of commands) {
         const next = applyCommand(change.records, command, atOf(seen, systemClock));
         change = { records: next.records, events: [...change.events, ...next.events] };

@@ -1,7 +1,7 @@
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
-import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
+import { type PlanStep, planRotation } from "../../rotation/explain/plan.ts";
 import {
   type KeyRecord,
   isLive,
@@ -42,7 +42,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
   const { records, policy } = document;
-  const ahead = plan(records, policy, now);
+  const ahead = planRotation(records, policy, now);
   const still = aftermath(records, policy, now);
   const listed = keyUses.flatMap((use) =>
     records.filter((record) => record.use === use && (flags.all === true || isLive(record))),

@@ -11,7 +11,7 @@ import { readRegister } from "../../rotation/custody/read-register.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/key-changes.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
-import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../rotation/manager/types.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import { createCommandLog } from "../../service/config/logger.ts";
 import { type SettingName, type Settings, settingsWith } from "../../service/config/setting-definitions.ts";
@@ -173,7 +173,7 @@ export async function withCustody<T>(
     await keyring.close();
   }
 
-  function report(event: ManagerEvent): void {
+  function report(event: KeyManagerEvent): void {
     if (event.type !== "orphaned") return;
     const { uri, isDestroyed } = event;
     printNotice(io, `${uri} was generated but is not needed${isDestroyed ? ", so it was destroyed" : "; destroy it"}`);

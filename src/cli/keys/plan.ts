@@ -2,7 +2,7 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { ServiceError } from "../../base/errors.ts";
 import { unlessMissing, writing } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
-import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
+import { type RotationPlan, planRotation } from "../../rotation/explain/plan.ts";
 import type { Interval } from "../../rotation/rules/rotation-mode-intervals.ts";
 import { count } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
@@ -43,7 +43,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const { document, owner, isVerified, now } = found;
   const { records, policy } = document;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
-  const ahead = plan(records, policy, now, until);
+  const ahead = planRotation(records, policy, now, until);
   if (records.length === 0)
     printNotice(io, `the store has no keys for ${owner.issuer}; this is the plan for a first start`);
   const still = aftermath(records, policy, now);

@@ -1,4 +1,4 @@
-import { StateError } from "../../base/errors.ts";
+import { RotationError } from "../../base/errors.ts";
 import { durationText, kidText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { PresenceRecord } from "../../rotation/custody/presence-records.ts";
@@ -133,7 +133,7 @@ Examples:
     .action((replica: string, flags: Flags) => withKeys(io, flags, {}, (keys) => forget(keys, replica)));
 }
 
-/** Removes a presence record. @throws StateError `ERR_TRANSITION` unless exactly one replica matches */
+/** Removes a presence record. @throws RotationError `ERR_TRANSITION` unless exactly one replica matches */
 async function forget({ io, access }: CommandKeys, replica: string): Promise<void> {
   const view = await viewOf(access);
   const named = view.processes.filter(({ name }) => printable(name) === replica);
@@ -145,7 +145,7 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
       record === undefined
         ? "there is no replica with this name or id"
         : `${found.length} replicas have this name; use one of the ids ${ids}`;
-    throw new StateError("ERR_TRANSITION", `${problem}; to list all replicas, run: jwksd replicas`);
+    throw new RotationError("ERR_TRANSITION", `${problem}; to list all replicas, run: jwksd replicas`);
   }
   await access.forget([record.id]);
   const checkIn = lastCheckInText(record, view);

@@ -1,4 +1,4 @@
-import { StateError, invalidOption } from "../../base/errors.ts";
+import { RotationError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { type KeyRecord, isLive } from "../../rotation/rules/key-records.ts";
 
@@ -9,7 +9,7 @@ const minPrefixLength = 6;
  * Returns the full kid, given the kid or an unambiguous prefix of it.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if several kids begin with it
- * @throws StateError `ERR_KID_UNMANAGED`
+ * @throws RotationError `ERR_KID_UNMANAGED`
  */
 export function resolveKid(records: readonly KeyRecord[], given: string): string {
   if (records.some(({ kid }) => kid === given)) return given;
@@ -22,7 +22,7 @@ export function resolveKid(records: readonly KeyRecord[], given: string): string
   const problem =
     given.length < minPrefixLength ? `has the kid ${name}` : `has the kid ${name} or a kid that begins with it`;
   const remedy = `use one of these kids, or a prefix of at least ${minPrefixLength} characters`;
-  throw new StateError(
+  throw new RotationError(
     "ERR_KID_UNMANAGED",
     `no key in the store ${problem}; ${remedy}:${list(records.filter(isLive))}`,
   );

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { StateError, asJwksdError, invalidOption } from "../../base/errors.ts";
+import { RotationError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { isDate, timeText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
@@ -91,13 +91,13 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
  * Refuses to repeat the command for an issuer whose keys were all generated later, because its name has been reused. A
  * backup made before the command contains earlier keys.
  *
- * @throws StateError `ERR_TRANSITION`
+ * @throws RotationError `ERR_TRANSITION`
  */
 function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): void {
   const live = liveRecords(records);
   const latestMs = endedAt + policy.clockSkewSeconds * 1000;
   if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
-  throw new StateError(
+  throw new RotationError(
     "ERR_TRANSITION",
     `the issuer's name has been reused: all of its keys were generated after it was decommissioned at ${timeText(endedAt)}; remove the line from the file, or decommission the issuer with --issuer`,
   );

@@ -10,7 +10,7 @@ import { readRegister } from "../../rotation/custody/read-register.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { checkName } from "../../rotation/explain/issuer-status.ts";
 import { checkAllHave } from "../../rotation/explain/replicas.ts";
-import type { Change } from "../../rotation/rules/advance.ts";
+import type { KeyChange } from "../../rotation/rules/advance.ts";
 import {
   type LiveRecord,
   isLive,
@@ -159,7 +159,7 @@ async function revokeOld(
     }),
   );
   const decide: DecideWithKey = async (seen) => {
-    let change: Change = { records: seen.document.records, events: [] };
+    let change: KeyChange = { records: seen.document.records, events: [] };
     for (const { kid, use } of liveRecords(change.records).filter(isOld)) {
       const revoke = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
       const found = { ...seen, document: { ...seen.document, records: change.records } };

@@ -1,5 +1,5 @@
 import { systemClock } from "../../base/clock.ts";
-import { StateError, StoreError } from "../../base/errors.ts";
+import { RotationError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
@@ -88,7 +88,7 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 /**
  * Copies an authentic document into an empty store, and then compares the two.
  *
- * @throws StateError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination already
+ * @throws RotationError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination already
  * has keys
  * @throws StoreError `ERR_STORE_CONFLICT` if one of the stores changed in the meantime
  */
@@ -124,4 +124,4 @@ async function migrated(
   );
 }
 
-const refusal = (rule: string): StateError => new StateError("ERR_TRANSITION", rule);
+const refusal = (rule: string): RotationError => new RotationError("ERR_TRANSITION", rule);

@@ -2,7 +2,7 @@ import { ageSeconds, parseCacheControl } from "../../base/cache-control.ts";
 import { durationText } from "../../base/format.ts";
 import { lifetimeOf } from "../cache-lifetime.ts";
 import { type Note, note } from "../finding.ts";
-import type { Exchange, Probes } from "../observations.ts";
+import type { HttpExchange, Probes } from "../observations.ts";
 import { field, sameBytes } from "../read-exchange.ts";
 import { counted, quoted } from "../value-text.ts";
 
@@ -10,11 +10,11 @@ const daySeconds = 24 * 3600;
 const weekSeconds = 7 * daySeconds;
 
 /** Checks how long caches keep the set and how they revalidate it. */
-export function checkCaching(set: Exchange, probes: Probes): Note[] {
+export function checkCaching(set: HttpExchange, probes: Probes): Note[] {
   return [...checkFreshness(set), ...checkReuse(set), ...checkValidators(set, probes)];
 }
 
-function checkFreshness(set: Exchange): Note[] {
+function checkFreshness(set: HttpExchange): Note[] {
   const { noStore, freshSeconds, servedSeconds = 0 } = lifetimeOf(set);
   const control = field(set, "cache-control");
   const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${quoted(control)}`;
@@ -36,7 +36,7 @@ function checkFreshness(set: Exchange): Note[] {
 const days = (seconds: number): string => counted(Math.round(seconds / 86_400), "day");
 
 /** Checks which caches may reuse the response for another request. */
-function checkReuse(set: Exchange): Note[] {
+function checkReuse(set: HttpExchange): Note[] {
   const { noStore } = lifetimeOf(set);
   const isPrivate = parseCacheControl(field(set, "cache-control") ?? "").has("private");
   const notes =
@@ -47,7 +47,7 @@ function checkReuse(set: Exchange): Note[] {
     : notes;
 }
 
-function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Probes): Note[] {
+function checkValidators(set: HttpExchange, { again, revalidate, weak, foreign }: Probes): Note[] {
   const notes: Note[] = [];
   const etag = field(set, "etag");
   if (etag === undefined) return notes;
@@ -75,7 +75,7 @@ function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Pr
   return notes;
 }
 
-function check304(set: Exchange, revalidate: Exchange): Note[] {
+function check304(set: HttpExchange, revalidate: HttpExchange): Note[] {
   const lacking = ["cache-control", "etag", "expires", "vary"].filter(
     (name) => field(set, name) !== undefined && field(revalidate, name) === undefined,
   );

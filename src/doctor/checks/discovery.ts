@@ -3,7 +3,7 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 import { isForSignatures, verifiesUnder } from "../key-purpose.ts";
 import { isObject, readJson } from "../lenient-json.ts";
-import type { Exchange, Failure, Observations } from "../observations.ts";
+import type { HttpExchange, Failure, Observations } from "../observations.ts";
 import { isPrivate, statusText } from "../read-exchange.ts";
 import { bodyText, quoted, quotedName, typeText, urlText } from "../value-text.ts";
 import { checkPrivate } from "./embedded-secrets.ts";
@@ -47,7 +47,7 @@ function checkIssuerMember(issuer: unknown, configured: string | undefined, url:
 }
 
 /** Checks that each of these URLs returns metadata for the same issuer. */
-function checkPaths(metadata: readonly Exchange[], issuer: unknown): Note[] {
+function checkPaths(metadata: readonly HttpExchange[], issuer: unknown): Note[] {
   return metadata.flatMap(({ url = "", redirects = [], status, body, failure }) => {
     const { value } = readJson(body ?? new Uint8Array(), "");
     if (status === 200 && isObject(value) && value["issuer"] === issuer) return [];
@@ -102,7 +102,7 @@ function issuerDifference(one: string, other: string) {
 
 const withoutSlash = (text: string): string => text.replace(/\/$/, "");
 
-function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined): Note[] {
+function checkJwksUri(uri: unknown, issuer: unknown, set: HttpExchange | undefined): Note[] {
   if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", quotedName(uri))];
   const { protocol, hostname } = new URL(uri);
   // No verifier reads keys from a file: or data: URL.

@@ -1,7 +1,7 @@
 import { isLoopbackUrl } from "../../base/urls.ts";
 import { type Note, note } from "../finding.ts";
 import { entriesIn, readJson } from "../lenient-json.ts";
-import type { Exchange, Observations, Probes } from "../observations.ts";
+import type { HttpExchange, Observations, Probes } from "../observations.ts";
 import { failureText, field, probeOrigin, sameBytes, statusText, wayOf } from "../read-exchange.ts";
 import { counted, quoted, urlText } from "../value-text.ts";
 import { checkCaching } from "./caching.ts";
@@ -27,7 +27,7 @@ export function checkHttp({ discovery, set, probes = {} }: Observations): Note[]
 }
 
 /** Checks redirects and TLS. */
-function checkWay(exchange: Exchange | undefined): Note[] {
+function checkWay(exchange: HttpExchange | undefined): Note[] {
   const { redirects = [], url, failure } = exchange ?? {};
   const notes = [];
   if (redirects.length > 0) {
@@ -44,7 +44,7 @@ function checkWay(exchange: Exchange | undefined): Note[] {
 /**
  * Checks failures and exceeded limits. An unreachable set is a finding only if the discovery document was reachable.
  */
-function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
+function checkFailure({ failure }: HttpExchange, hasDiscovery: boolean): Note[] {
   if (failure === undefined) return [];
   const { kind, detail } = failure;
   if (kind === "timeout" || kind === "limit") return [note("HTTP_TIMEOUT", detail)];
@@ -53,14 +53,14 @@ function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
   return kind === "unreachable" && hasDiscovery ? [note("HTTP_STATUS", `no connection (${detail})`)] : [];
 }
 
-const isRefused = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
+const isRefused = (exchange: HttpExchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
 /**
  * Checks the status that programs and browsers receive.
  *
  * @param isAdvertised whether a discovery document names the URL
  */
-function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
+function checkStatus(set: HttpExchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;
   if (isRefused(set) && browser?.status === 200) {
     return [note("HTTP_USER_AGENT", `${statusText(set)} for jwksd-doctor, and 200 for a browser`)];
@@ -77,7 +77,7 @@ function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: 
 
 /** Checks the Content-Type of a response. */
 export function checkMediaType(
-  exchange: Exchange,
+  exchange: HttpExchange,
   accepted: readonly string[],
   code: "HTTP_MEDIA_TYPE" | "DISCOVERY_MEDIA_TYPE",
 ): Note[] {
@@ -86,7 +86,7 @@ export function checkMediaType(
   return [note(code, type === undefined ? "no Content-Type" : quoted(type))];
 }
 
-function checkBody(set: Exchange): Note[] {
+function checkBody(set: HttpExchange): Note[] {
   const notes = checkMediaType(set, ["application/jwk-set+json", "application/json"], "HTTP_MEDIA_TYPE");
   const bytes = set.body?.length ?? 0;
   if (bytes > maxBytes) notes.push(note("HTTP_TOO_LARGE", counted(bytes, "byte")));
@@ -97,7 +97,7 @@ function checkBody(set: Exchange): Note[] {
   return notes;
 }
 
-function checkProbes(set: Exchange, probes: Probes): Note[] {
+function checkProbes(set: HttpExchange, probes: Probes): Note[] {
   const notes: Note[] = [];
   const { head, json, origin, gzip, ipv4, ipv6 } = probes;
   const limited = Object.values(probes).filter(({ status }) => status === tooMany).length;
@@ -123,7 +123,7 @@ function checkProbes(set: Exchange, probes: Probes): Note[] {
   return [...notes, ...checkSpeed([set, ...Object.values(probes)])];
 }
 
-function checkFamilies(ipv4: Exchange, ipv6: Exchange): Note[] {
+function checkFamilies(ipv4: HttpExchange, ipv6: HttpExchange): Note[] {
   if ([ipv4, ipv6].some(({ status }) => status === undefined || status === tooMany)) return [];
   if (ipv4.body !== undefined && ipv6.body !== undefined && !isSameSet(ipv4.body, ipv6.body)) {
     return [note("HTTP_ADDRESSES_DIFFER", "the bodies differ")];
@@ -132,14 +132,14 @@ function checkFamilies(ipv4: Exchange, ipv6: Exchange): Note[] {
   return [note("HTTP_ADDRESSES_DIFFER", `status ${ipv4.status} over IPv4, ${ipv6.status} over IPv6`)];
 }
 
-function checkCors(response: Exchange): Note[] {
+function checkCors(response: HttpExchange): Note[] {
   const allowed = field(response, "access-control-allow-origin");
   if (allowed === undefined) return [note("HTTP_NO_CORS", "no Access-Control-Allow-Origin")];
   if (allowed === "*" || allowed === probeOrigin) return [];
   return [note("HTTP_NO_CORS", `Access-Control-Allow-Origin: ${quoted(allowed)}`)];
 }
 
-const isSameHead = (set: Exchange, head: Exchange): boolean =>
+const isSameHead = (set: HttpExchange, head: HttpExchange): boolean =>
   head.status === set.status &&
   ["content-type", "cache-control"].every(
     (name) => (field(set, name) === undefined) === (field(head, name) === undefined),
@@ -157,7 +157,7 @@ function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
   return keys !== undefined && keys === others;
 }
 
-function checkSpeed(exchanges: readonly Exchange[]): Note[] {
+function checkSpeed(exchanges: readonly HttpExchange[]): Note[] {
   const waits = exchanges.flatMap(({ waitMs }) => waitMs ?? []).sort((a, b) => a - b);
   // Uses the median, because this machine may have caused a single slow response.
   const median = waits[(waits.length - 1) >> 1] ?? 0;

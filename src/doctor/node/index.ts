@@ -5,6 +5,6 @@
  */
 
 export { type TimelineEvent } from "../set-changes.ts";
-export { observeIssuer, observeDocument } from "./observe.ts";
+export { observeIssuer, observationsFromBody } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
 export { type WatchOptions, watchJwkSet } from "./watch.ts";

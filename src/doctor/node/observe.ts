@@ -3,7 +3,7 @@ import { memberOf } from "../../base/json.ts";
 import { type Rules, anything, boolean, callback, checkOptions, nonEmptyString, timeout } from "../../base/options.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
 import { readJson } from "../lenient-json.ts";
-import type { Exchange, Observations, Probes } from "../observations.ts";
+import type { HttpExchange, Observations, Probes } from "../observations.ts";
 import { field, probeOrigin, sameBytes, setResponse } from "../read-exchange.ts";
 import { urlText } from "../value-text.ts";
 import { type ObserveOptions, type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
@@ -56,7 +56,7 @@ export async function observeIssuer(target: string, options: ObserveOptions = {}
 }
 
 /** Observes a file's content or a fetched body. @param at time at which it was read, in epoch milliseconds */
-export function observeDocument(body: Uint8Array, at: number): Observations {
+export function observationsFromBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isMetadata(value)) return { at, discovery: { body } };
   return { at, set: { body }, certificates: readCertificates(value) };
@@ -85,23 +85,23 @@ async function find(target: string, request: Requester): Promise<Found> {
  * Requests the other metadata URLs. Skips them if the issuer has no endpoints for logins or tokens, because only
  * clients of those endpoints use the URLs.
  */
-async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<Exchange[] | undefined> {
+async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<HttpExchange[] | undefined> {
   const document = discovery && jsonIn(discovery);
   const endpoint = memberOf(document, "authorization_endpoint") ?? memberOf(document, "token_endpoint");
   if (issuer === undefined || endpoint === undefined) return undefined;
-  const exchanges: Exchange[] = [];
+  const exchanges: HttpExchange[] = [];
   for (const url of oauthUrls(issuer)) exchanges.push(await request(url));
   return exchanges;
 }
 
-function documentAt(exchange: Exchange): Found | undefined {
+function documentAt(exchange: HttpExchange): Found | undefined {
   const value = jsonIn(exchange);
   if (memberOf(value, "keys") !== undefined) return { set: exchange };
   return isMetadata(value) ? { discovery: exchange } : undefined;
 }
 
 /** Guesses from the name or the response whether a URL that returned neither document was meant to serve a JWK Set. */
-function isSetUrl(target: string, { status, headers }: Exchange): boolean {
+function isSetUrl(target: string, { status, headers }: HttpExchange): boolean {
   const last = new URL(target).pathname.split("/").at(-1) ?? "";
   if (/jwk|keys|certs|\.json$/i.test(last)) return true;
   const isPage = /^\s*text\/html/i.test(field({ headers: headers ?? [] }, "content-type") ?? "");
@@ -120,7 +120,7 @@ function oauthUrls(issuer: string): string[] {
 }
 
 /** Returns the exchange, or throws if there was no response. @throws FetchError */
-function reached(exchange: Exchange): Exchange {
+function reached(exchange: HttpExchange): HttpExchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
     const code = failure.kind === "forbidden-url" ? "ERR_URL_INSECURE" : "ERR_ADDRESS_FORBIDDEN";
@@ -133,7 +133,7 @@ function reached(exchange: Exchange): Exchange {
 }
 
 /** Returns the JSON in a response with status 200, or `undefined` if there is none. */
-function jsonIn({ status, body }: Exchange): unknown {
+function jsonIn({ status, body }: HttpExchange): unknown {
   return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
 
@@ -143,15 +143,15 @@ function isMetadata(value: unknown): boolean {
   return memberOf(value, "keys") === undefined && address !== undefined;
 }
 
-function jwksUriOf(discovery: Exchange | undefined): string | undefined {
+function jwksUriOf(discovery: HttpExchange | undefined): string | undefined {
   const uri = discovery && memberOf(jsonIn(discovery), "jwks_uri");
   return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
 }
 
 /** Requests the set as verifiers, caches and browsers do. */
-async function probe(set: Exchange, request: Requester, limits: RequestLimits): Promise<Probes> {
+async function probe(set: HttpExchange, request: Requester, limits: RequestLimits): Promise<Probes> {
   const { url = "", status, body } = set;
-  const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<Exchange> => {
+  const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<HttpExchange> => {
     const response = await request(url, { headers });
     // Shares equal bodies; otherwise, twelve copies of a large body would stay in memory.
     return body !== undefined && sameBytes(response.body, body) ? { ...response, body } : response;
@@ -187,7 +187,7 @@ async function overBothFamilies(url: string, request: Requester, limits: Request
 }
 
 /** Returns a function that refetches the JWK Set as a verifier does. */
-export function asking(url: string, options: ObserveOptions = {}): () => Promise<Exchange> {
+export function asking(url: string, options: ObserveOptions = {}): () => Promise<HttpExchange> {
   // Each call has its own limits.
   return () => requester(limitsOf(options))(url);
 }

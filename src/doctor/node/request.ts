@@ -10,7 +10,7 @@ import type { Optional, Given } from "../../base/options.ts";
 import type { Address } from "../../node/dns-lookup.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../node/pinned-addresses.ts";
 import { isOwnNetworkAddress, isPublicAddress } from "../../node/public-addresses.ts";
-import type { Exchange, Failure } from "../observations.ts";
+import type { HttpExchange, Failure } from "../observations.ts";
 import { counted } from "../value-text.ts";
 
 // Importing node:http would also load undici, which takes longer than loading everything that the doctor needs.
@@ -49,7 +49,7 @@ export interface Ask {
  * Sends one request and follows redirects. If there is no response, the promise is not rejected; the exchange contains
  * the failure.
  */
-export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
+export type Requester = (url: string, ask?: Ask) => Promise<HttpExchange>;
 
 const maxRequests = 30;
 const maxRedirects = 5;
@@ -92,13 +92,13 @@ export function requester(limits: RequestLimits): Requester {
   };
 }
 
-const failed = (url: string, more: Partial<Exchange>, kind: Failure["kind"], detail: string): Exchange => ({
+const failed = (url: string, more: Partial<HttpExchange>, kind: Failure["kind"], detail: string): HttpExchange => ({
   url,
   ...more,
   failure: { kind, detail },
 });
 
-function redirectOf({ status = 0, headers = [] }: Exchange, base: string): string | undefined {
+function redirectOf({ status = 0, headers = [] }: HttpExchange, base: string): string | undefined {
   const location = headers.find(([name]) => name === "location")?.[1];
   if (![301, 302, 303, 307, 308].includes(status) || location === undefined || !URL.canParse(location, base)) {
     return undefined;
@@ -107,7 +107,7 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
 }
 
 /** Sends one request. The deadline applies to the whole exchange, however slowly the server sends. */
-async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
+async function once(url: string, ask: Ask, limits: RequestLimits): Promise<HttpExchange> {
   const { timeoutMs, signal } = limits;
   const expired = (): Failed => new Failed("timeout", `no complete response arrived within ${timeoutMs / 1000} s`);
   try {
@@ -156,7 +156,7 @@ function send(
   addresses: readonly Address[],
   signal: AbortSignal,
   { ca }: RequestLimits,
-): Promise<Exchange> {
+): Promise<HttpExchange> {
   return new Promise((resolve, reject) => {
     const request = url.startsWith("https:") ? requestHttps : requestHttp;
     const fields = Object.entries({ ...usual, "accept-encoding": "identity", ...headers });
@@ -187,12 +187,12 @@ function send(
   });
 }
 
-const incomplete = (detail: string): Pick<Exchange, "failure"> => ({ failure: { kind: "incomplete", detail } });
+const incomplete = (detail: string): Pick<HttpExchange, "failure"> => ({ failure: { kind: "incomplete", detail } });
 
-async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promise<Exchange> {
+async function receive(incoming: IncomingMessage, method: "GET" | "HEAD"): Promise<HttpExchange> {
   const { rawHeaders, statusCode = 0, socket } = incoming;
   const notAfter = Date.parse((socket instanceof TLSSocket && socket.getPeerCertificate().valid_to) || "");
-  const head: Exchange = {
+  const head: HttpExchange = {
     status: statusCode,
     headers: pairs(rawHeaders),
     ...(!Number.isNaN(notAfter) && { tls: { notAfter } }),

@@ -12,7 +12,7 @@ import {
   number,
   required,
 } from "../../base/options.ts";
-import type { Exchange, SetFetch, Observations, SeenToken } from "../observations.ts";
+import type { HttpExchange, SetFetch, Observations, SeenToken } from "../observations.ts";
 import { field, sameBytes } from "../read-exchange.ts";
 import { type TimelineEvent, changes } from "../set-changes.ts";
 import { type ParsedSets, type State, stateOf } from "../set-states.ts";
@@ -31,7 +31,7 @@ export interface WatchOptions {
   /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Fetches the set. Default: sends a GET, with the same limits as `observeIssuer`. */
-  readonly ask?: Optional<() => Promise<Exchange>>;
+  readonly ask?: Optional<() => Promise<HttpExchange>>;
   /** Returns the compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Receives each event of the timeline. Default: none. */

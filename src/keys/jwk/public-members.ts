@@ -37,7 +37,7 @@ export interface OkpPublicJwk {
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
 /** A published key: its public members, followed by `kid`, `alg` and `use`, in this order. */
-export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
+export type PublishedJwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
 /** Returns the published form of a key. @param key has the members that {@link publicMembers} returns */
 export function publishedJwk({
@@ -45,7 +45,7 @@ export function publishedJwk({
   kid,
   alg,
   use,
-}: Pick<Jwk, "kid" | "alg" | "use"> & { readonly publicJwk: PublicJwk }): Jwk {
+}: Pick<PublishedJwk, "kid" | "alg" | "use"> & { readonly publicJwk: PublicJwk }): PublishedJwk {
   return Object.freeze({ ...publicJwk, kid, alg, use });
 }
 

@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import type { ManagedKeys } from "../managed-keys.ts";
+import type { KeysetSource } from "../managed-keys.ts";
 
 /** The part of better-auth's options that jwksd reads. */
 export interface AuthConfig {
@@ -27,7 +27,7 @@ interface OAuthProviderPlugin {
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkTokenLifetimes(
-  { maxTokenLifetimeSeconds }: Pick<ManagedKeys, "maxTokenLifetimeSeconds">,
+  { maxTokenLifetimeSeconds }: Pick<KeysetSource, "maxTokenLifetimeSeconds">,
   { plugins = [] }: AuthConfig,
 ): void {
   for (const { id, options = {} } of plugins) {

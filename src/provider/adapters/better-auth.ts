@@ -5,4 +5,4 @@
  */
 
 export { checkTokenLifetimes } from "./better-auth-lifetimes.ts";
-export { type JwtSettings, jwtOptions } from "./jwt-options.ts";
+export { type JwtPluginOptions, jwtOptions } from "./jwt-options.ts";

@@ -1,5 +1,5 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
-import type { Jwk } from "../../keys/jwk/public-members.ts";
+import type { PublishedJwk } from "../../keys/jwk/public-members.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
 import type { Provider } from "../types.ts";
 
@@ -22,7 +22,7 @@ export interface StoredKey {
 }
 
 /** Options for better-auth's `jwt()` plugin. */
-export interface JwtSettings {
+export interface JwtPluginOptions {
   readonly jwks: { readonly remoteUrl: string; readonly keyPairConfig: { readonly alg: "ES256" } };
   readonly jwt: {
     readonly issuer: string;
@@ -48,7 +48,7 @@ export interface JwtSettings {
  * jwt({ ...keys, jwt: { ...keys.jwt, audience: "https://api.example.com" } });
  * ```
  */
-export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign" | "jwkSet">): JwtSettings {
+export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign" | "jwkSet">): JwtPluginOptions {
   return {
     jwks: { remoteUrl: provider.jwksUri, keyPairConfig: { alg: "ES256" } },
     jwt: {
@@ -67,7 +67,7 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
   };
 }
 
-const storedKey = (key: Jwk): StoredKey => ({
+const storedKey = (key: PublishedJwk): StoredKey => ({
   id: key.kid,
   alg: "ES256",
   crv: "P-256",

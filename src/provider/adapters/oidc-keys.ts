@@ -1,11 +1,11 @@
 import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
 import type { PublicJwk } from "../../keys/jwk/public-members.ts";
-import type { SigningKey } from "../../sign/token/token-signer.ts";
-import type { ManagedKeys } from "../managed-keys.ts";
+import type { ActiveSigningKey } from "../../sign/token/token-signer.ts";
+import type { KeysetSource } from "../managed-keys.ts";
 
 /** The part of a key manager that oidc-provider's keys need. Removed and revoked keys have no public key. */
-export interface OidcKeys extends ManagedKeys {
+export interface OidcKeys extends KeysetSource {
   readonly records: readonly {
     readonly kid: string;
     readonly use: "sig" | "enc";
@@ -36,8 +36,8 @@ function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): o
 export function signingKeys(
   Key: KeyClass,
   keys: OidcKeys,
-  active: SigningKey,
-  renewed: () => Promise<SigningKey>,
+  active: ActiveSigningKey,
+  renewed: () => Promise<ActiveSigningKey>,
 ): object[] {
   const others = keys.records.flatMap(({ kid, use, publicJwk }) =>
     use === "sig" && kid !== active.kid && publicJwk !== undefined ? [keyOf(Key, kid, publicJwk)] : [],

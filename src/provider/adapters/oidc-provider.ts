@@ -16,8 +16,6 @@ import type { Provider } from "../types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./oidc-configuration.ts";
 import { type OidcKeys, encryptionKeys, signingKeys } from "./oidc-keys.ts";
 
-export type { OidcKeys } from "./oidc-keys.ts";
-
 /** The part of an oidc-provider instance that jwksd uses. */
 interface OidcInstance {
   readonly issuer: string;
@@ -28,7 +26,7 @@ interface OidcInstance {
 }
 
 /** An `oidc-provider` instance whose keys rotate. */
-export interface OidcWithKeys<Instance> {
+export interface RotatingOidcProvider<Instance> {
   /**
    * Handles requests from `node:http`, Express, Fastify and Koa. Their URLs do not need to include the issuer's path.
    */
@@ -49,11 +47,11 @@ export interface OidcWithKeys<Instance> {
  * and middleware
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the errors of `createProvider`
  */
-export async function withJwksd<Given extends object, Instance extends OidcInstance>(
+export async function createRotatingOidcProvider<Given extends object, Instance extends OidcInstance>(
   manager: OidcKeys,
   configuration: Given,
   create: (configuration: Given) => Instance,
-): Promise<OidcWithKeys<Instance>> {
+): Promise<RotatingOidcProvider<Instance>> {
   const given: Given & Configuration = configuration;
   await manager.onDemand?.fresh();
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);

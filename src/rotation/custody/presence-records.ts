@@ -1,7 +1,7 @@
 import { jsonOf } from "../../base/json.ts";
 import { shortened } from "../../base/printable.ts";
 import { longestStale } from "../rules/waits.ts";
-import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
+import type { PresenceStore, PresenceList, CallOptions } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
 
 /**
@@ -43,7 +43,7 @@ const maxLength = 4_096;
 export const presenceText = ({ id: _id, ...members }: PresenceRecord): string => JSON.stringify(members);
 
 /** Lists a store's presence records. The list is empty if the register keeps none. */
-export const listPresence = async (presence: Presence | undefined, options?: StoreCall): Promise<PresenceList> =>
+export const listPresence = async (presence: PresenceStore | undefined, options?: CallOptions): Promise<PresenceList> =>
   (await presence?.list(maxRead, options)) ?? { records: new Map(), count: 0 };
 
 /** Returns the valid records, oldest first. */

@@ -1,4 +1,4 @@
-import { type Change, replace } from "../rules/advance.ts";
+import { type KeyChange, replace } from "../rules/advance.ts";
 import { type KeyRecord, jweOf, liveRecords } from "../rules/key-records.ts";
 import type { Custody } from "./custody.ts";
 import { privateJwkOf } from "./unwrap-key.ts";
@@ -15,8 +15,8 @@ export async function rewrap(
   custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isMacCurrent">,
   now: number,
   reason = "an operator re-encrypted it with the first wrapping key",
-): Promise<Change> {
-  let change: Change = { records, events: [] };
+): Promise<KeyChange> {
+  let change: KeyChange = { records, events: [] };
   for (const record of liveRecords(records)) {
     const { kid } = record;
     const wrapped = jweOf(record);

@@ -75,7 +75,7 @@ const maxTurns = 1000;
  * @param until end of the plan, in epoch milliseconds. Default: the time at which every use has completed one full
  * rotation to a new key
  */
-export function plan(
+export function planRotation(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,

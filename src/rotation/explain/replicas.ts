@@ -1,4 +1,4 @@
-import { StateError } from "../../base/errors.ts";
+import { RotationError } from "../../base/errors.ts";
 import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
@@ -179,7 +179,7 @@ function causeText(behind: readonly string[], { processes }: StoreView): string 
 /**
  * Checks that every replica has the new wrapping key, because a replica without that key could no longer read the
  * store.
- * @throws StateError `ERR_TRANSITION`
+ * @throws RotationError `ERR_TRANSITION`
  */
 export function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
@@ -197,5 +197,5 @@ export function checkAllHave(wrappingKey: string, view: StoreView): void {
     ),
   ];
   const intention = `nothing was changed: rewrap would encrypt the store with the wrapping key ${wrappingKey}, but`;
-  for (const problem of problems) throw new StateError("ERR_TRANSITION", `${intention} ${problem}`);
+  for (const problem of problems) throw new RotationError("ERR_TRANSITION", `${intention} ${problem}`);
 }

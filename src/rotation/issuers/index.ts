@@ -6,4 +6,11 @@
 
 export { createIssuers } from "./issuers.ts";
 export type { IssuerStatus } from "../explain/issuer-status.ts";
-export type { HostRequest, IssuersOptions, Issuers, DueStepsReport, ListOptions, ManagedIssuer } from "./types.ts";
+export type {
+  HostRequest,
+  IssuersOptions,
+  Issuers,
+  DueStepsReport,
+  ListIssuersOptions,
+  ManagedIssuer,
+} from "./types.ts";

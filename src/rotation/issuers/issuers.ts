@@ -31,7 +31,14 @@ import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
 import { createNames } from "./issuer-template.ts";
 import { createRecent } from "./lru-cache.ts";
 import { spreadPolicy } from "./rotation-jitter.ts";
-import type { DueStepsReport, HostRequest, Issuers, IssuersOptions, ListOptions, ManagedIssuer } from "./types.ts";
+import type {
+  DueStepsReport,
+  HostRequest,
+  Issuers,
+  IssuersOptions,
+  ListIssuersOptions,
+  ManagedIssuer,
+} from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {
   issuer: required(string),
@@ -45,7 +52,7 @@ const rules: Rules<IssuersOptions> = {
   onEvent: callback,
   clock: clockRule,
 };
-const listRules: Rules<ListOptions> = { after: object, limit: wholeNumber(1, 10_000) };
+const listRules: Rules<ListIssuersOptions> = { after: object, limit: wholeNumber(1, 10_000) };
 
 /** Maximum number of unusable names to remember. There is a limit because anyone can invent names. */
 const maxUnusable = 10_000;
@@ -405,7 +412,7 @@ const byLabel = (label: string, counts: Readonly<Record<string, number>>): Metri
 /**
  * Generates a first key for an issuer that has been decommissioned, once its name can be used again.
  *
- * @throws StateError `ERR_ISSUER_DECOMMISSIONED`
+ * @throws RotationError `ERR_ISSUER_DECOMMISSIONED`
  */
 const restart = async (keys: KeyManager): Promise<unknown> => isDecommissioned(keys.records) && keys.rotate();
 

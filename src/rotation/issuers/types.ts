@@ -7,7 +7,7 @@ import type { NodeRequest, NodeResponse } from "../../publish/node-response.ts";
 import type { FetchHandler } from "../../publish/web-response.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { IssuerStatus } from "../explain/issuer-status.ts";
-import type { DecommissionOptions, KeyManager, ManagerEvent } from "../manager/types.ts";
+import type { DecommissionOptions, KeyManager, KeyManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
@@ -47,7 +47,7 @@ export interface IssuersOptions {
    */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Receives key changes and failures for the issuers in memory. Default: none. */
-  readonly onEvent?: Optional<(event: ManagerEvent, issuer: string) => void>;
+  readonly onEvent?: Optional<(event: KeyManagerEvent, issuer: string) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
@@ -77,7 +77,7 @@ export interface DueStepsReport {
 }
 
 /** Options for {@link Issuers.list}. */
-export interface ListOptions {
+export interface ListIssuersOptions {
   /** Last issuer of the previous page. Default: none, for the first page. */
   readonly after?: Optional<ListedIssuer>;
   /** Number of issuers on a page, at most 10,000. Default: 100. */
@@ -97,7 +97,7 @@ export interface Issuers {
    * name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`, and errors from `createKeyManager`
-   * @throws StateError `ERR_ISSUER_DECOMMISSIONED` if the issuer has been decommissioned; `allowedAt` is the time from
+   * @throws RotationError `ERR_ISSUER_DECOMMISSIONED` if the issuer has been decommissioned; `allowedAt` is the time from
    * which its name can be used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
@@ -149,7 +149,7 @@ export interface Issuers {
    * issuers
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
-  list(this: void, options?: ListOptions): Promise<readonly IssuerStatus[]>;
+  list(this: void, options?: ListIssuersOptions): Promise<readonly IssuerStatus[]>;
   /** Returns metrics about all issuers together, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
   /**

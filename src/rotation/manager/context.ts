@@ -6,7 +6,7 @@ import type { PresenceRecord } from "../custody/presence-records.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import { type Health, createHealth } from "./health.ts";
 import { type StoreAccess, createStoreAccess } from "./store-access.ts";
-import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { KeyManagerOptions, KeyManagerEvent } from "./types.ts";
 
 /** Values shared by the objects that work on a store's keys, in a manager or a command. */
 export interface Context {
@@ -16,7 +16,7 @@ export interface Context {
   /** Aborts when the manager is closed. */
   readonly signal: AbortSignal;
   /** Reports an event to the application. */
-  report(this: void, event: ManagerEvent): void;
+  report(this: void, event: KeyManagerEvent): void;
 }
 
 /** Values shared by all parts of a manager. */

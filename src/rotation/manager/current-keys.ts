@@ -1,9 +1,9 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Instant } from "../../base/clock.ts";
-import { JwksdError, StateError, asJwksdError } from "../../base/errors.ts";
+import { JwksdError, RotationError, asJwksdError } from "../../base/errors.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { StoreDocument, StoredEvent } from "../custody/document.ts";
-import type { Change } from "../rules/advance.ts";
+import type { KeyChange } from "../rules/advance.ts";
 import {
   type KeyEvent,
   type KeyRecord,
@@ -56,7 +56,7 @@ export interface KeysInUse {
   /**
    * Adds a subscriber and passes it the current keys, if there are any.
    *
-   * @throws StateError `ERR_UPDATE`, and any JwksdError from its `update`
+   * @throws RotationError `ERR_UPDATE`, and any JwksdError from its `update`
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
   /** Switches to the short Cache-Control, because the document may be out of date. */
@@ -104,14 +104,14 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     const summary = summaryOf(isRotating);
     const timeoutMs = subscriber === target ? targetMs : updateMs;
     const expired = (): Error =>
-      new StateError("ERR_UPDATE", `a subscriber did not accept the keys within ${timeoutMs} ms`);
+      new RotationError("ERR_UPDATE", `a subscriber did not accept the keys within ${timeoutMs} ms`);
     const work = async (): Promise<void> => subscriber.update(keysetsOf(records(), keys), { isRotating });
     try {
       await withDeadline(work, { clock, timeoutMs, signal, expired });
       accepted.set(subscriber, summary);
     } catch (cause) {
       if (cause instanceof JwksdError) throw cause;
-      throw new StateError("ERR_UPDATE", "a subscriber has not accepted the keys; see the cause", { cause });
+      throw new RotationError("ERR_UPDATE", "a subscriber has not accepted the keys; see the cause", { cause });
     }
   }
 
@@ -154,7 +154,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     report({ type, kid, error: asJwksdError(error) });
   }
 
-  async function destroyEnded(change: Change): Promise<void> {
+  async function destroyEnded(change: KeyChange): Promise<void> {
     for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
       if (error === undefined) report({ type: "destroyed", kid, uri });
       else report({ type: "destroy-failed", kid, uri, error: asJwksdError(error) });

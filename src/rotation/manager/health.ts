@@ -6,7 +6,7 @@ import type { StoreDocument } from "../custody/document.ts";
 import { dueSteps } from "../rules/due.ts";
 import { liveRecords, uriOf } from "../rules/key-records.ts";
 import { type StoreObserver, type StoreOperation, unanswered } from "./store-access.ts";
-import type { KnownError, ManagerEvent, ManagerHealth, StoreHealth } from "./types.ts";
+import type { KnownError, KeyManagerEvent, KeyManagerHealth, StoreHealth } from "./types.ts";
 
 /** Returns the code and message of an error from jwksd or another library. */
 export function knownError(error: unknown, at: number): KnownError {
@@ -17,7 +17,7 @@ export function knownError(error: unknown, at: number): KnownError {
 export interface HealthOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
+  readonly onEvent?: ((event: KeyManagerEvent) => void) | undefined;
 }
 
 /** A manager's state that is not part of its health, for the metrics. */
@@ -31,22 +31,22 @@ export interface ManagerState {
 
 /** Records the events of a manager and the calls to its store. */
 export interface Health extends StoreObserver {
-  readonly current: ManagerHealth;
+  readonly current: KeyManagerHealth;
   /** Records an event and passes it to the listener. */
-  report(this: void, event: ManagerEvent): void;
+  report(this: void, event: KeyManagerEvent): void;
   /** Returns a manager's metrics. See docs/metrics.md. */
   metrics(state: ManagerState): Metric[];
 }
 
 export function createHealth({ clock, signal, onEvent }: HealthOptions): Health {
   const calls = new Map<StoreOperation, Tally>();
-  let current: ManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
+  let current: KeyManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
 
   function recordStore(next: StoreHealth): void {
     current = { ...current, store: { ...current.store, ...next } };
   }
 
-  function report(event: ManagerEvent): void {
+  function report(event: KeyManagerEvent): void {
     // A key that could not be opened because the manager was closed does not block anything.
     if (event.type === "activation-blocked" && signal.aborted) return;
     current = { ...current, ...healthAfter(current, event, clock.now()) };
@@ -115,7 +115,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
 }
 
 /** Returns the members of the health that an event changes. */
-function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
+function healthAfter(health: KeyManagerHealth, event: KeyManagerEvent, at: number): Partial<KeyManagerHealth> {
   switch (event.type) {
     case "failed":
       return { failure: knownError(event.error, health.failure?.at ?? at) };

@@ -4,7 +4,7 @@ import type { Given } from "../../base/options.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import { checkEncryption, checkSigning } from "../../publish/keyset-check.ts";
 import type { DocumentChange } from "../custody/document.ts";
-import type { Change } from "../rules/advance.ts";
+import type { KeyChange } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
 import {
   type KeyRecord,
@@ -83,7 +83,7 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
    * Destroys the external keys that a change has removed or revoked, one at a time. If there is no `destroySigner`,
    * destroys nothing.
    */
-  destroyEnded(change: Change): AsyncGenerator<Destroyed>;
+  destroyEnded(change: KeyChange): AsyncGenerator<Destroyed>;
   close(): Promise<void>;
 }
 

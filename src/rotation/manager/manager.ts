@@ -17,7 +17,7 @@ import type { Processes } from "../custody/presence-records.ts";
 import { rewrap } from "../custody/rewrap.ts";
 import { privateJwkOf } from "../custody/unwrap-key.ts";
 import { checkAllHave } from "../explain/replicas.ts";
-import type { Change } from "../rules/advance.ts";
+import type { KeyChange } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { type KeyUse, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/key-records.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../rules/policy.ts";
@@ -103,9 +103,9 @@ export interface ServiceManager extends KeyManager {
    * Carries out a command.
    *
    * @param newKey generated key for the command
-   * @throws StateError, StoreError, for the same reasons as `applyCommand` and `StoreAccess.change`
+   * @throws RotationError, StoreError, for the same reasons as `applyCommand` and `StoreAccess.change`
    */
-  execute(command: Command, newKey?: NewKey): Promise<Change>;
+  execute(command: Command, newKey?: NewKey): Promise<KeyChange>;
   /** Generates a key for `execute`, in the same place as this manager's own keys. The key is not in the store yet. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** Identity of this process, as in its presence record. */
@@ -152,7 +152,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     return inUse.document;
   }
 
-  const change = (decide: Decide, newKey?: NewKey): Promise<Change> =>
+  const change = (decide: Decide, newKey?: NewKey): Promise<KeyChange> =>
     loop.run(async () => {
       const { records, events } = await keyring.change(decide, newKey).catch((error: unknown) => {
         throw error instanceof CannotSign ? error.cause : error;
@@ -162,14 +162,14 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return { records, events };
     });
 
-  const execute = (command: Command, newKey?: NewKey): Promise<Change> =>
+  const execute = (command: Command, newKey?: NewKey): Promise<KeyChange> =>
     change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), newKey);
 
   const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
 
   const earlyStep =
     (type: "activate" | "retire" | "remove") =>
-    async (kid: string, options: ForceOptions = {}): Promise<Change> => {
+    async (kid: string, options: ForceOptions = {}): Promise<KeyChange> => {
       const { force = false } = checkOptions(options, forceRules);
       checkArgument("the kid", kid, nonEmptyString);
       return execute({ type, kid, force });

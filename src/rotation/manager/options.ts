@@ -15,7 +15,7 @@ import {
   withMethods,
 } from "../../base/options.ts";
 import { locate } from "../../publish/document-paths.ts";
-import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { KeyManagerOptions, KeyManagerEvent } from "./types.ts";
 
 export const wrappingKeysRule: Rule<string | readonly unknown[]> = {
   must: "a string or an array of strings",
@@ -58,7 +58,7 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
 }
 
 /** Reports whether this process has just generated a store's first key. */
-export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
+export function isFirstKey({ by, records, events }: Extract<KeyManagerEvent, { readonly type: "changed" }>): boolean {
   return (
     by === "this" && records.every(({ kid }) => events.some((event) => event.type === "announced" && event.kid === kid))
   );
@@ -68,7 +68,7 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
  * Warns about a first key if the application has no listener and does not set `requireStore`. If the store is lost, the
  * next start looks like a first start, and without this warning, the first symptom would be failed logins.
  */
-function warnOfFirstKey(event: ManagerEvent): void {
+function warnOfFirstKey(event: KeyManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);
   if (event.type !== "changed" || !isFirstKey(event)) return;
   warn(

@@ -2,7 +2,7 @@ import { type Instant, type Moment, monotonicNow, msBetween } from "../../base/c
 import { asJwksdError, codeOf } from "../../base/errors.ts";
 import type { DocumentChange, StoreDocument } from "../custody/document.ts";
 import { rewrap } from "../custody/rewrap.ts";
-import { type Advance, type At, type Change, type View, advance } from "../rules/advance.ts";
+import { type Advance, type At, type KeyChange, type View, advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
 import {
   type KeyRecord,
@@ -133,12 +133,12 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   async function dueSteps(seen: Seen): Promise<DocumentChange> {
     const { records } = seen.document;
     const reason = `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`;
-    const moved: Change = custody.movesIssuer
+    const moved: KeyChange = custody.movesIssuer
       ? await rewrap(records, custody, seen.now, reason)
       : { records, events: [] };
     const planned = plan(moved.records, seen);
     if (planned === undefined) return {};
-    let change: Change = { records: planned.records, events: [...moved.events, ...planned.events] };
+    let change: KeyChange = { records: planned.records, events: [...moved.events, ...planned.events] };
     for (const use of planned.due) {
       if (use === "sig" && keyring.isExternal) continue;
       const key = await keyring.makeKey(use, nextAlg(change.records, use));

@@ -4,8 +4,8 @@ import type { JwksdError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { Optional } from "../../base/options.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
-import type { ManagedKeys } from "../../provider/managed-keys.ts";
-import type { Change } from "../rules/advance.ts";
+import type { KeysetSource } from "../../provider/managed-keys.ts";
+import type { KeyChange } from "../rules/advance.ts";
 import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/key-records.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 import type { Register } from "../store/register.ts";
@@ -22,7 +22,7 @@ export interface Filling {
 }
 
 /** An event in the life of a manager's keys. */
-export type ManagerEvent =
+export type KeyManagerEvent =
   /** This manager or another process has committed changes to the keys. */
   | {
       readonly type: "changed";
@@ -151,7 +151,7 @@ export interface KeyManagerOptions {
   /** Human-readable name of this replica, 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: Optional<string>;
   /** Receives key changes and failures. Default: none. */
-  readonly onEvent?: Optional<(event: ManagerEvent) => void>;
+  readonly onEvent?: Optional<(event: KeyManagerEvent) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
@@ -204,7 +204,7 @@ export interface DecommissionOptions {
 }
 
 /** Generates, rotates and removes a provider's keys. */
-export interface KeyManager extends ManagedKeys {
+export interface KeyManager extends KeysetSource {
   /** The policy in the store. */
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
@@ -215,61 +215,61 @@ export interface KeyManager extends ManagedKeys {
    * Generates the next key for a use and announces it.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
-   * @throws StateError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`,
+   * @throws RotationError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`,
    * `ERR_STORE_CONFLICT`; SignerError if the key is generated in an HSM or key service
    */
-  rotate(options?: RotateOptions): Promise<Change>;
+  rotate(options?: RotateOptions): Promise<KeyChange>;
   /**
    * Makes a retiring signing key active again. Every process and every cache still has it, so nothing breaks. The
    * active key retires. The reactivated key's rotation period is measured from its first activation, so the next key
    * may be announced immediately.
    *
-   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
+   * @throws RotationError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`; SignerError if the key cannot sign
    */
-  rollBack(options?: RollBackOptions): Promise<Change>;
+  rollBack(options?: RollBackOptions): Promise<KeyChange>;
   /**
    * Makes an announced key active; the active key retires.
    *
-   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`
+   * @throws RotationError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`
    */
-  activate(kid: string, options?: ForceOptions): Promise<Change>;
+  activate(kid: string, options?: ForceOptions): Promise<KeyChange>;
   /**
    * Retires the active key; the announced key becomes active.
    *
-   * @throws StateError, for the same reasons as `activate`
+   * @throws RotationError, for the same reasons as `activate`
    */
-  retire(kid: string, options?: ForceOptions): Promise<Change>;
+  retire(kid: string, options?: ForceOptions): Promise<KeyChange>;
   /**
    * Removes a retiring or announced key permanently.
    *
-   * @throws StateError, for the same reasons as `activate`
+   * @throws RotationError, for the same reasons as `activate`
    */
-  remove(kid: string, options?: ForceOptions): Promise<Change>;
+  remove(kid: string, options?: ForceOptions): Promise<KeyChange>;
   /**
    * Removes a key immediately and permanently, because its private key may have leaked. If it was active, the announced
    * key or a new one replaces it.
    *
-   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
+   * @throws RotationError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
-  revoke(kid: string): Promise<Change>;
+  revoke(kid: string): Promise<KeyChange>;
   /**
    * Encrypts all private keys with the first wrapping key, and computes the store's MAC with it. Every process must
    * have that key; listed replicas are checked. If the previous wrapping key has leaked, call this before `revoke`,
    * because new keys are encrypted with the store's current wrapping key.
    *
-   * @throws StateError `ERR_TRANSITION` if a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`,
+   * @throws RotationError `ERR_TRANSITION` if a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`,
    * `ERR_WRAPPED_KEY`
    */
-  rewrap(): Promise<Change>;
+  rewrap(): Promise<KeyChange>;
   /**
    * Decommissions the issuer: no process signs for it (`ERR_SIGNER_DECOMMISSIONED`) or generates a key for it any
    * longer. Its keys never sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one
    * key, which signs nothing. `now` is also allowed after the issuer has been decommissioned. When the name can be used
    * again, `rotate` generates a first key for it; until then, `rotate` throws `ERR_ISSUER_DECOMMISSIONED`.
    *
-   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; StateError `ERR_TRANSITION`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; RotationError `ERR_TRANSITION`
    */
-  decommission(options?: DecommissionOptions): Promise<Change>;
+  decommission(options?: DecommissionOptions): Promise<KeyChange>;
   /** Returns the private key for decrypting a JWE with `jose.compactDecrypt`. Reads the store if the kid is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /**
@@ -285,7 +285,7 @@ export interface KeyManager extends ManagedKeys {
    */
   runDueSteps(): Promise<void>;
   /** Current faults, and the results of the latest store calls. */
-  readonly health: ManagerHealth;
+  readonly health: KeyManagerHealth;
   /** Returns metrics about the keys, their next steps and the store, for a scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
   /** Stops the timers and closes the signers. Does not close the store, because that belongs to the caller. */
@@ -314,7 +314,7 @@ export interface StoreHealth {
 }
 
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
-export interface ManagerHealth {
+export interface KeyManagerHealth {
   /**
    * The last failure. Absent once keys are managed again. `at` is the time at which the current series of failures
    * began.

@@ -19,7 +19,7 @@ import { trustedUntil } from "./rotation-mode-intervals.ts";
 import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and the events that led to them. */
-export interface Change {
+export interface KeyChange {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
   /** New policy; missing if the policy does not change. */
@@ -44,7 +44,7 @@ export type BegunWait = Wait & { readonly since: number };
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
-export interface Advance extends Change {
+export interface Advance extends KeyChange {
   /** Uses for which a new key is due now. The caller generates these keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
   /** Time of the next step, in epoch milliseconds; `Infinity` if there is none. */
@@ -91,7 +91,10 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
     if (since === undefined) return Infinity;
     return view.leftMs?.(record, { since, forMs }) ?? since + forMs - now;
   };
-  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, targets) });
+  const begin = (change: KeyChange): KeyChange => ({
+    ...change,
+    records: beginWaits(change.records, policy, now, targets),
+  });
   const begun = begin(restartWaits({ records: before, events: [] }, { policy, now }, view.leftMs !== undefined));
   const taken = keyUses.reduce((change, use) => takeSteps(change, use, { policy, now }, leftMs, cannotSign), begun);
   const change = looksAhead ? begin(taken) : taken;
@@ -103,12 +106,12 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
 }
 
 function takeSteps(
-  change: Change,
+  change: KeyChange,
   use: KeyUse,
   at: At,
   leftMs: (record: LiveRecord) => number,
   cannotSign: ReadonlySet<string>,
-): Change {
+): KeyChange {
   const isOver = (record: LiveRecord): boolean => leftMs(record) <= 0;
   const gone = retiringKeys(change.records, use).filter(isOver);
   const removed = gone.reduce(
@@ -126,7 +129,7 @@ function takeSteps(
  * Activates a key. The previously active key starts retiring. If the new key was active before, its recorded retirement
  * is cleared; otherwise, its next retirement period would seem to have begun already.
  */
-export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
+export function activate(change: KeyChange, next: LiveRecord, now: number, reason: string): KeyChange {
   const { restarted: _again, retiredAt: _retired, replacedAt: _replaced, activations = 1, ...rest } = next;
   const { activatedAt } = rest;
   const activated: LiveRecord =
@@ -148,13 +151,13 @@ const keptHalves = 8;
 
 /** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
 export function end(
-  change: Change,
+  change: KeyChange,
   kid: string,
   state: EndState,
   { policy, now }: At,
   reason: string,
   until = trustedUntil(change.records, now, policy),
-): Change {
+): KeyChange {
   const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
   const { use, thumbprint, publicJwk, retireForSeconds } = record;
   const uri = uriOf(record);
@@ -188,7 +191,13 @@ function withNewestHalves(records: readonly KeyRecord[]): readonly KeyRecord[] {
 }
 
 /** Replaces the live record that has the same kid. */
-export function replace(change: Change, record: KeyRecord, at: number, type: KeyEvent["type"], reason: string): Change {
+export function replace(
+  change: KeyChange,
+  record: KeyRecord,
+  at: number,
+  type: KeyEvent["type"],
+  reason: string,
+): KeyChange {
   return {
     records: mapLive(change.records, (other) => (other.kid === record.kid ? record : other)),
     events: [...change.events, { at, type, kid: record.kid, use: record.use, reason }],
@@ -217,7 +226,7 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
  * the clock may have been changed. A missed end restarts a period only once, because otherwise a process that is rarely
  * called would never take a step.
  */
-export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
+export function restartWaits(change: KeyChange, { policy, now }: At, isClockUnsure = false): KeyChange {
   return liveRecords(change.records).reduce((change, record) => {
     const since = waitOf(record, policy)?.since ?? now;
     const again = withWaitSince(record, now);

@@ -1,6 +1,6 @@
-import { StateError, invalidOption } from "../../base/errors.ts";
+import { RotationError, invalidOption } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
-import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
+import { type At, type KeyChange, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { decommissionIssuer, checkNotDecommissioned } from "./decommission.ts";
 import {
   type KeyRecord,
@@ -73,12 +73,12 @@ export type Command =
  * Executes a command. If the command is not allowed, throws and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`,
+ * @throws RotationError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`,
  * `ERR_ISSUER_DECOMMISSIONED` (`allowedAt` is the time from which the command is allowed; missing while clocks differ,
  * or while a decommissioned issuer still has keys)
  */
-export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
-  const before: Change = { records, events: [] };
+export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): KeyChange {
+  const before: KeyChange = { records, events: [] };
   // As with planned steps, a waiting period that was started by a wrong clock is restarted, unless this process's clock
   // might be the wrong one.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
@@ -89,7 +89,7 @@ export function applyCommand(records: readonly KeyRecord[], command: Command, at
 /** Commands that cause a key to sign, immediately or later. */
 const startingTypes: ReadonlySet<Command["type"]> = new Set(["announce", "rotate", "import", "rollBack"]);
 
-function apply(change: Change, command: Command, at: At): Change {
+function apply(change: KeyChange, command: Command, at: At): KeyChange {
   if (startingTypes.has(command.type)) checkNotDecommissioned(change.records, at);
   switch (command.type) {
     case "announce":
@@ -121,7 +121,7 @@ function apply(change: Change, command: Command, at: At): Change {
  * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other
  * key.
  */
-export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
+export function announce(change: KeyChange, key: NewKey, now: number, reason: string): KeyChange {
   checkNew(change, key);
   const announced = announcedKey(change.records, key.use);
   if (announced !== undefined) {
@@ -136,7 +136,7 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
   return isFirst ? unannounced(added, record, now, "it is the first key") : added;
 }
 
-function activate(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+function activate(change: KeyChange, key: KeyRecord, force: boolean, at: At): KeyChange {
   if (!isLive(key) || key.state !== "announced")
     throw refused(key, `is ${key.state}; only an announced key can become active`);
   const { policy, now } = at;
@@ -152,7 +152,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
   return unannounced(change, key, now, "an operator forced its activation before its propagation period ended");
 }
 
-function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+function retire(change: KeyChange, key: KeyRecord, force: boolean, at: At): KeyChange {
   if (!isLive(key) || key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
   if (next === undefined)
@@ -160,7 +160,7 @@ function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change 
   return activate(change, next, force, at);
 }
 
-function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+function remove(change: KeyChange, key: KeyRecord, force: boolean, at: At): KeyChange {
   const { policy, now } = at;
   if (isLive(key) && key.state === "announced" && (key.use === "sig" || force))
     return end(change, key.kid, "removed", at, "an operator withdrew it before it was in use");
@@ -180,7 +180,7 @@ function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change 
   return end(change, key.kid, "removed", at, "an operator forced it while it was still needed");
 }
 
-function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
+function revoke(change: KeyChange, key: KeyRecord, replacement: NewKey | undefined, at: At): KeyChange {
   if (!isLive(key)) throw refused(key, `is already ${key.state}`);
   return withNoteOf(key, revokeLive(change, key, replacement, at));
 }
@@ -189,7 +189,7 @@ function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined,
  * Copies the revoked key's longest `maxStaleSeconds` to the remaining keys. A process that cannot read the store may
  * still follow any policy that applied during the revoked key's life.
  */
-function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change {
+function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: KeyChange): KeyChange {
   const noted = (record: LiveRecord): LiveRecord =>
     record.state !== "active" || (record.maxStaleSeconds ?? 0) >= maxStaleSeconds
       ? record
@@ -197,7 +197,7 @@ function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change
   return { ...change, records: mapLive(change.records, noted) };
 }
 
-function revokeLive(change: Change, key: LiveRecord, replacement: NewKey | undefined, at: At): Change {
+function revokeLive(change: KeyChange, key: LiveRecord, replacement: NewKey | undefined, at: At): KeyChange {
   const reason = "an operator revoked it";
   if (key.state !== "active") return end(change, key.kid, "revoked", at, reason);
   const replaced = replaceActive(change, key.use, replacement, at);
@@ -206,21 +206,21 @@ function revokeLive(change: Change, key: LiveRecord, replacement: NewKey | undef
   throw refused(key, "is the active key, and no other key is announced; a replacement is needed");
 }
 
-function rotate(change: Change, { use, key, now }: Extract<Command, { type: "rotate" }>, at: At): Change {
+function rotate(change: KeyChange, { use, key, now }: Extract<Command, { type: "rotate" }>, at: At): KeyChange {
   if (now !== true) {
-    if (key === undefined) throw new StateError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
+    if (key === undefined) throw new RotationError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
     checkNew(change, key, use);
     return announce(change, key, at.now, "an operator began a rotation");
   }
   const replaced = replaceActive(change, use, key, at);
   if (replaced !== undefined) return replaced;
-  throw new StateError("ERR_TRANSITION", `no key with use "${use}" is announced; pass a new key`);
+  throw new RotationError("ERR_TRANSITION", `no key with use "${use}" is announced; pass a new key`);
 }
 
 /**
  * Makes the announced key or, if there is none, a new key active immediately. Returns `undefined` if there is neither.
  */
-function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at: At): Change | undefined {
+function replaceActive(change: KeyChange, use: KeyUse, key: NewKey | undefined, at: At): KeyChange | undefined {
   const announced = announcedKey(change.records, use);
   if (announced !== undefined) return activate(change, announced, true, at);
   if (key === undefined) return undefined;
@@ -230,10 +230,10 @@ function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at:
   return unannounced(added, record, at.now, "an operator made it active immediately");
 }
 
-function rollBack(change: Change, { kid, withdraw = false, now = false }: RollBack, at: At): Change {
+function rollBack(change: KeyChange, { kid, withdraw = false, now = false }: RollBack, at: At): KeyChange {
   const key = kid === undefined ? lastSigner(change.records) : recordOf(change.records, kid);
   if (key === undefined) {
-    throw new StateError(
+    throw new RotationError(
       "ERR_TRANSITION",
       "there is no earlier key to roll back to: no retiring key has signed; announce a new key (jwksd rotate)",
     );
@@ -279,10 +279,10 @@ const tooNew =
   "must not sign again yet: it has not been published for long enough, so caches do not have it; to take the step anyway, set now (--now --yes)";
 
 function importKey(
-  change: Change,
+  change: KeyChange,
   { key, state, force }: Extract<Command, { type: "import" }>,
   { policy, now }: At,
-): Change {
+): KeyChange {
   checkNew(change, key);
   if (!["announced", "active", "retiring"].includes(state))
     throw refused(key, `cannot be imported as ${JSON.stringify(state)}`);
@@ -290,7 +290,7 @@ function importKey(
   if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
   if (state === "retiring") {
     if (active === undefined)
-      throw new StateError("ERR_TRANSITION", "the active key must be imported before retiring keys");
+      throw new RotationError("ERR_TRANSITION", "the active key must be imported before retiring keys");
     return add(
       change,
       { ...key, state, announcedAt: now, activatedAt: now, retiredAt: now },
@@ -300,7 +300,7 @@ function importKey(
     );
   }
   if (active !== undefined && force !== true) {
-    throw new StateError(
+    throw new RotationError(
       "ERR_TOO_EARLY",
       `kid ${JSON.stringify(active.kid)} is active, and caches do not have the imported key: verifiers that do not refetch would reject its tokens; import it as announced, and it will sign from ${new Date(now + announceForMs(policy)).toISOString()}`,
       { allowedAt: now + announceForMs(policy) },
@@ -312,7 +312,7 @@ function importKey(
 }
 
 /** @param given settings to change */
-function changePolicy(change: Change, given: RotationPolicyOptions, { policy: before, now }: At): Change {
+function changePolicy(change: KeyChange, given: RotationPolicyOptions, { policy: before, now }: At): KeyChange {
   const policy = { ...before, ...rotationPolicy({ ...knownOf(before), ...given }) };
   const changed = policyNames.filter((name) => policy[name] !== before[name]);
   if (changed.length === 0) return change;
@@ -321,7 +321,7 @@ function changePolicy(change: Change, given: RotationPolicyOptions, { policy: be
 }
 
 /** Activates a key even though caches might not have it. */
-function unannounced(change: Change, key: LiveRecord, now: number, reason: string): Change {
+function unannounced(change: KeyChange, key: LiveRecord, now: number, reason: string): KeyChange {
   return activateKey(change, { ...key, unannounced: true }, now, reason);
 }
 
@@ -330,19 +330,19 @@ function announcedRecord(key: NewKey, now: number): LiveRecord {
 }
 
 function add(
-  change: Change,
+  change: KeyChange,
   record: KeyRecord,
   at: number,
   reason: string,
   type: "announced" | "imported" = "announced",
-): Change {
+): KeyChange {
   return {
     records: [...change.records, record],
     events: [...change.events, { at, type, kid: record.kid, use: record.use, reason }],
   };
 }
 
-function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
+function checkNew({ records }: KeyChange, key: NewKey, use: KeyUse = key.use): void {
   if (!keyUses.includes(key.use)) throw refused(key, `has use ${JSON.stringify(key.use)}, which must be sig or enc`);
   if (key.use !== use) throw refused(key, `has use "${key.use}", but a key with use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
@@ -350,7 +350,7 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
     const message = `kid ${JSON.stringify(key.kid)} belongs to a key that is ${used.state}; a kid is never used twice`;
-    throw new StateError("ERR_KID_USED", message);
+    throw new RotationError("ERR_KID_USED", message);
   }
   const twin = records.find(({ thumbprint }) => thumbprint === key.thumbprint);
   if (twin !== undefined)
@@ -360,12 +360,12 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
     );
 }
 
-function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
-  return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
+function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): RotationError {
+  return new RotationError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
 }
 
-function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
-  return new StateError(
+function uncertain({ policy: { clockSkewSeconds } }: At): RotationError {
+  return new RotationError(
     "ERR_TOO_EARLY",
     `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than ${clockSkewSeconds} s (clockSkewSeconds), or one of them was changed; correct the clocks, or set force to take the step anyway (--force --yes)`,
   );
@@ -376,14 +376,14 @@ function tooEarly(
   record: KeyRecord,
   { policy, now }: At,
   rules: { readonly behind: string; readonly waits: string },
-): StateError {
+): RotationError {
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
   const rule = isBehind
     ? `${rules.behind}; the period begins once the step has been read back and each target has received it`
     : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
-  return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
+  return new RotationError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
     allowedAt,
   });
 }

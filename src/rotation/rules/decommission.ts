@@ -1,6 +1,6 @@
-import { StateError } from "../../base/errors.ts";
+import { RotationError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
-import { type At, type Change, end, replace } from "./advance.ts";
+import { type At, type KeyChange, end, replace } from "./advance.ts";
 import { type KeyRecord, type LiveRecord, isDecommissioned, isLive, liveRecords } from "./key-records.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { trustedUntil } from "./rotation-mode-intervals.ts";
@@ -31,12 +31,12 @@ const reason = "an operator decommissioned the issuer";
  * already retiring also gets a new one, because a restored backup may lack a rollback to that key.
  *
  * @param now whether all keys are revoked instead, even if the issuer has already been decommissioned
- * @throws StateError `ERR_TRANSITION` if there are no keys
+ * @throws RotationError `ERR_TRANSITION` if there are no keys
  */
-export function decommissionIssuer(change: Change, now: boolean, at: At): Change {
+export function decommissionIssuer(change: KeyChange, now: boolean, at: At): KeyChange {
   const { records } = change;
   if (records.length === 0)
-    throw new StateError("ERR_TRANSITION", "the store has no keys, so there is no issuer to decommission");
+    throw new RotationError("ERR_TRANSITION", "the store has no keys, so there is no issuer to decommission");
   const live = liveRecords(records);
   if (now) {
     const until = trustedUntil(records, at.now, at.policy);
@@ -45,7 +45,7 @@ export function decommissionIssuer(change: Change, now: boolean, at: At): Change
   return isDecommissioned(records) ? change : live.reduce((change, record) => retire(change, record, at), change);
 }
 
-function retire(change: Change, record: LiveRecord, at: At): Change {
+function retire(change: KeyChange, record: LiveRecord, at: At): KeyChange {
   const { use, state, kid } = record;
   if (state === "announced" && use === "sig") return end(change, kid, "removed", at, reason);
   const { nextMadeBy: _next, replacedAt: _replaced, restarted: _again, ...rest } = record;
@@ -58,7 +58,7 @@ function retire(change: Change, record: LiveRecord, at: At): Change {
  * Rejects a decommissioned issuer until its name can be used again, which is when no cache trusts its keys anymore and
  * all of its tokens have expired.
  *
- * @throws StateError `ERR_ISSUER_DECOMMISSIONED`
+ * @throws RotationError `ERR_ISSUER_DECOMMISSIONED`
  */
 export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, now, areClocksOff = false }: At): void {
   if (!isDecommissioned(records)) return;
@@ -67,7 +67,7 @@ export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, 
   const isKnown = at !== Infinity && !areClocksOff;
   const until = areClocksOff ? "while this machine's clock and the store's differ" : "while its keys retire";
   const message = `${decommissionedText}; its name cannot be used again ${isKnown ? `before ${timeText(at)}` : until}`;
-  throw new StateError("ERR_ISSUER_DECOMMISSIONED", message, isKnown ? { allowedAt: at } : {});
+  throw new RotationError("ERR_ISSUER_DECOMMISSIONED", message, isKnown ? { allowedAt: at } : {});
 }
 
 /**

@@ -1,4 +1,4 @@
-import { StateError, StoreError } from "../../base/errors.ts";
+import { RotationError, StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { PublicJwk } from "../../keys/jwk/public-members.ts";
@@ -184,13 +184,13 @@ export function uriOf(record: Tombstone | Pick<LiveRecord, "privateHalf">): stri
 /**
  * Returns the record with the given kid.
  *
- * @throws StateError `ERR_KID_UNMANAGED`
+ * @throws RotationError `ERR_KID_UNMANAGED`
  */
 export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;
   const known = records.length === 0 ? "it has no keys" : "for all kids, see the manager's records";
-  throw new StateError("ERR_KID_UNMANAGED", `no key in the store has the kid ${JSON.stringify(kid)}; ${known}`);
+  throw new RotationError("ERR_KID_UNMANAGED", `no key in the store has the kid ${JSON.stringify(kid)}; ${known}`);
 }
 
 /** Returns the keys that a change added. */

@@ -1,4 +1,4 @@
-import { type Change, advance, nextMadeForMs } from "./advance.ts";
+import { type KeyChange, advance, nextMadeForMs } from "./advance.ts";
 import { type NewKey, announce } from "./commands.ts";
 import { type KeyRecord, activeKey, mapLive } from "./key-records.ts";
 import type { RotationPolicy } from "./policy.ts";
@@ -20,7 +20,12 @@ export function reserveNextKey(
 }
 
 /** Announces a key that took a while to generate, unless another process was faster. */
-export function announceNext(records: readonly KeyRecord[], key: NewKey, policy: RotationPolicy, now: number): Change {
+export function announceNext(
+  records: readonly KeyRecord[],
+  key: NewKey,
+  policy: RotationPolicy,
+  now: number,
+): KeyChange {
   const free = mapLive(records, (record) => {
     const { nextMadeBy: _, ...rest } = record;
     return rest;

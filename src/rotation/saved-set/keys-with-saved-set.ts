@@ -1,7 +1,7 @@
 import { notify, retryDelayMs, sleep } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type JwksdErrorCode, StoreError } from "../../base/errors.ts";
-import type { KeySubscriber, ManagedKeys } from "../../provider/managed-keys.ts";
+import type { KeySubscriber, KeysetSource } from "../../provider/managed-keys.ts";
 import { type Keysets, checkKeysets } from "../../publish/keyset-check.ts";
 import type { Owner } from "../custody/issuer-check.ts";
 import type { WrappingKeys } from "../custody/key-wrapping.ts";
@@ -62,7 +62,7 @@ export interface KeySourceSetup<Manager> {
 }
 
 /** Keys from a manager or, until the manager has reached its store, from a saved set. */
-export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
+export interface KeysWithSavedSet<Manager = KeyManager> extends KeysetSource {
   /** The key manager, or `undefined` until its store is reached. */
   readonly manager: Manager | undefined;
   /** Time at which the keys were read from the store, in epoch milliseconds. */

@@ -4,7 +4,7 @@ import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
 import { durationText } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Jwk } from "../../keys/jwk/public-members.ts";
+import type { PublishedJwk } from "../../keys/jwk/public-members.ts";
 import { makeDocument } from "../../publish/document.ts";
 import { type Keysets, publishedKeysets } from "../../publish/keyset-check.ts";
 import { type Owner, servedBy } from "../custody/issuer-check.ts";
@@ -31,7 +31,7 @@ export class Unusable extends Error {}
  * set but has no wrapping key therefore cannot get other keys published.
  */
 export async function savedSetText(
-  { keys, at, policy }: Pick<SavedSet, "at" | "policy"> & { readonly keys: readonly Jwk[] },
+  { keys, at, policy }: Pick<SavedSet, "at" | "policy"> & { readonly keys: readonly PublishedJwk[] },
   { issuer, isChosen }: Owner,
   [{ id, macKey }]: WrappingKeys,
 ): Promise<string> {
@@ -75,7 +75,7 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
   if (!isOf(owner, rule.wanted)) throw new Unusable(`it belongs to issuer ${JSON.stringify(owner.issuer)}`);
   const policy = rotationPolicy(claims["policy"] as RotationPolicy);
   checkAge(at, policy, rule);
-  return { keysets: publishedKeysets(keys as readonly Jwk[]), at, policy };
+  return { keysets: publishedKeysets(keys as readonly PublishedJwk[]), at, policy };
 }
 
 /**

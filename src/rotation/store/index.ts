@@ -7,10 +7,10 @@
 export { memoryStore } from "./memory.ts";
 export type {
   ClosableRegister,
-  Presence,
+  PresenceStore,
   ReadResult,
   ReadOptions,
   Register,
-  StoreCall,
+  CallOptions,
   WriteOptions,
 } from "./register.ts";

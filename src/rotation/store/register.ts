@@ -1,5 +1,5 @@
 /** Options that every method of a register accepts. */
-export interface StoreCall {
+export interface CallOptions {
   /**
    * Signal that aborts the call. The method then rejects with the signal's reason. If the signal has already aborted,
    * the method does nothing else.
@@ -7,7 +7,7 @@ export interface StoreCall {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface ReadOptions extends StoreCall {
+export interface ReadOptions extends CallOptions {
   /**
    * Whether the response must be proven to come from the current primary. A primary that has been replaced might still
    * answer plain reads. Default: `false`.
@@ -15,7 +15,7 @@ export interface ReadOptions extends StoreCall {
   readonly confirmed?: boolean | undefined;
 }
 
-export interface WriteOptions extends StoreCall {
+export interface WriteOptions extends CallOptions {
   /**
    * Time at which the next step is due, in epoch milliseconds. Only registers that can list due issuers use it.
    * Default: never.
@@ -59,17 +59,17 @@ export interface PresenceList {
 }
 
 /** The presence records of the running processes. They only inform operators; no decision depends on them. */
-export interface Presence {
+export interface PresenceStore {
   /** Writes a process's record, which has at most 4,096 characters. Replaces the process's previous record. */
-  put(id: string, record: string, options?: StoreCall): Promise<void>;
+  put(id: string, record: string, options?: CallOptions): Promise<void>;
   /**
    * Lists at most `limit` records. The query itself must limit the result, because anyone who can write to the store
    * can write records. It lists a record of more than 16,384 bytes as an empty string, and omits a record whose id has
    * more than 512 bytes.
    */
-  list(limit: number, options?: StoreCall): Promise<PresenceList>;
+  list(limit: number, options?: CallOptions): Promise<PresenceList>;
   /** Removes these processes' records, if they exist. There are at most 500 ids. */
-  drop(ids: readonly string[], options?: StoreCall): Promise<void>;
+  drop(ids: readonly string[], options?: CallOptions): Promise<void>;
 }
 
 /**
@@ -78,7 +78,7 @@ export interface Presence {
  * `ERR_STORE_UNAVAILABLE` (`retryable`) if the database cannot be reached or used, `ERR_STORE_READ_ONLY` if this
  * process can read but not write. After any other error, a write may have succeeded or may still succeed.
  *
- * `checkRegister` from `jwksd/testing/adapters` tests a register.
+ * `defineRegisterTests` from `jwksd/testing/adapters` tests a register.
  */
 export interface Register {
   /** Location of the document, for messages. It must not contain a password. */
@@ -98,7 +98,7 @@ export interface Register {
    */
   write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
   /** Presence records. Missing if processes are short-lived, as in a Worker. */
-  readonly presence?: Presence | undefined;
+  readonly presence?: PresenceStore | undefined;
   /**
    * Until the signal aborts, calls back within a second after any process has written. Several writes may share one
    * call. A caller that watches before it reads misses nothing. Missing if the register cannot watch; jwksd then reads
@@ -111,13 +111,13 @@ export interface Register {
    *
    * @param after last issuer of the previous page; without it, issuers that stay due would block others
    */
-  due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
+  due?(limit: number, after?: DueIssuer, options?: CallOptions): Promise<readonly DueIssuer[]>;
   /**
    * Lists all issuers in the whole database, ordered by key. Missing if the store cannot list them.
    *
    * @param after last issuer of the previous page
    */
-  list?(limit: number, after?: ListedIssuer, options?: StoreCall): Promise<readonly ListedIssuer[]>;
+  list?(limit: number, after?: ListedIssuer, options?: CallOptions): Promise<readonly ListedIssuer[]>;
   /** Returns the register of another issuer in the same database, with the same connections. Missing without `list`. */
   forIssuer?(issuer: string): Register;
   /** Maximum size of a document that the register can store, in bytes of UTF-8. Default: no limit. */

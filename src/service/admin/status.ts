@@ -1,4 +1,4 @@
-import { type PlanStep, type RotationPlan, plan } from "../../rotation/explain/plan.ts";
+import { type PlanStep, type RotationPlan, planRotation } from "../../rotation/explain/plan.ts";
 import {
   type TargetStatus,
   type ReplicaStatus,
@@ -139,7 +139,7 @@ export function statusOf(service: ServiceSnapshot): Status {
   }
   const { document, processes, unread, health } = manager;
   const { records, policy, targets, events: log } = document;
-  const rotationPlan = plan(records, policy, now);
+  const rotationPlan = planRotation(records, policy, now);
   const { steps } = rotationPlan;
   const view = { document, processes, unread, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;

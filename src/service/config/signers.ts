@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
-import { type BackendOptions, signerBackend, typesOf } from "../../keys/signer-backends.ts";
+import { type SignerBackendOptions, signerBackend, typesOf } from "../../keys/signer-backends.ts";
 import type { ExternalSigner, SignerBackend } from "../../keys/signer/signer.ts";
 import { permissionWarnings } from "../../node/read-key-files.ts";
 import { readJsonObject } from "./json-file.ts";
@@ -28,7 +28,7 @@ export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
   log?: Pick<Logger, "warn">,
 ): Promise<Signers> {
-  const options: BackendOptions =
+  const options: SignerBackendOptions =
     settings.signers === undefined ? {} : await readJsonObject(settings.signers, "the signers file");
   const backends = new Map<string, Promise<SignerBackend>>();
   /**

@@ -3,7 +3,7 @@ import { headerLines } from "../../publish/node-response.ts";
 import type { Reply } from "../../publish/respond.ts";
 import type { Guard } from "../../verify/bearer/access-decision.ts";
 import { type Refusal, reasonOf } from "../../verify/bearer/refusal.ts";
-import type { Auth } from "../../verify/bearer/requirements.ts";
+import type { VerifiedAccessToken } from "../../verify/bearer/requirements.ts";
 import { readClaims } from "../../verify/token/compact-jws.ts";
 import type { Host, Hosts, IssuerGuard, Route } from "./host-config.ts";
 import { identityHeaders } from "./identity-headers.ts";
@@ -109,7 +109,12 @@ function joined(name: string, rawHeaders: readonly string[]): string | undefined
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
-function allowed({ identity }: Host, { convention }: CheckContext, reason: string, auth?: Auth): Decision {
+function allowed(
+  { identity }: Host,
+  { convention }: CheckContext,
+  reason: string,
+  auth?: VerifiedAccessToken,
+): Decision {
   // If a 200 were cached, a replayed proof would get through.
   const headers = [
     "Content-Length",

@@ -20,7 +20,7 @@ import {
   requirementRules,
 } from "../../verify/bearer/requirements.ts";
 import { bearerRules, resolveBearerOptions } from "../../verify/bearer/settings.ts";
-import type { BearerOptions } from "../../verify/bearer/types.ts";
+import type { BearerGuardOptions } from "../../verify/bearer/types.ts";
 import type { RemoteKeySet, RemoteKeySetOptions } from "../../verify/relying-party/index.ts";
 import { keySetRules } from "../../verify/relying-party/options.ts";
 import { type IdentityHeader, identityOf } from "./identity-headers.ts";
@@ -28,7 +28,7 @@ import { type UseKeySet, nameOf } from "./key-sets.ts";
 import { type RoutePattern, hiddenRoute, methods, patternOf } from "./paths.ts";
 import { canonicalHost } from "./proxy-conventions.ts";
 
-/** The options of `createBearer` that a file can set for one issuer's tokens. */
+/** The options of `createBearerGuard` that a file can set for one issuer's tokens. */
 const tokenNames = [
   "audience",
   "typ",
@@ -53,7 +53,7 @@ const keySetNames = [
 ] as const;
 
 /** Settings for one issuer's tokens. */
-interface IssuerMembers extends Pick<BearerOptions, (typeof tokenNames)[number]> {
+interface IssuerMembers extends Pick<BearerGuardOptions, (typeof tokenNames)[number]> {
   readonly issuer: string;
   readonly jwksUri?: string;
 }
@@ -105,7 +105,7 @@ export interface Host {
 export type Hosts = ReadonlyMap<string, Host>;
 
 /** Options that all guards share. */
-export interface SharedOptions extends Pick<BearerOptions, "replay" | "nonceSecret" | "certificate"> {
+export interface SharedOptions extends Pick<BearerGuardOptions, "replay" | "nonceSecret" | "certificate"> {
   readonly clock: Clock;
 }
 
@@ -222,7 +222,7 @@ function hostOf(name: string, members: HostMembers, use: UseKeySet, shared: Shar
 function guardOf(
   members: IssuerMembers,
   use: UseKeySet,
-  shared: Omit<BearerOptions, "issuer" | "audience">,
+  shared: Omit<BearerGuardOptions, "issuer" | "audience">,
 ): IssuerGuard {
   const { issuer, jwksUri, keySet = {}, ...tokens } = checkOptions(members, issuerRules, "member");
   const where = jwksUri === undefined ? { issuer } : { jwksUri };

@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import type { Auth } from "../../verify/bearer/requirements.ts";
+import type { VerifiedAccessToken } from "../../verify/bearer/requirements.ts";
 import { RefusedCheck } from "./proxy-conventions.ts";
 
 /**
@@ -9,7 +9,7 @@ import { RefusedCheck } from "./proxy-conventions.ts";
 export const identityLimits = { value: 2_048, all: 8_192 } as const;
 
 /** An identity header, and a function that returns its value for the sender of a request. */
-export type IdentityHeader = readonly [name: string, valueOf: (auth: Auth) => unknown];
+export type IdentityHeader = readonly [name: string, valueOf: (auth: VerifiedAccessToken) => unknown];
 
 const standardHeaders: readonly IdentityHeader[] = [
   ["X-Jwksd-Issuer", ({ claims }) => claims.iss],
@@ -45,7 +45,7 @@ const title = (text: string): string => text.charAt(0).toUpperCase() + text.slic
  * @throws RefusedCheck if a value is too long to be passed on in full
  */
 export function identityHeaders(
-  auth: Auth | undefined,
+  auth: VerifiedAccessToken | undefined,
   identity: readonly IdentityHeader[],
   sendsEmpty: boolean,
 ): readonly string[] {

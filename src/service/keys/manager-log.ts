@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
-import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
+import type { Filling, KeyManagerEvent } from "../../rotation/manager/types.ts";
 import { type KeyEvent, type KeyRecord, isDecommissioned, isRotating } from "../../rotation/rules/key-records.ts";
 import { withFlags } from "../config/flags-in-messages.ts";
 import type { Logger } from "../config/logger.ts";
@@ -11,7 +11,7 @@ import type { StoreSettings } from "../config/store-settings.ts";
 /** Logs a manager's events. */
 export interface ManagerLog {
   /** Logs an event. */
-  logEvent(this: void, event: ManagerEvent): void;
+  logEvent(this: void, event: KeyManagerEvent): void;
   /** Logs the mode at startup. */
   started(this: void, records: Modes): void;
 }
@@ -60,7 +60,7 @@ function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", l
 
 type LogEntry = readonly [level: "info" | "warn" | "error", fields: object, message: string];
 
-function entryFor(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now: number): LogEntry {
+function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>, now: number): LogEntry {
   const { code, message } =
     "error" in event && event.error !== undefined ? event.error : { code: undefined, message: "" };
   const why = withFlags(message);

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import { type Owner, ownedBy, servedBy } from "../../rotation/custody/issuer-check.ts";
 import { type ManageOptions, type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
-import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import type { KeyManagerEvent } from "../../rotation/manager/types.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Signers } from "../config/signers.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
@@ -22,7 +22,7 @@ interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOpti
   /** Checks the store before its keys are managed. If it throws, the store is refused. */
   readonly check?: (custody: Custody) => Promise<void>;
   /** Receives failures instead of the log. */
-  readonly onFailure?: (event: Extract<ManagerEvent, { readonly type: "failed" }>) => void;
+  readonly onFailure?: (event: Extract<KeyManagerEvent, { readonly type: "failed" }>) => void;
 }
 
 /** A manager, and the store that was opened for it. */

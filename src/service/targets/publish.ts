@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { serial } from "../../base/async.ts";
-import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
+import { ServiceError, RotationError, invalidOption } from "../../base/errors.ts";
 import { quoted } from "../../base/printable.ts";
 import { type JwkSet, jwkSetOf } from "../../publish/jwk-set.ts";
 import { type Keysets, checkKeysets } from "../../publish/keyset-check.ts";
@@ -264,7 +264,7 @@ function isSameDocumentSet(documentSet: DocumentSet, other: DocumentSet | undefi
  * different store or from a newer state of this store, or was made by hand. Replacing it would make tokens signed with
  * its keys fail.
  *
- * @throws StateError `ERR_KID_UNMANAGED`
+ * @throws RotationError `ERR_KID_UNMANAGED`
  */
 function checkKnownKeys(current: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
   const known = new Set<unknown>(records.map(({ kid }) => kid));
@@ -272,7 +272,7 @@ function checkKnownKeys(current: Uint8Array | undefined, records: readonly KeyRe
     ({ kid, use = "sig" }) => use === "sig" && kid !== undefined && !known.has(kid),
   );
   if (unknown === undefined) return;
-  throw new StateError(
+  throw new RotationError(
     "ERR_KID_UNMANAGED",
     `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written. Use the store that has the key, or import the key (jwksd keys import); if no tokens signed with it are in use, you can remove the JWK Set there`,
   );

@@ -1,5 +1,5 @@
 import { type Clock, longestSince, systemClock } from "../../base/clock.ts";
-import { SignerError, StateError } from "../../base/errors.ts";
+import { SignerError, RotationError } from "../../base/errors.ts";
 import { readKeyset } from "../../node/read-key-files.ts";
 import { checkKeysets, checkSigning } from "../../publish/keyset-check.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
@@ -46,7 +46,7 @@ export async function signWithFiles(
  * Signs with the active key in an open store, after a confirmed read.
  *
  * @param issuer called after the store was read
- * @throws StateError `ERR_TRANSITION` if the store has no keys yet
+ * @throws RotationError `ERR_TRANSITION` if the store has no keys yet
  * @throws SignerError `ERR_SIGNER_STALE` if the signer is too slow, or if the clocks of this machine and the store
  * differ by more than `clockSkewSeconds`; and errors from `Provider.sign`
  * @throws TokenError `ERR_CLAIMS_INVALID`
@@ -82,7 +82,7 @@ export async function signOnce(
  * Checks that the store has keys. Called before a wrapping key is generated, because without keys, there would be
  * nothing to wrap.
  *
- * @throws StateError `ERR_TRANSITION`
+ * @throws RotationError `ERR_TRANSITION`
  */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
@@ -92,8 +92,8 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (text === undefined || parseDocument(unsealed(text)).records.length === 0) throw noKeyYet();
 }
 
-function noKeyYet(): StateError {
-  return new StateError(
+function noKeyYet(): RotationError {
+  return new RotationError(
     "ERR_TRANSITION",
     'the store has no keys; if it had keys before, see "A lost store" in docs/emergencies.md; if it is new, start jwksd serve, which generates the first key',
   );

@@ -7,7 +7,7 @@ import { checkHeaderNames, checkMembersOnce } from "./check-names.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./token-times.ts";
 
-/** Options for `SigningKey.sign`. */
+/** Options for `ActiveSigningKey.sign`. */
 export interface SignInputOptions {
   /** Lifetime of the token, in whole seconds. If the token has an `exp`, it must not be later. */
   readonly lifetimeSeconds: number;

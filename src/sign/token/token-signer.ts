@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { type JwksdError, SignerError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import type { Jwk } from "../../keys/jwk/public-members.ts";
+import type { PublishedJwk } from "../../keys/jwk/public-members.ts";
 import { type SignerLimits, boundSigner } from "../../keys/signer/bounded-signer.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
 import type { CheckedSigning } from "../../publish/keyset-check.ts";
@@ -11,11 +11,11 @@ import { type ActiveKey, type SignedPayload, signPayload, signToken } from "./si
 import { createSignatures } from "./signature-metrics.ts";
 
 /** The active key, for a library that creates a token's header itself. */
-export interface SigningKey {
+export interface ActiveSigningKey {
   readonly kid: string;
   readonly alg: "ES256";
   /** Public key, as published. */
-  readonly publicJwk: Jwk;
+  readonly publicJwk: PublishedJwk;
   /**
    * Signs the signing input of a JWT: the header and the payload in base64url, joined by a dot. The header must name
    * this key and `ES256`, and the claims must be ones that `provider.sign` allows. Neither may contain a duplicate
@@ -51,7 +51,7 @@ export interface TokenSigner {
    */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
   /** Returns the active key. @see `Provider` @param subject issuer or client whose claims the key signs */
-  signingKey(this: void, subject: string): SigningKey;
+  signingKey(this: void, subject: string): ActiveSigningKey;
   metrics(this: void): readonly Metric[];
 }
 
@@ -69,7 +69,7 @@ export interface TokenSignerOptions {
 
 /** The active key and its signer, which is `undefined` in a process that only publishes. */
 interface Active {
-  readonly jwk: Jwk;
+  readonly jwk: PublishedJwk;
   readonly key: ActiveKey | undefined;
 }
 
@@ -106,7 +106,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
     return active;
   }
 
-  function checkIsActive({ kid }: Jwk): void {
+  function checkIsActive({ kid }: PublishedJwk): void {
     if (kid === current().jwk.kid) return;
     const message = `kid ${JSON.stringify(kid)} is no longer active; call signingKey() again for each request`;
     throw new SignerError("ERR_SIGNER_STALE", message);
@@ -129,7 +129,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
         publicJwk: jwk,
         sign: (input, options) =>
           signWith({ jwk, key }, check, (key) => signInput(key, subject, input, options, clock.now())),
-      } satisfies SigningKey);
+      } satisfies ActiveSigningKey);
     },
     metrics: () => signatures.metrics(),
   };

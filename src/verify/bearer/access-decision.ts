@@ -27,7 +27,7 @@ import {
   replyTo,
 } from "./refusal.ts";
 import {
-  type Auth,
+  type VerifiedAccessToken,
   type CheckedRequirements,
   challengedScope,
   checkDenial,
@@ -37,13 +37,15 @@ import {
 import type { BearerSettings } from "./settings.ts";
 import { createConfirmation } from "./token-binding.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
-import type { BearerEvent } from "./types.ts";
+import type { BearerGuardEvent } from "./types.ts";
 
 /**
  * The decision about a request: either its sender, or a refusal with its response. If a token is optional and missing,
  * the sender is `undefined`.
  */
-export type AccessDecision = { readonly auth: Auth | undefined } | { readonly refusal: Refusal; readonly reply: Reply };
+export type AccessDecision =
+  | { readonly auth: VerifiedAccessToken | undefined }
+  | { readonly refusal: Refusal; readonly reply: Reply };
 
 /** Decides whether a request to one route is let through. The promise never rejects. */
 export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
@@ -52,7 +54,7 @@ export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDeci
 interface Admitted {
   readonly request: GuardedRequest;
   readonly scheme: Scheme | undefined;
-  readonly auth: Auth | undefined;
+  readonly auth: VerifiedAccessToken | undefined;
 }
 
 /** The response to a refused request, in a form that suits any framework. */
@@ -70,10 +72,10 @@ const defaultDenial: ApplicationDenial = { status: 403, description: "the token 
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
   /** Verifies a token without a request. Returns its auth. @throws TokenError, FetchError */
-  verify(this: void, token: string): Promise<Auth>;
+  verify(this: void, token: string): Promise<VerifiedAccessToken>;
   /** Returns the sender of a request that was let through. */
-  authOf(this: void, source: object): Auth | undefined;
-  /** See `Bearer`. */
+  authOf(this: void, source: object): VerifiedAccessToken | undefined;
+  /** See `BearerGuard`. */
   challenge(this: void, source: object, denial: ApplicationDenial): Challenge;
   refresh(this: void): Promise<void>;
 }
@@ -134,7 +136,7 @@ export function createGuard(settings: BearerSettings): Guard {
     credentials: Credentials,
     request: GuardedRequest,
     requirements: CheckedRequirements,
-  ): Promise<Auth> {
+  ): Promise<VerifiedAccessToken> {
     const { token } = credentials;
     const auth = await verify(token);
     if (confirmed.get(request.raw) !== token) {
@@ -156,7 +158,7 @@ export function createGuard(settings: BearerSettings): Guard {
    *
    * @throws RefusedRequest
    */
-  function refuseExpired({ expiresAt }: Auth): void {
+  function refuseExpired({ expiresAt }: VerifiedAccessToken): void {
     if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))
       throw invalidToken("the token has expired");
   }
@@ -174,7 +176,7 @@ export function createGuard(settings: BearerSettings): Guard {
     return { status: isAnonymous ? 401 : status, headers, body: reply.body ?? "" };
   }
 
-  async function verify(token: string): Promise<Auth> {
+  async function verify(token: string): Promise<VerifiedAccessToken> {
     const { claims, header } = await verifyAccessToken(token, keysOf, settings);
     const clientId = claims["client_id"] ?? claims["azp"];
     return {
@@ -210,11 +212,11 @@ export function createGuard(settings: BearerSettings): Guard {
     }
   }
 
-  const authOf = (source: object): Auth | undefined => admitted.get(source)?.auth;
+  const authOf = (source: object): VerifiedAccessToken | undefined => admitted.get(source)?.auth;
   return { decide, verify, authOf, challenge, refresh };
 }
 
 /** An event before the request is added to it. */
 type EventStart =
   | { readonly type: "failed"; readonly code: JwksdErrorCode; readonly cause: unknown }
-  | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;
+  | Pick<Extract<BearerGuardEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;

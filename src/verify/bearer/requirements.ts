@@ -16,7 +16,7 @@ import type { VerifiedClaims } from "../token/verify.ts";
 import { type ApplicationDenial, RefusedRequest, quotable } from "./refusal.ts";
 
 /** A valid access token and its content, including the members of the MCP SDK's `AuthInfo`. */
-export interface Auth {
+export interface VerifiedAccessToken {
   /** Claims, all of which the signature covers. */
   readonly claims: VerifiedClaims;
   /** Protected header. */
@@ -53,7 +53,10 @@ export interface Requirements {
    * function throws or returns an object that is not a denial, the response is a 503. Default: none.
    */
   readonly check?:
-    | ((auth: Auth, request: never) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
+    | ((
+        auth: VerifiedAccessToken,
+        request: never,
+      ) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
     | undefined;
   /**
    * Whether a request that has no `Authorization` header (with the `token` option: no token) is let through without
@@ -65,7 +68,10 @@ export interface Requirements {
 /** Checked requirements. */
 export interface CheckedRequirements extends Omit<Requirements, "check"> {
   readonly check?:
-    | ((auth: Auth, request: object) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
+    | ((
+        auth: VerifiedAccessToken,
+        request: object,
+      ) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
     | undefined;
 }
 
@@ -151,7 +157,7 @@ interface SignInLimits {
  */
 export function refuseUnmet(
   { scope, acrValues, maxAgeSeconds }: CheckedRequirements,
-  { claims, scopes }: Auth,
+  { claims, scopes }: VerifiedAccessToken,
   settings: SignInLimits,
 ): void {
   const acr = claims["acr"];

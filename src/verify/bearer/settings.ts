@@ -24,7 +24,7 @@ import { maxTokenBytes } from "../token/compact-jws.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
 import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
-import type { AudienceClaim, BearerOptions } from "./types.ts";
+import type { AudienceClaim, BearerGuardOptions } from "./types.ts";
 
 const httpsUrl: Rule = stringThat("an https URL without a query or fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;
@@ -32,7 +32,7 @@ const httpsUrl: Rule = stringThat("an https URL without a query or fragment", (v
   return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
 });
 
-export const bearerRules: Rules<BearerOptions> = {
+export const bearerRules: Rules<BearerGuardOptions> = {
   issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
   audience: required({ ...anything, must: "the name of this API in tokens" }),
   typ: oneOf("at+jwt", "JWT"),
@@ -64,7 +64,7 @@ export const bearerRules: Rules<BearerOptions> = {
 
 type Certificate = string | Uint8Array | undefined;
 
-const isAudienceClaim = (audience: BearerOptions["audience"]): audience is AudienceClaim => object.holds(audience);
+const isAudienceClaim = (audience: BearerGuardOptions["audience"]): audience is AudienceClaim => object.holds(audience);
 
 function isJson(value: object): boolean {
   try {
@@ -85,7 +85,7 @@ const remedies: Readonly<Record<string, string>> = {
 };
 
 /** Returns the options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export function resolveBearerOptions(options: BearerOptions) {
+export function resolveBearerOptions(options: BearerGuardOptions) {
   for (const name of object.holds(options) ? Object.keys(options) : [])
     if (!Object.hasOwn(bearerRules, name) && Object.hasOwn(remedies, name))
       throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no "${name}" option; ${remedies[name]}`);

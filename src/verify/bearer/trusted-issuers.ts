@@ -9,9 +9,9 @@ import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relyin
 import { createRemoteSets } from "../relying-party/remote-sets.ts";
 import { checkIssuer } from "../relying-party/secure-urls.ts";
 import { withKeys } from "../relying-party/stored-key-set.ts";
-import type { KeySource } from "../token/verify.ts";
+import type { KeyResolver } from "../token/verify.ts";
 import type { BearerSettings } from "./settings.ts";
-import type { StateStore, TrustedIssuer } from "./types.ts";
+import type { KeySetStateStore, TrustedIssuer } from "./types.ts";
 
 /**
  * Returns an issuer's keys. Never sends a request to an issuer that is not trusted.
@@ -22,7 +22,7 @@ export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
 /** A trusted issuer's keys. */
 interface Trusted {
-  readonly keys: KeySource;
+  readonly keys: KeyResolver;
   /** Records that the keys have verified a token. */
   prove(this: void): void;
   /** Fetches the keys immediately. */
@@ -118,7 +118,7 @@ interface Refreshable {
 }
 
 /** Returns the keys from an application's own key source. @throws ConfigError `ERR_OPTION_INVALID` */
-function ownKeys(keys: KeySource & Refreshable): Trusted {
+function ownKeys(keys: KeyResolver & Refreshable): Trusted {
   if (typeof keys !== "function")
     throw invalidOption('an issuer\'s "keys" must be a function, such as the result of createRemoteKeySet()');
   return {
@@ -137,7 +137,7 @@ function ownKeys(keys: KeySource & Refreshable): Trusted {
 }
 
 /** Calls a method of the `state` option. @throws InternalError `ERR_INTERNAL` */
-async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>): Promise<T> {
+async function callState<T>(method: keyof KeySetStateStore, call: () => T | Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (cause) {

@@ -4,7 +4,7 @@ import type { Optional } from "../../base/options.ts";
 import type { SetIfAbsent } from "../client/replay-store.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 import type { KeySetState } from "../relying-party/stored-key-set.ts";
-import type { KeySource } from "../token/verify.ts";
+import type { KeyResolver } from "../token/verify.ts";
 
 /**
  * A provider whose tokens are accepted. Give only its issuer; its issuer and the JWK Set's URL, if it has no discovery
@@ -13,7 +13,7 @@ import type { KeySource } from "../token/verify.ts";
 export type TrustedIssuer =
   | string
   | { readonly issuer: string; readonly jwksUri: string }
-  | { readonly issuer: string; readonly keys: KeySource };
+  | { readonly issuer: string; readonly keys: KeyResolver };
 
 /**
  * Claim to check in tokens without `aud`. It must be or contain one of these values. If a token does have `aud`, that
@@ -34,7 +34,7 @@ export interface EventRequest {
 }
 
 /** Saves fetched keys for a later process, for example in a file or a key-value store. */
-export interface StateStore {
+export interface KeySetStateStore {
   /** Returns the latest state that `set` received for this issuer, if there is one. */
   get(issuer: string): KeySetState | null | undefined | Promise<KeySetState | null | undefined>;
   /** Called after each fetch. No request waits for it. */
@@ -42,7 +42,7 @@ export interface StateStore {
 }
 
 /** An event from a guard. Events never contain tokens, proofs or queries. */
-export type BearerEvent =
+export type BearerGuardEvent =
   /**
    * A request was refused. `error` is the error code in the challenge, and `code` says why a token is invalid. `reason`
    * is more detailed than the response, and does not quote anything from the request.
@@ -59,8 +59,8 @@ export type BearerEvent =
   /** An event from an issuer's key set. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
 
-/** Options for `createBearer`. `issuer` and `audience` are required. */
-export interface BearerOptions {
+/** Options for `createBearerGuard`. `issuer` and `audience` are required. */
+export interface BearerGuardOptions {
   /**
    * The issuer, several issuers, or a function that reports whether an issuer's tokens are accepted. In a function,
    * compare `new URL(issuer).host`, because anyone can create an issuer that begins or ends like yours.
@@ -148,7 +148,7 @@ export interface BearerOptions {
     | null
     | undefined;
   /** Stores the keys for the next process. Default: none. */
-  readonly state?: Optional<StateStore>;
+  readonly state?: Optional<KeySetStateStore>;
   /**
    * Options for the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: the defaults of
    * `createRemoteKeySet`.
@@ -162,5 +162,5 @@ export interface BearerOptions {
    */
   readonly requestId?: Optional<(request: never) => string | undefined>;
   /** Receives refusals, the causes of 503 responses, and key set events. Events never contain tokens. Default: none. */
-  readonly onEvent?: Optional<(event: BearerEvent) => void>;
+  readonly onEvent?: Optional<(event: BearerGuardEvent) => void>;
 }

@@ -26,7 +26,7 @@ import type { KeySetState } from "../relying-party/stored-key-set.ts";
 import { type ClientMethod, chooseMethod } from "./auth-method.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { checkClientId } from "./client-id.ts";
-import type { Client } from "./client-keys.ts";
+import type { OAuthClient } from "./client-keys.ts";
 import { type ClientMetadata, readClientMetadata } from "./document-metadata.ts";
 import { type ClientDocumentEvent, printableEvents } from "./events.ts";
 import { clientBounds, hostLimits, newBudget, timeoutMs } from "./fetch-limits.ts";
@@ -121,7 +121,7 @@ export type ClientWarning =
   | "loopback";
 
 /** A client that is identified by the URL of its metadata document. Everything in it is frozen. */
-export interface DocumentClient extends Client {
+export interface ResolvedClient extends OAuthClient {
   /**
    * Authentication method at the token endpoint. It is the strongest method that the client offers and this server
    * accepts.
@@ -144,9 +144,9 @@ export interface DocumentClient extends Client {
 }
 
 /** All results of `resolve`. A registered client may have the same members. */
-const documentClients = new WeakSet<Client>();
+const documentClients = new WeakSet<OAuthClient>();
 
-export const isDocumentClient = (client: Client): client is DocumentClient => documentClients.has(client);
+export const isDocumentClient = (client: OAuthClient): client is ResolvedClient => documentClients.has(client);
 
 /** Clients that are identified by the URLs of their metadata documents. */
 export interface ClientDocuments {
@@ -160,7 +160,7 @@ export interface ClientDocuments {
    * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet, and for the same reasons as
    * `RemoteKeySet`
    */
-  resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<DocumentClient>;
+  resolve(this: void, clientId: string, options?: { readonly since?: Optional<string> }): Promise<ResolvedClient>;
   /**
    * Records that a user has consented to a client or that the client holds a grant. Its document is then kept longer
    * than others.
@@ -278,7 +278,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
    *
    * @throws ClientError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN`
    */
-  async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<DocumentClient> {
+  async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<ResolvedClient> {
     const method = chooseMethod(metadata, publicClients);
     const { client_id: clientId, client_name: name, redirect_uris: redirectUris } = metadata;
     const jwks = isGiven(metadata.jwks) ? metadata.jwks : undefined;
@@ -292,7 +292,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     const fingerprint = await fingerprintOf(metadata, method);
     const changed = since === undefined || since === null ? [] : changedParts(since, fingerprint);
     for (const list of [warnings, changed]) Object.freeze(list);
-    const client: DocumentClient = Object.freeze({
+    const client: ResolvedClient = Object.freeze({
       clientId,
       method,
       name,

@@ -12,8 +12,8 @@ import {
 import { type Budget, withoutReset } from "../http-cache/request-budget.ts";
 import type { LimitedFetch } from "../http-cache/throttled-fetch.ts";
 import { type RemoteSet, createRemoteSets } from "../relying-party/remote-sets.ts";
-import type { KeySource } from "../token/verify.ts";
-import { type ClientEvent, keySetEvent } from "./events.ts";
+import type { KeyResolver } from "../token/verify.ts";
+import { type ClientVerifierEvent, keySetEvent } from "./events.ts";
 import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./fetch-limits.ts";
 
 // Honest clients' sets are small.
@@ -27,7 +27,7 @@ const meanSetBytes = 4_096;
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 
 /** A client, as registered with the provider. It has an ID, and its keys by value or by URL. @see RFC 7591 section 2 */
-export interface Client {
+export interface OAuthClient {
   /** The client's identifier, which must be the `iss` and `sub` of its tokens. */
   readonly clientId: string;
   /** The client's keys, as a JWK Set. Takes precedence over `jwksUri`. */
@@ -40,12 +40,12 @@ interface ClientKeysOptions {
   readonly fetch: LimitedFetch | undefined;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  readonly emit: (event: ClientEvent) => void;
+  readonly emit: (event: ClientVerifierEvent) => void;
 }
 
 /** The keys of one client, for one token. */
 export interface ClientKeys {
-  readonly find: KeySource;
+  readonly find: KeyResolver;
   /** Records that the keys have verified the token. */
   prove(this: void): void;
 }
@@ -137,7 +137,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     };
   }
 
-  return ({ clientId, jwks, jwksUri }: Client): ClientKeys => {
+  return ({ clientId, jwks, jwksUri }: OAuthClient): ClientKeys => {
     if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
     if (jwksUri !== undefined && jwksUri !== null) return remote(clientId, jwksUri);
     throw invalidOption(`client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);

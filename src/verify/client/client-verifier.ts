@@ -32,9 +32,9 @@ import { type VerifiedToken, verify } from "../token/verify.ts";
 import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./audience-and-times.ts";
 import type { ClientMethod } from "./auth-method.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
-import { type ClientDocuments, type DocumentClient, fetchOf, isDocumentClient } from "./client-documents.ts";
-import { type Client, createClientKeys } from "./client-keys.ts";
-import { type ClientEvent, type TokenKind, printableEvents } from "./events.ts";
+import { type ClientDocuments, type ResolvedClient, fetchOf, isDocumentClient } from "./client-documents.ts";
+import { type OAuthClient, createClientKeys } from "./client-keys.ts";
+import { type ClientVerifierEvent, type TokenKind, printableEvents } from "./events.ts";
 import { hostLimits } from "./fetch-limits.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay-store.ts";
 
@@ -81,7 +81,7 @@ export interface ClientVerifierOptions {
   /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Receives refusals, requests for keys, unusable sets, and exhausted budgets. Default: no listener. */
-  readonly onEvent?: Optional<(event: ClientEvent) => void>;
+  readonly onEvent?: Optional<(event: ClientVerifierEvent) => void>;
 }
 
 const clientVerifierRules: Rules<ClientVerifierOptions> = {
@@ -113,7 +113,7 @@ export interface ClientVerifier {
    * given
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
-  clientAssertion(this: void, assertion: string, client?: Client): Promise<VerifiedToken>;
+  clientAssertion(this: void, assertion: string, client?: OAuthClient): Promise<VerifiedToken>;
   /**
    * Verifies a request object (JAR). Requires that `iss` and `client_id` are the client, `aud` is or contains the
    * provider, and `exp` is not too far in the future. `sub` must not identify the client, because that would make it a
@@ -129,7 +129,7 @@ export interface ClientVerifier {
    * given
    * @see RFC 9101 sections 4, 6 and 10.8
    */
-  requestObject(this: void, requestObject: string, client?: Client): Promise<VerifiedToken>;
+  requestObject(this: void, requestObject: string, client?: OAuthClient): Promise<VerifiedToken>;
   /**
    * Authenticates a client that is identified by its metadata document, at the token endpoint. The authorization
    * request fixed the method, so a client is refused if it has since changed its method, does not send an assertion, or
@@ -143,7 +143,7 @@ export interface ClientVerifier {
    * @throws TokenError, FetchError, for the same reasons as `clientAssertion`
    * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
    */
-  authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<DocumentClient>;
+  authenticate(this: void, parameters: TokenParameters, granted: GrantedClient): Promise<ResolvedClient>;
 }
 
 /** Form parameters of a request to the token endpoint, as `URLSearchParams`, `FormData` or an object. */
@@ -184,7 +184,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
   async function check(
     token: string,
-    client: Client,
+    client: OAuthClient,
     { typ, requiredClaims, algMember, isGranted }: Expected,
   ): Promise<VerifiedToken> {
     const alg = isDocumentClient(client) ? client.metadata[algMember] : undefined;
@@ -210,7 +210,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   /** Marks a token as used. This runs last, so that a rejected token does not count as used. */
-  async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
+  async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: OAuthClient): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
     // Uses a hash, because stores limit the number of entries, not the length of a jti.
@@ -224,7 +224,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
-  async function assertion(token: string, client: Client, isGranted: boolean): Promise<VerifiedToken> {
+  async function assertion(token: string, client: OAuthClient, isGranted: boolean): Promise<VerifiedToken> {
     if (isDocumentClient(client) && client.method !== "private_key_jwt")
       throw new ClientError("ERR_CLIENT_METHOD", "the client is public, so it must not send a client assertion");
     const verified = await check(token, client, {
@@ -241,7 +241,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  async function request(token: string, client: Client): Promise<VerifiedToken> {
+  async function request(token: string, client: OAuthClient): Promise<VerifiedToken> {
     if (isDocumentClient(client) && client.jwks === undefined && client.jwksUri === undefined)
       throw new ClientError(
         "ERR_CLIENT_KEYS_MISSING",
@@ -274,7 +274,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
    */
   function reporting(
     kind: TokenKind,
-    verifyToken: (token: string, client: Client) => Promise<VerifiedToken>,
+    verifyToken: (token: string, client: OAuthClient) => Promise<VerifiedToken>,
   ): ClientVerifier[TokenKind] {
     return async (token, client) => {
       let clientId = "";

@@ -11,7 +11,7 @@ export type TokenKind = "clientAssertion" | "requestObject";
  * An event about clients' tokens and keys. Events never contain tokens or keys. External strings, such as a kid, are
  * truncated to 200 characters, and their control characters are escaped.
  */
-export type ClientEvent =
+export type ClientVerifierEvent =
   /** A token was rejected. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: JwksdErrorCode }
   /**
@@ -53,7 +53,7 @@ export function printableEvents<Event>(onEvent: ((event: Event) => void) | undef
 }
 
 /** Converts an event from one key set to a client event. Returns `undefined` if it is reported as a refusal. */
-export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
+export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientVerifierEvent | undefined {
   if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
   if (event.type !== "failed") return { ...event, jwksUri };
   // The error's cause is omitted, because it may quote the response.

@@ -26,12 +26,12 @@ import { checkTyp } from "./typ-header.ts";
  * Finds the public key for a token's header, as the result of `createRemoteKeySet` does. For an unknown kid, it throws
  * or returns `undefined`. It never returns a different kid's key.
  */
-export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
+export type KeyResolver = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
 /** Options for `verify`. */
 export interface VerifyOptions {
   /** Finds the token's key. */
-  readonly keys: KeySource;
+  readonly keys: KeyResolver;
   /** Accepted `iss`, or a list of accepted values. */
   readonly issuer: string | readonly string[];
   /** Accepted `aud`, or a list of accepted values. A token with several audiences must have at least one of them. */

@@ -1,19 +1,19 @@
 // A program that exports what jwksd returns: with `declaration`, its own declarations must be able to name all of it.
 import { createClientVerifier, createProvider, localSigner, memoryReplayStore, verify } from "jwksd";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 import { jwtOptions } from "jwksd/better-auth";
 import { examine } from "jwksd/doctor";
 import { observeIssuer, watchJwkSet } from "jwksd/doctor/node";
 import { createIssuers } from "jwksd/issuers";
 import { createGuardedFetch, readEncryptionKeyset, readKeyset, textFile } from "jwksd/node";
-import { withJwksd } from "jwksd/oidc-provider";
+import { createRotatingOidcProvider } from "jwksd/oidc-provider";
 import { createRemoteKeySet } from "jwksd/relying-party";
 import { createKeyManager, startWithSavedSet } from "jwksd/rotation";
 import { createSignClient } from "jwksd/sign-client";
 import { openSigner, signerBackend } from "jwksd/signer";
 import { memoryStore } from "jwksd/store";
 import { sqliteStore } from "jwksd/store/sqlite";
-import { createTestClient, createTestIssuer } from "jwksd/testing";
+import { createSenderConstrainedClient, createTestIssuer } from "jwksd/testing";
 
 const issuer = "https://op.example";
 export const store = sqliteStore("keys.db");
@@ -43,7 +43,7 @@ export const report = await issuers.runAllDueSteps();
 export const remote = createRemoteKeySet({ issuer });
 export const state = remote.state();
 export const verified = await verify("", { keys: remote, issuer, audience: "api", algorithms: ["ES256"] });
-export const bearer = createBearer({ issuer, audience: "api" });
+export const bearer = createBearerGuard({ issuer, audience: "api" });
 export const [express, fastify, hono] = [bearer.express(), bearer.fastify(), bearer.hono()];
 export const [koa, nest, upgrade, mcp] = [bearer.koa(), bearer.nest(), bearer.upgrade(), bearer.mcp()];
 export const { metadata } = bearer;
@@ -56,9 +56,13 @@ export const backend = signerBackend("", {});
 export const socket = createSignClient({ socket: "" });
 export const testIssuer = await createTestIssuer();
 export const server = await testIssuer.listen();
-export const testClient = await createTestClient();
+export const testClient = await createSenderConstrainedClient();
 export const jwt = jwtOptions(provider);
 export const observations = await observeIssuer(issuer);
 export const findings = await examine(observations);
 export const watched = await watchJwkSet(observations, { durationMs: 1 });
-export const oidc = await withJwksd(manager, {}, () => ({ issuer, use: () => {}, callback: () => () => {} }));
+export const oidc = await createRotatingOidcProvider(manager, {}, () => ({
+  issuer,
+  use: () => {},
+  callback: () => () => {},
+}));

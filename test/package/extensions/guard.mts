@@ -2,12 +2,12 @@ import { createLocalJWKSet, createRemoteJWKSet } from "jose";
 // A guard with all extension points of docs/relying-party.md, in frameworks with their own types.
 import { createClientVerifier } from "jwksd";
 import {
-  type Auth,
-  type BearerOptions,
+  type VerifiedAccessToken,
+  type BearerGuardOptions,
   type NodeGuardedRequest,
   type SetIfAbsent,
-  type StateStore,
-  createBearer,
+  type KeySetStateStore,
+  createBearerGuard,
   memoryReplayStore,
 } from "jwksd/bearer";
 import { type Fetch, createRemoteKeySet } from "jwksd/relying-party";
@@ -30,7 +30,7 @@ export const verifiers = [redisReplay, replay, memoryReplayStore({ maxEntries: 1
 );
 
 const states = new Map<string, string>();
-const state: StateStore = {
+const state: KeySetStateStore = {
   get: async (name) => JSON.parse(states.get(name) ?? "null"),
   set: (name, state) => states.set(name, JSON.stringify(state)),
 };
@@ -43,7 +43,7 @@ interface OwnRequest {
 }
 
 const limited: Fetch = (url, init) => fetch(url, init);
-const options: BearerOptions = {
+const options: BearerGuardOptions = {
   issuer: [
     issuer,
     { issuer: "https://a.example", jwksUri: "https://a.example/jwks" },
@@ -65,10 +65,10 @@ const options: BearerOptions = {
     else if (event.event.type === "failed") console.log(event.issuer, event.event.error.code);
   },
 };
-export const bearer = createBearer(options);
+export const bearer = createBearerGuard(options);
 
 /** Handler that each framework calls in its own way. */
-const answer = (auth: Auth | undefined): string =>
+const answer = (auth: VerifiedAccessToken | undefined): string =>
   [auth?.claims.sub, auth?.claims["tenant"], auth?.scopes.join()].map(String).join(" ");
 
 class OwnResponse {

@@ -3,7 +3,7 @@ import { type Signer, createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
 import { type ExternalSigner, type SignInput, type SignerBackend } from "jwksd/signer";
 import { memoryStore } from "jwksd/store";
-import { checkSigner } from "jwksd/testing/adapters";
+import { defineSignerTests } from "jwksd/testing/adapters";
 
 const ecdsa = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const pair = await crypto.subtle.generateKey(ecdsa, false, ["sign", "verify"]);
@@ -53,4 +53,4 @@ export const manager = await createKeyManager({
   openSigner: (uri, options) => backend.open(uri, options),
   destroySigner: (uri, options) => backend.destroy(uri, options),
 });
-checkSigner("ours", async () => ({ signer: webCryptoSigner, secrets: [] }), { signatures: 10 });
+defineSignerTests("ours", async () => ({ signer: webCryptoSigner, secrets: [] }), { signatures: 10 });

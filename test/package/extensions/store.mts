@@ -1,11 +1,11 @@
 // A store as described in docs/stores.md, with every method that a store can have.
 import { createKeyManager } from "jwksd/rotation";
-import type { ClosableRegister, Presence, Register } from "jwksd/store";
-import { checkRegister } from "jwksd/testing/adapters";
+import type { ClosableRegister, PresenceStore, Register } from "jwksd/store";
+import { defineRegisterTests } from "jwksd/testing/adapters";
 import { httpStore } from "../../../examples/docs/store-own.mjs";
 
 const present = new Map<string, string>();
-const presence: Presence = {
+const presence: PresenceStore = {
   async put(id, record, { signal } = {}) {
     signal?.throwIfAborted();
     present.set(id, record);
@@ -30,4 +30,4 @@ export const store: ClosableRegister = {
 };
 
 export const manager = await createKeyManager({ issuer: "https://op.example", store, wrappingKeys: "" });
-checkRegister("ours", async () => ({ handle: async (): Promise<Register> => store, end: async () => {} }));
+defineRegisterTests("ours", async () => ({ handle: async (): Promise<Register> => store, end: async () => {} }));

@@ -1,9 +1,9 @@
 import { requireBearerAuth } from "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
 import express from "express";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
 const resource = "https://mcp.example.com";
-const bearer = createBearer({ issuer: "https://login.example.com", audience: resource, resource });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: resource, resource });
 
 const theirs = requireBearerAuth({ verifier: bearer.mcp(), expectedResource: new URL(resource) });
 express()

@@ -1,9 +1,9 @@
 import express from "express";
 import { auth } from "express-oauth2-jwt-bearer";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
 const [issuer, audience] = ["https://login.example.com", "https://api.example.com"];
-const bearer = createBearer({ issuer, audience });
+const bearer = createBearerGuard({ issuer, audience });
 
 express()
   .get("/theirs", auth({ issuerBaseURL: issuer, audience }), (request, response) => response.json(request.auth))

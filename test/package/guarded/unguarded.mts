@@ -1,9 +1,9 @@
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
-import { createBearer } from "jwksd/bearer";
+import { createBearerGuard } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 // @ts-expect-error A guard might not have checked the request.
 express().get("/", (request, response) => response.json(bearer.authOf(request).claims.sub));

@@ -9,9 +9,9 @@ import { systemClock } from "../../../base/clock.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
 import { issuerKey } from "../issuer-hash.ts";
 import type { ClosableRegister } from "../register.ts";
-import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from "./database-calls.ts";
+import { type StoreOptions, type Fault, callsTo, databaseRules } from "./database-calls.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 /** The part of a better-auth database adapter that jwksd uses. */
 export interface BetterAuthAdapter {
@@ -32,7 +32,7 @@ export interface BetterAuthAdapter {
 const model = "jwksd";
 
 /** A better-auth plugin that adds the `jwksd` table to the schema, for {@link betterAuthStore}. */
-export const storePlugin = {
+export const jwksdStorePlugin = {
   id: "jwksd",
   schema: {
     [model]: {
@@ -60,10 +60,10 @@ const maxPauseMs = 500;
  * store has no clock.
  *
  * @param adapter better-auth adapter, such as `await getAdapter(options)` from `better-auth/db/adapter`, where
- * `options` contains the database and {@link storePlugin}; it must not be a transaction's adapter
+ * `options` contains the database and {@link jwksdStorePlugin}; it must not be a transaction's adapter
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function betterAuthStore(adapter: BetterAuthAdapter, options: DatabaseStoreOptions): ClosableRegister {
+export function betterAuthStore(adapter: BetterAuthAdapter, options: StoreOptions): ClosableRegister {
   checkArgument("the adapter", adapter, adapterRule);
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const name = "in better-auth";

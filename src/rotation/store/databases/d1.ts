@@ -6,11 +6,11 @@
 
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
 import type { ClosableRegister } from "../register.ts";
-import { type DatabaseStoreOptions, databaseRules } from "./database-calls.ts";
+import { type StoreOptions, databaseRules } from "./database-calls.ts";
 import { type Result, type SqlDatabase, sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 /** The part of a D1 binding that jwksd uses. */
 export interface D1Binding {
@@ -51,7 +51,7 @@ const maxBytes = 1_900_000;
  * @param database binding of the database, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function d1Store(database: D1Binding, options: DatabaseStoreOptions): ClosableRegister {
+export function d1Store(database: D1Binding, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, binding);
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const transact: SqlDatabase["transact"] = async (statements) => {

@@ -5,7 +5,7 @@ import { type Optional, required, timeout } from "../../../base/options.ts";
 import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer-hash.ts";
 
-export interface DatabaseStoreOptions {
+export interface StoreOptions {
   /** Issuer whose keys are stored. Any number of issuers may share the database. */
   readonly issuer: string;
   /** Timeout for each call, in milliseconds. Default: 5,000. */

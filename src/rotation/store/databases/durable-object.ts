@@ -8,11 +8,11 @@ import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
 import { issuerKey } from "../issuer-hash.ts";
 import type { ReadResult, Register } from "../register.ts";
-import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./database-calls.ts";
+import { type Call, type StoreOptions, callsTo, databaseRules, networkFault } from "./database-calls.ts";
 import { type SqlDatabase, sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 /** The part of a Durable Object namespace that jwksd uses. */
 export interface DurableObjectNamespace {
@@ -108,7 +108,7 @@ export class KeysObject {
  * @param namespace binding of {@link KeysObject}, such as `env.KEYS`
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function durableObjectStore(namespace: DurableObjectNamespace, options: DatabaseStoreOptions): Register {
+export function durableObjectStore(namespace: DurableObjectNamespace, options: StoreOptions): Register {
   checkArgument("the namespace", namespace, binding);
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const name = "in a Durable Object";

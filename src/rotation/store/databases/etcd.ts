@@ -22,7 +22,7 @@ import type { ClosableRegister } from "../register.ts";
 import { maxBytesOf } from "../size-limits.ts";
 import {
   type Call,
-  type DatabaseStoreOptions,
+  type StoreOptions,
   type Fault,
   NotSent,
   callsTo,
@@ -30,7 +30,7 @@ import {
   networkFault,
 } from "./database-calls.ts";
 
-export interface EtcdStoreOptions extends DatabaseStoreOptions {
+export interface EtcdStoreOptions extends StoreOptions {
   /**
    * Function that sends requests to the members, for example with a client certificate. Default: the global `fetch`.
    */

@@ -9,11 +9,11 @@ import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
 import { databaseUrl, urlOr } from "../database-url.ts";
 import type { ClosableRegister } from "../register.ts";
-import { type DatabaseStoreOptions, databaseRules } from "./database-calls.ts";
+import { type StoreOptions, databaseRules } from "./database-calls.ts";
 import { sqlRegister } from "./sql-register.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 /** The part of an `@libsql/client` client that jwksd uses. */
 interface LibsqlClient {
@@ -34,7 +34,7 @@ interface LibsqlClient {
  * requires that package); or an `@libsql/client` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): ClosableRegister {
+export function libsqlStore(database: string | LibsqlClient, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("an @libsql/client client", "batch"));
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const { client, name, close } = clientOf(database);

@@ -9,11 +9,11 @@ import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
 import { databaseUrl, urlOr } from "../database-url.ts";
 import type { ClosableRegister } from "../register.ts";
-import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./database-calls.ts";
+import { type StoreOptions, NotSent, databaseRules, networkFault } from "./database-calls.ts";
 import { questionMarks } from "./question-mark-statements.ts";
 import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister } from "./sql-register.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 /** The part of a `mysql2/promise` pool that jwksd uses. */
 interface MysqlPool {
@@ -54,10 +54,7 @@ const statements = questionMarks({
  * a `mysql2` pool, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export function mysqlStore(
-  database: string | MysqlPool | MysqlCallbackPool,
-  options: DatabaseStoreOptions,
-): ClosableRegister {
+export function mysqlStore(database: string | MysqlPool | MysqlCallbackPool, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("a mysql2 pool", "getConnection"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, pool, end } = poolOf(database, timeoutMs);

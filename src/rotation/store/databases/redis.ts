@@ -9,10 +9,10 @@ import { urlOr } from "../database-url.ts";
 import { issuerKey } from "../issuer-hash.ts";
 import type { ClosableRegister } from "../register.ts";
 import { maxBytesOf } from "../size-limits.ts";
-import { type Call, type DatabaseStoreOptions, callsTo, databaseRules } from "./database-calls.ts";
+import { type Call, type StoreOptions, callsTo, databaseRules } from "./database-calls.ts";
 import { type IoredisClient, type RedisClient, connectionTo, faultOf } from "./redis-connection.ts";
 
-export type { DatabaseStoreOptions } from "./database-calls.ts";
+export type { StoreOptions } from "./database-calls.ts";
 
 // The document is a single hash, so that its fields are written together. The braces keep an issuer's keys on one
 // cluster node.
@@ -57,10 +57,7 @@ const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
  * connected `redis` client, or an `ioredis` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export function redisStore(
-  database: string | RedisClient | IoredisClient,
-  options: DatabaseStoreOptions,
-): ClosableRegister {
+export function redisStore(database: string | RedisClient | IoredisClient, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("a redis or ioredis client", "sendCommand", "call"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, send, end } = connectionTo(database, timeoutMs);

@@ -2,7 +2,7 @@ import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer-hash.ts";
-import type { DueIssuer, ListedIssuer, ClosableRegister, Presence } from "../register.ts";
+import type { DueIssuer, ListedIssuer, ClosableRegister, PresenceStore } from "../register.ts";
 import { maxBytesOf } from "../size-limits.ts";
 import { type Call, type Fault, callsTo } from "./database-calls.ts";
 
@@ -50,7 +50,7 @@ export interface Statements {
    * Selects the presence records. Columns: `id`, `record` and `count`. Every row has the same `count`: the total number
    * of records.
    *
-   * @see Presence
+   * @see PresenceStore
    */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
@@ -82,7 +82,7 @@ const maxAttempts = 20;
 
 /** A register that implements every optional method. */
 export interface SqlRegister extends ClosableRegister {
-  readonly presence: Presence;
+  readonly presence: PresenceStore;
   readonly due: NonNullable<ClosableRegister["due"]>;
   readonly list: NonNullable<ClosableRegister["list"]>;
   readonly forIssuer: NonNullable<ClosableRegister["forIssuer"]>;

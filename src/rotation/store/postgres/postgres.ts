@@ -5,7 +5,7 @@
  */
 
 import { type Rule, callback, checkArgument, checkOptions, string, withMethods } from "../../../base/options.ts";
-import { type DatabaseStoreOptions, databaseRules } from "../databases/database-calls.ts";
+import { type StoreOptions, databaseRules } from "../databases/database-calls.ts";
 import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql-register.ts";
 import { issuerKey } from "../issuer-hash.ts";
 import { poll } from "../poll.ts";
@@ -17,7 +17,7 @@ import { type PostgresPool, pgDriver } from "./pg.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { postgresStatements, versionQuery } from "./queries.ts";
 
-export type { DatabaseStoreOptions } from "../databases/database-calls.ts";
+export type { StoreOptions } from "../databases/database-calls.ts";
 
 const pollMs = 1_000;
 
@@ -31,10 +31,7 @@ const pollMs = 1_000;
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
-export function postgresStore(
-  database: string | PostgresPool | PostgresSql,
-  options: DatabaseStoreOptions,
-): ClosableRegister {
+export function postgresStore(database: string | PostgresPool | PostgresSql, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, databaseRule);
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const driver = driverOf(database, timeoutMs);

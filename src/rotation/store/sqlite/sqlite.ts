@@ -12,7 +12,7 @@ import { StoreError } from "../../../base/errors.ts";
 import { checkArgument, nonEmptyString } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime-support.ts";
 import { poll } from "../poll.ts";
-import type { ClosableRegister, StoreCall } from "../register.ts";
+import type { ClosableRegister, CallOptions } from "../register.ts";
 import { bounded, boundedDocument, maxBytesOf } from "../size-limits.ts";
 import { change, createFile, openFile, setUp } from "./database-file.ts";
 import { isBusy, storeError } from "./errors.ts";
@@ -52,7 +52,7 @@ export function sqliteStore(path: string): ClosableRegister {
 
   async function use<T>(
     action: (db: DatabaseSync) => T,
-    { signal }: StoreCall = {},
+    { signal }: CallOptions = {},
     writes?: "document" | "presence",
   ): Promise<T> {
     for (let retries = 0; ; retries += 1) {

@@ -1,10 +1,13 @@
 import { toResponse } from "../../../publish/web-response.ts";
 import type { Decide } from "../access-decision.ts";
 import type { GuardedRequest } from "../authorization-header.ts";
-import type { Auth } from "../requirements.ts";
+import type { VerifiedAccessToken } from "../requirements.ts";
 
 /** Returns the auth of a `Request`, or the `Response` to send. */
-export async function checkRequest(decide: Decide, request: Request): Promise<Auth | Response | undefined> {
+export async function checkRequest(
+  decide: Decide,
+  request: Request,
+): Promise<VerifiedAccessToken | Response | undefined> {
   const decision = await decide(fetchRequest(request, request));
   return "auth" in decision ? decision.auth : toResponse(decision.reply);
 }

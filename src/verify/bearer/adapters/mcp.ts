@@ -1,13 +1,13 @@
 import { TokenError, invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import type { Guard } from "../access-decision.ts";
-import type { Auth } from "../requirements.ts";
+import type { VerifiedAccessToken } from "../requirements.ts";
 import type { BearerSettings } from "../settings.ts";
 
 /** The `verifier` option for `requireBearerAuth` from `@modelcontextprotocol/sdk`. */
-export interface TokenVerifier {
+export interface McpTokenVerifier {
   /** Verifies a token. `resource` is the token's audience, which the SDK compares with `expectedResource`. */
-  verifyAccessToken(this: void, token: string): Promise<Auth & { resource?: URL }>;
+  verifyAccessToken(this: void, token: string): Promise<VerifiedAccessToken & { resource?: URL }>;
 }
 
 /**
@@ -16,12 +16,12 @@ export interface TokenVerifier {
  *
  * @throws ConfigError `ERR_OPTION_INVALID` if proofs are required
  */
-export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: BearerSettings): TokenVerifier {
+export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: BearerSettings): McpTokenVerifier {
   if (dpop === "required") throw invalidOption('mcp() cannot check proofs, and "dpop" is "required"; use express()');
   const accepted = [verification.audience].flat();
 
   /** Returns the audience for which the guard accepted the token, if that is a URL. Prefers the `resource` option. */
-  function resourceOf({ aud }: Auth["claims"]): { resource?: URL } {
+  function resourceOf({ aud }: VerifiedAccessToken["claims"]): { resource?: URL } {
     const urls = accepted.filter((name) => [aud].flat().includes(name) && URL.canParse(name));
     const named = urls.find((name) => name === resource) ?? urls[0];
     return named === undefined ? {} : { resource: new URL(named) };

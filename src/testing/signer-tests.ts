@@ -26,7 +26,7 @@ export interface SignerUnderTest {
   readonly close?: () => Promise<void>;
 }
 
-/** Options for `checkSigner`. */
+/** Options for `defineSignerTests`. */
 export interface CheckSignerOptions {
   /**
    * Number of signatures to create with 64 in flight. Before that, a fifth as many are created one at a time. If the
@@ -84,12 +84,12 @@ export async function expectFailure(
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see Signer; RFC 7518 section 3.4
  */
-export function checkSigner(
+export function defineSignerTests(
   name: string,
   open: () => Promise<SignerUnderTest>,
   options: CheckSignerOptions = {},
 ): void {
-  checkCall("checkSigner", name, open);
+  checkCall("defineSignerTests", name, open);
   const { signatures = 100 } = checkOptions(options, rules);
   describe(`a signer: ${name}`, () => {
     let opened: SignerUnderTest;

@@ -5,20 +5,20 @@ import { type FastifyHook, fastifyAdapter } from "./adapters/fastify.ts";
 import { checkRequest } from "./adapters/fetch.ts";
 import { type HonoMiddleware, honoAdapter } from "./adapters/hono.ts";
 import { type KoaMiddleware, koaAdapter } from "./adapters/koa.ts";
-import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
+import { type McpTokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
 import { type ResourceMetadataHandlers, createMetadata } from "./metadata.ts";
 import type { ApplicationDenial } from "./refusal.ts";
-import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
+import { type VerifiedAccessToken, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
-import type { BearerOptions } from "./types.ts";
+import type { BearerGuardOptions } from "./types.ts";
 
 /** Requirements for a route that requires a token. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
 /** A guard for an API, which lets requests with a valid access token through and refuses all others. */
-export interface Bearer {
+export interface BearerGuard {
   /**
    * Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which
    * the MCP SDK reads.
@@ -41,13 +41,13 @@ export interface Bearer {
    * Returns the auth of a `Request`, or the `Response` to send. Returns `undefined` if the token is optional and
    * missing.
    */
-  check(this: void, request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
-  check(this: void, request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
+  check(this: void, request: Request, requirements?: TokenRequired): Promise<VerifiedAccessToken | Response>;
+  check(this: void, request: Request, requirements: Requirements): Promise<VerifiedAccessToken | Response | undefined>;
   /**
    * Returns the auth of a request that this guard has let through. Accepts the request from Express, Fastify, NestJS,
    * `upgrade` or `check`, or the context from Hono or Koa.
    */
-  authOf(this: void, request: object): Auth | undefined;
+  authOf(this: void, request: object): VerifiedAccessToken | undefined;
   /**
    * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401
    * if there was no token or a new one may help.
@@ -75,7 +75,7 @@ export interface Bearer {
    *
    * @throws ConfigError `ERR_OPTION_INVALID` if proofs are required
    */
-  mcp(this: void): TokenVerifier;
+  mcp(this: void): McpTokenVerifier;
   /** Handlers that serve the resource's metadata at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
   readonly metadata: ResourceMetadataHandlers;
 }
@@ -87,7 +87,7 @@ export interface Bearer {
  *
  * @example
  * ```ts
- * const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+ * const bearer = createBearerGuard({ issuer: "https://login.example.com", audience: "https://api.example.com" });
  * app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json(bearer.authOf(req)?.claims.sub));
  * ```
  *
@@ -95,7 +95,7 @@ export interface Bearer {
  * @throws FetchError `ERR_URL_INSECURE`
  * @see RFC 6750; RFC 9068; RFC 9449; RFC 8705; RFC 9470; RFC 9728
  */
-export function createBearer(options: BearerOptions): Bearer {
+export function createBearerGuard(options: BearerGuardOptions): BearerGuard {
   const settings = resolveBearerOptions(options);
   const guard = createGuard(settings);
 
@@ -112,8 +112,11 @@ export function createBearer(options: BearerOptions): Bearer {
       return create(decideFor(requirements));
     };
 
-  async function check(request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
-  async function check(request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
+  async function check(request: Request, requirements?: TokenRequired): Promise<VerifiedAccessToken | Response>;
+  async function check(
+    request: Request,
+    requirements: Requirements,
+  ): Promise<VerifiedAccessToken | Response | undefined>;
   async function check(request: Request, requirements: Requirements = {}) {
     return checkRequest(decideFor(requirements), request);
   }
@@ -131,5 +134,5 @@ export function createBearer(options: BearerOptions): Bearer {
     refresh: guard.refresh,
     mcp: () => mcpAdapter(guard, settings),
     metadata: createMetadata(settings),
-  } satisfies Bearer);
+  } satisfies BearerGuard);
 }

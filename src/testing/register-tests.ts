@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { JwksdError, invalidOption } from "../base/errors.ts";
 import { isDate } from "../base/format.ts";
-import type { DueIssuer, ListedIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
+import type { DueIssuer, ListedIssuer, PresenceStore, Register, CallOptions } from "../rotation/store/register.ts";
 import { checkCall } from "./suite-arguments.ts";
 
 /** An empty store to test. */
@@ -35,12 +35,12 @@ type Handle = (issuer?: string) => Promise<Register>;
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @see Register
  */
-export function checkRegister<Under extends RegisterUnderTest>(
+export function defineRegisterTests<Under extends RegisterUnderTest>(
   name: string,
   open: () => Promise<Under>,
   faults: Faults<Under> = {},
 ): void {
-  checkCall("checkRegister", name, open);
+  checkCall("defineRegisterTests", name, open);
   const check = (title: string, body: (register: Register, handle: Handle, under: Under) => Promise<void>): void =>
     void test(title, async () => {
       const under = await open();
@@ -214,7 +214,7 @@ function checkPresence(check: Check): void {
   check("writes, replaces and drops presence records, which are not part of the document", async (register, handle) => {
     const { presence } = register;
     if (presence === undefined) return;
-    const other = (await handle()).presence as Presence;
+    const other = (await handle()).presence as PresenceStore;
     const long = "🔑".repeat(2_048);
     await presence.put("a", "1");
     await presence.put("A", long);
@@ -316,7 +316,7 @@ function checkList(check: Check): void {
 }
 
 /** Calls every method with these options. */
-const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
+const calls = (register: Register, call?: CallOptions): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),
   register.write("called", undefined, call),
