@@ -34,7 +34,7 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        ["jwksd_retired_kids_presented_total", "Tokens that verify received with a removed or revoked key's kid."],
+        ["jwksd_retired_kids_presented_total", "Tokens passed to verify whose kid belongs to a removed or revoked key."],
         presented.values("end"),
       ),
   };

@@ -61,7 +61,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_OTHER: {
     severity: "broken",
-    title: "The document belongs to another issuer",
+    title: "The document belongs to a different issuer",
     why: "Relying parties reject the document, because otherwise any issuer could impersonate any other.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with the document's `issuer`, or the provider with its public URL.",

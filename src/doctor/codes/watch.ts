@@ -11,7 +11,7 @@ export const watch = {
   },
   WATCH_KID_REUSED: {
     severity: "broken",
-    title: "A `kid` was reused for another key",
+    title: "A `kid` was reused for a different key",
     why: "Verifiers that have cached the first key reject every token signed with the second.",
     rule: "RFC 7517 section 4.5",
     remedy: "Never use a `kid` twice. RFC 7638 thumbprints never repeat.",

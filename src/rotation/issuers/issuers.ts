@@ -375,7 +375,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         gauge(
           [
             "jwksd_issuers",
-            "Issuers in memory, by state. Failing issuers include those that recently could not be loaded.",
+            "Issuers in memory, by state. Failing issuers include those that could not be loaded recently.",
           ],
           byLabel("state", counts),
         ),

@@ -86,7 +86,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
       return [
         ...keyMetrics(document),
         gauge(
-          ["jwksd_key_unusable", "1 for each key that cannot sign or be decrypted, with the error code."],
+          ["jwksd_key_unusable", "1 for each key that cannot sign or whose private key cannot be decrypted, with the error code."],
           Object.entries({ ...activationBlocked, ...unavailable }).map(([kid, { code }]) => ({
             labels: { kid, code },
             value: 1,
