@@ -83,7 +83,7 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
   yield checkPrivateExponent(n, e, name);
   // Fermat's test with base 2, which a product of two large primes does not pass.
   yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n
-    ? [note("JWKS_RSA_FACTORABLE", `the modulus of ${name} is a prime`)]
+    ? [note("JWKS_RSA_FACTORABLE", `the modulus of ${name} is prime`)]
     : [];
 }
 

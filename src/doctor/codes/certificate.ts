@@ -5,7 +5,7 @@ export const certificate = {
   JWKS_X5C_FORMAT: {
     severity: "broken",
     title: "`x5c` is not an array of base64 DER certificates",
-    why: "Verifiers that take the key from the certificate cannot read it. PEM and base64url are not allowed here.",
+    why: "Verifiers that take the key from the certificate cannot parse `x5c`. PEM and base64url are not allowed here.",
     rule: "RFC 7517 section 4.7",
     remedy: "Write each certificate as base64 (not base64url) DER, or leave out `x5c`.",
   },

@@ -121,7 +121,7 @@ export const discovery = {
     why: "An OpenID provider must support RS256, so relying parties may depend on it.",
     rule: `${openidDiscovery} 3`,
     remedy:
-      "In each relying party that expects RS256, configure this provider's algorithm. jwksd signs with ES256 only; other providers can offer RS256 as well.",
+      "Configure each relying party that expects RS256 to accept this provider's algorithm. jwksd signs with ES256 only; other providers can offer RS256 as well.",
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",

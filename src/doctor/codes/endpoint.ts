@@ -209,7 +209,7 @@ export const endpoint = {
   HTTP_GZIP_UNASKED: {
     severity: "broken",
     title: "The response is compressed although the request did not ask for it",
-    why: "Verifiers that do not decompress cannot read the JSON, and get no key.",
+    why: "Verifiers that do not decompress cannot read the JSON and get no keys.",
     rule: "RFC 9110 section 12.5.3",
     remedy: "Compress only for requests whose Accept-Encoding allows it, or never: the set is small.",
   },
@@ -231,7 +231,7 @@ export const endpoint = {
   HTTP_AGE: {
     severity: "risk",
     title: "The response is an outdated cached set",
-    why: "`Age` exceeds the lifetime, or one day if no lifetime is stated. Verifiers get an old set, and learn about new and removed keys later than the headers promise.",
+    why: "`Age` exceeds the lifetime, or one day if no lifetime is stated. Verifiers get an old set and learn about new and removed keys later than the headers promise.",
     rule: "RFC 9111 section 4.2.4",
     remedy:
       "Purge the cache in front of the server. Configure it to revalidate on time, and not to override Cache-Control.",
@@ -239,7 +239,7 @@ export const endpoint = {
   HTTP_RATE_LIMIT: {
     severity: "risk",
     title: "The server rejected requests with status 429",
-    why: "After a restart or a rotation, a fleet of verifiers sends more requests than the doctor. Verifiers whose requests are rejected have no keys.",
+    why: "After a restart or a rotation, a fleet of verifiers sends more requests than the doctor did. Verifiers whose requests are rejected have no keys.",
     rule: "RFC 6585 section 4",
     remedy: "Exempt this path from rate limits, or put a cache in front of the server.",
   },

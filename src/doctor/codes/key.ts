@@ -139,7 +139,7 @@ export const key = {
   JWKS_KEY_EXPIRED: {
     severity: "risk",
     title: "A key is not currently valid, according to its own `exp`, `nbf` or `revoked`",
-    why: "Verifiers that read these members (OpenID Federation) reject the key. Most ignore them, and trust a key that its issuer no longer vouches for.",
+    why: "Verifiers that read these members (OpenID Federation) reject the key. Most ignore them and trust a key that its issuer no longer vouches for.",
     rule: `${openidFederation} 8.7.2`,
     remedy:
       "Remove the key if it has expired or is revoked. If it is still used for signing, remove or correct the member.",
@@ -156,7 +156,7 @@ export const key = {
     title: "A value's length is impossible in base64url",
     why: "One character is left over after the groups of four, so the value is truncated or damaged. Decoders reject the key, and some verifiers reject the whole set.",
     rule: "RFC 4648 section 5",
-    remedy: "Export the key again; the length divided by four never leaves a remainder of one.",
+    remedy: "Export the key again; a valid length, divided by four, never leaves a remainder of one.",
   },
   JWKS_USE_UNKNOWN: {
     severity: "broken",
@@ -167,7 +167,7 @@ export const key = {
   },
   JWKS_KEY_OPS_NO_VERIFY: {
     severity: "broken",
-    title: "`key_ops` does not allow the key to verify",
+    title: "`key_ops` does not allow the key to verify signatures",
     why: "Verifiers that read `key_ops` reject tokens signed with the key.",
     rule: "RFC 7517 section 4.3",
     remedy: 'Write `"key_ops": ["verify"]`, or leave out `key_ops`.',
