@@ -108,7 +108,7 @@ export function checkDenial(denial: ApplicationDenial): ApplicationDenial {
 
 export const requirementRules: Rules<Requirements> = {
   scope: {
-    must: 'a string of scopes, separated by spaces, in printable ASCII without " or \\, or { any: [...] } with an array of scopes',
+    must: 'one string of scopes, separated by spaces, in printable ASCII without " or \\, or { any: [...] } with an array of scopes',
     types: ["string", "object"],
     holds: (value): value is unknown =>
       object.holds(value)
