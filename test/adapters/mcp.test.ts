@@ -103,7 +103,7 @@ function clientOf(issuer: string) {
 const kids = ({ id_token: idToken = "", access_token: accessToken }: OAuthTokens) =>
   [idToken, accessToken].map((token) => decodeProtectedHeader(token).kid);
 
-test("with better-auth's mcp plugin, an MCP client discovers, logs in, refreshes and calls while the keys change", async (t) => {
+test("with better-auth's mcp plugin, an MCP client completes discovery, login, refresh and calls while the keys change", async (t) => {
   const { origin, issuer, provider, keyset } = await start(t);
   const resource = `${origin}/mcp`;
   const client = clientOf(issuer);

@@ -235,7 +235,7 @@ describe("a key change", () => {
     [1, "a token signed with the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request that signs ${hours} h after it got its key gets ${outcome}`, async (t) => {
+    test(`a request that signs ${hours} h after obtaining its key gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();

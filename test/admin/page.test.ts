@@ -101,7 +101,7 @@ describe("external input is rendered as text", () => {
     });
   }
 
-  test("a template escapes strings and keeps markup", () => {
+  test("a template escapes strings but leaves nested markup unchanged", () => {
     assert.equal(
       html`<a title="${`"'<&>`}">${html`<b>${1}</b>`}${undefined}${[html`x`, html`y`]}</a>`.text,
       '<a title="&quot;&#39;&lt;&amp;&gt;"><b>1</b>xy</a>',
@@ -160,7 +160,7 @@ describe("the page", () => {
     assert.match(replicas.text, /this process<\/span>[^]*?badge stale/);
   });
 
-  test("never shows a past event in the future, whichever clock is ahead", () => {
+  test("never shows a past event as being in the future, whichever clock is ahead", () => {
     const known = knownWith("name");
     const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
     const ahead = { ...known, manager: { ...known.manager, health } } as ServiceSnapshot;

@@ -196,7 +196,7 @@ describe("lists faults, worst first, each with a command", () => {
 });
 
 describe("the status", () => {
-  test("reports each key's state, private key and next step", () => {
+  test("reports each key's state, where its private key is kept, and its next step", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
     const { keys, next: nextStep } = statusOf(managed({ records: [active, next, hsm] }));
     assert.deepEqual(

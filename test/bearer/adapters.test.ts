@@ -182,7 +182,7 @@ test("in node:http, the metadata handler does nothing if the application respond
 
 // Through the Express adapter, all of them were sent above.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
-test(`in front of an MCP SDK server, express() responds as it does elsewhere: ${guarded.length} requests`, async (t) => {
+test(`in front of an MCP SDK server, express() responds to ${guarded.length} requests as it does elsewhere`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
@@ -213,7 +213,7 @@ test(`in front of an MCP SDK server, express() responds as it does elsewhere: ${
 
 const paths = ["/plain", "/jwt", "/several", "/function", "/down"];
 
-test("the MCP SDK's requireBearerAuth with mcp() gives the same description of an invalid token", async (t) => {
+test("the MCP SDK's requireBearerAuth, when used with mcp(), describes an invalid token in the same way as the other adapters", async (t) => {
   const setup = await startProviders(t);
   const app = express();
   const guards = guardsOf(setup);

@@ -635,7 +635,7 @@ describe("options", () => {
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
-  test("an adapter throws if it is passed to the framework instead of its result", () => {
+  test("an adapter throws if the adapter itself, rather than its result, is passed to the framework", () => {
     const bearer = createBearerGuard(valid);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
@@ -650,7 +650,7 @@ describe("options", () => {
     ["", /without " or \\/],
     [["orders:read"], /one string of scopes, separated by spaces/],
   ] as const)
-    test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
+    test(`the message about the scope ${inspect(scope)} says what a scope must be`, () =>
       assert.throws(() => createBearerGuard(valid).hono({ scope } as object), { message: end }));
 
   test("rejects requirements that a challenge cannot contain", async () => {
@@ -874,7 +874,7 @@ const eventsOf = async (script: Script | undefined, ...tokens: readonly (object 
   return events.filter(({ type }) => type !== "key-set");
 };
 
-test("an event has the request's method, path and id, and the token's error code", async () => {
+test("an event has the request's method, path and id, and the error code for the token", async () => {
   const request = { method: "PUT", path: "/orders", id: "id of PUT" };
   assert.partialDeepStrictEqual(await eventsOf(undefined, { exp: 1 }, undefined), [
     { type: "refused", status: 401, ...request, error: "invalid_token", code: "ERR_TOKEN_EXPIRED" },

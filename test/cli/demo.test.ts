@@ -33,7 +33,7 @@ describe("a fast clock", () => {
     [0, 0],
   ];
   for (const [delayMs, realMs] of timers) {
-    test(`fires a timer of ${delayMs} ms after ${realMs} ms`, async () => {
+    test(`fires a ${delayMs} ms timer after ${realMs} ms`, async () => {
       const real = simulatedClock();
       const start = real.now();
       let firedMs = -1;

@@ -58,7 +58,7 @@ const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
 };
 
 describe("jwksd doctor", () => {
-  test("says what it checked and how keys rotate if nothing is wrong with the provider", async (t) => {
+  test("if nothing is wrong with the provider, says what it checked and how keys rotate", async (t) => {
     const url = await provider(t, [sound, published("next")]);
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
@@ -74,7 +74,7 @@ describe("jwksd doctor", () => {
     );
   });
 
-  test("lists findings worst first, each with its places, rule, remedy and link, and ends with a summary", async (t) => {
+  test("lists findings, worst first, each with its locations, rule, remedy and link, and ends with a summary", async (t) => {
     const keys = [
       { ...sound, alg: undefined },
       { ...published("rsa", rsaKey(), "RS256"), kid: 7 },
@@ -336,7 +336,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("describes a key passed instead of a short value only by its length; prints URLs without their queries", async (t) => {
+  test("if a key is passed where a short value is expected, describes it only by its length; prints URLs without their queries", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")
@@ -562,7 +562,7 @@ describe("--token", () => {
     assert.ok(!text.includes(token.slice(-40)));
   });
 
-  test("verifies with a set from a file and a token from standard input", async (t) => {
+  test("verifies a token from the command line or standard input with a set from a file; standard input cannot be both", async (t) => {
     const file = await fileOf(t, { keys: [sound] });
     assert.equal((await runCli(t, ["doctor", file, "--token", signed({}, { iss: "https://any.example" })])).code, 0);
     const [code, output] = await through(

@@ -64,7 +64,7 @@ const headingsOf = (rows: Definitions): ReadonlyMap<string, string> =>
 const shared = headingsOf(settingDefinitions);
 const ofGuard = headingsOf(guardDefinitions);
 
-test("each command's help fits into 80 columns and lists the command's own options first, then shared options in groups, one per line", async (t) => {
+test("each command's help fits in 80 columns and lists the command's own options first, then shared options in groups, one per line", async (t) => {
   const helps = await helpOf(t);
   assert.ok(helps.length >= 35, `${helps.length} commands`);
   const faults = helps.flatMap(({ command, text, groups }) => {
@@ -140,7 +140,7 @@ describe("help OPTION", () => {
     assert.match(level, /^Values +debug, info, warn, error, silent$/m);
   });
 
-  test("fits into 80 columns", async (t) => {
+  test("fits in 80 columns", async (t) => {
     for (const name of ["store", "wrapping-key-file", "wait", "config"]) {
       const { stdout } = await runCli(t, ["help", name === "store" ? "--store" : name]);
       assert.deepEqual(

@@ -95,7 +95,7 @@ describe("rejects a key that cannot be imported, without quoting it", () => {
   }
 });
 
-describe("rejects signing keys for other algorithms with migration advice, and never suggests importing them as encryption keys", () => {
+describe("rejects signing keys for other algorithms, gives migration advice, and never suggests importing them as encryption keys", () => {
   const edwards = generateKeyPairSync("ed25519").privateKey;
   const koblitz = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).privateKey;
   const ed25519 = edwards.export({ format: "jwk" });

@@ -186,7 +186,7 @@ test("signals received during startup are handled", async (t) => {
   assert.deepEqual(calls, ["stop requested", "reload", "stop by SIGTERM"]);
 });
 
-test("SIGTERM stops a command once, however often it arrives; only a later Ctrl-C makes the command exit immediately", async (t) => {
+test("SIGTERM triggers a command's shutdown only once, however often it arrives; only a later Ctrl-C makes the command exit immediately", async (t) => {
   for (const [signals, expected] of [
     [["SIGINT"], ["stop requested", "stop by SIGINT"]],
     [

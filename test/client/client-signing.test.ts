@@ -194,7 +194,7 @@ for (const kind of kinds) {
   });
 }
 
-describe("an RSA key must have 2048 to 4096 bits and an exponent of at most 32 bits", () => {
+describe("an RSA key must be 2048 to 4096 bits long and have an exponent of at most 32 bits", () => {
   const working: [name: string, key: PrivateJwk, expect: string][] = [
     ["2047 bits", rsaKey(2047), "ERR_TOKEN_KID_UNKNOWN"],
     ["2048 bits", rsa, "accepted"],

@@ -80,7 +80,7 @@ const signed = (nowMs: number, kid = "a"): Record<string, unknown> => ({
 const granted = { clientId: documentUrl, method: "private_key_jwt" } as const;
 
 describe("resolve", () => {
-  test("returns the checked document, frozen, with unknown members", async () => {
+  test("returns the checked document, which is frozen and includes unknown members", async () => {
     const { resolve } = documented(documentReply({ ...publicDocument, "x-y": { z: [1] } }));
     const client = await resolve(documentUrl);
     assert.deepEqual(
@@ -266,7 +266,7 @@ describe("a document is cached", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("and is requested once for many calls, conditionally if it has an ETag", async () => {
+  test("and is requested only once for many calls, with a conditional request if it has an ETag", async () => {
     const { resolve, origin, clock } = documented(delayed(10, documentReply(publicDocument, { ETag: '"1"' })));
     const calls = Array.from({ length: 50 }, () => resolve(documentUrl));
     await clock.advance(10);
@@ -310,7 +310,7 @@ describe("after a document has been fetched", () => {
     });
   }
 
-  test("an error in the background ends the document's use immediately, even while the document is fresh", async () => {
+  test("the document stops being used as soon as a background request for it returns 403 or 410, even if it is still fresh", async () => {
     for (const status of [403, 410]) {
       const { resolve, origin, clock } = documented(documentReply(publicDocument));
       await resolve(documentUrl);
@@ -342,7 +342,7 @@ describe("after a document has been fetched", () => {
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_WITHDRAWN");
   });
 
-  test("the old document is used for at most an hour of an outage, and not at all with must-revalidate", async () => {
+  test("the old document is used for at most an hour during an outage, and not at all with must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_STATUS"],
@@ -359,7 +359,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("a call waits for a silent server for at most 1 s while the old document may be used, and otherwise for 5 s", async () => {
+  test("a call waits for a silent server for at most 1 s if the old document may still be used, and for at most 5 s otherwise", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = hanging;
@@ -394,7 +394,7 @@ describe("a pinned document", () => {
     }
   });
 
-  test("is checked when it is passed", () => {
+  test("is checked when it is passed in", () => {
     for (const [document, code] of [
       [{ ...publicDocument, client_id: "http://client.example/" }, "ERR_CLIENT_ID"],
       [{ ...publicDocument, client_name: "" }, "ERR_CLIENT_DOCUMENT"],
@@ -410,7 +410,7 @@ describe("a pinned document", () => {
 });
 
 describe("a document from an earlier process", () => {
-  test("stays fresh as long as it would have before, and is then requested again with its ETag", async () => {
+  test("stays fresh for as long as it would have in that process, and is then requested again with its ETag", async () => {
     const { clock, state } = await savedState({ ETag: '"1"', "Cache-Control": "max-age=300" }, 200_000);
     const { resolve, origin } = documented(reply(304, null, { ETag: '"1"' }), { clock, state });
     assert.equal(await verdict(resolve(documentUrl)), "accepted");
@@ -423,7 +423,7 @@ describe("a document from an earlier process", () => {
     );
   });
 
-  test("bridges an outage until an hour after it became stale, unless it must be revalidated", async () => {
+  test("is used during an outage until an hour after it became stale, unless it must be revalidated", async () => {
     for (const [cacheControl, elapsedMs, expect] of [
       ["max-age=300", 3_899_000, "accepted"],
       ["max-age=300", 3_900_000, "ERR_FETCH_STATUS"],
@@ -445,7 +445,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(documents.state(), []);
   });
 
-  test("needs `allow` and counts as a proven client's document, so made-up identifiers cannot evict it", async () => {
+  test("must be accepted by `allow` and counts as a proven client's document, so made-up identifiers cannot evict it", async () => {
     const { clock, state } = await savedState();
     const { resolve } = documented(anyDocument, { clock, state, allow: ["other.example"] });
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
@@ -466,7 +466,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(documents.state())), state);
   });
 
-  test("is no longer saved if that would exceed `maxDocuments`; clients that were used come first", async () => {
+  test("is no longer saved if that would exceed `maxDocuments`; documents of clients that were used take precedence", async () => {
     let { state } = await savedState();
     for (let process = 0; process < 3; process += 1) {
       const { resolve, documents } = documented(anyDocument, { state, maxDocuments: 10 });
@@ -494,7 +494,7 @@ describe("a document from an earlier process", () => {
     );
   });
 
-  test("counts toward the limit of 5 KiB on average", async () => {
+  test("counts toward the average limit of 5 KiB", async () => {
     const { state: one } = await savedState({ ETag: `"${"e".repeat(9_000)}"` });
     const state = ids(20).flatMap((clientId) => {
       const body = JSON.stringify({ ...publicDocument, client_id: clientId });
@@ -517,7 +517,7 @@ describe("a document from an earlier process", () => {
 });
 
 describe("the limits", () => {
-  test("10,000 made-up identifiers never evict a document that is in use, because consent proves its client", async () => {
+  test("10,000 made-up identifiers never evict a document that is in use, because consent marks its client as proven", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
     await resolve(documentUrl);
     documents.prove(documentUrl);
@@ -540,7 +540,7 @@ describe("the limits", () => {
     assert.equal(origin.requests.length, requests, "without a request");
   });
 
-  test("consent proves a client even if its document has been evicted", async () => {
+  test("consent marks a client as proven even if its document has been evicted", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 10 });
     await resolve(documentUrl);
     clock.setBy(60_000);
@@ -575,7 +575,7 @@ describe("the limits", () => {
     assert.ok(length <= 11, `${length} documents of 9 KB`);
   });
 
-  test("large documents of made-up identifiers do not evict a proven client's larger one", async () => {
+  test("large documents for made-up identifiers do not evict a proven client's larger document", async () => {
     const { resolve, documents, clock } = documented(
       (request, clock) => {
         const large = "x".repeat(request.url === documentUrl ? 4_900 : 4_890);
@@ -594,7 +594,7 @@ describe("the limits", () => {
     for (let call = 0; call < 2; call += 1) assert.equal(await verdict(resolve(documentUrl)), "accepted");
   });
 
-  test("one host gets at most 16 requests at a time and 600 per minute, half of them for clients that were never proven", async () => {
+  test("one host receives at most 16 requests at a time and 600 per minute, and at most half of them may be for clients that were never proven", async () => {
     const { resolve, origin, clock, documents } = documented(hanging);
     for (let index = 0; index < 40; index += 1) void verdict(resolve(path(index)));
     await settled();
@@ -678,7 +678,7 @@ describe("the limits", () => {
 });
 
 describe("a verifier with documents", () => {
-  test("accepts assertions from unregistered clients; only an assertion for a grant proves its client", async () => {
+  test("accepts assertions from unregistered clients; only an assertion for a grant marks its client as proven", async () => {
     for (const isGranted of [true, false]) {
       const { clients, clock, origin, resolve } = documented(hostedClient(["a"]), { maxDocuments: 5 });
       const { claims } = await clients.clientAssertion(assertionAt(clock.now(), "a"));
@@ -876,7 +876,7 @@ describe("a verifier with documents", () => {
   });
 });
 
-describe("the token endpoint requires the authorization request's method (draft 00 section 6.2, draft 02 section 8.2, draft 03 section 9.2: MUST)", () => {
+describe("the token endpoint requires the same authentication method as the authorization request (draft 00 section 6.2, draft 02 section 8.2, draft 03 section 9.2: MUST)", () => {
   const without =
     (name: string): Sent =>
     (now) => {
@@ -967,7 +967,7 @@ describe("the token endpoint requires the authorization request's method (draft 
     }
   });
 
-  test("returns the changes since the grant, so that the server can decide", async () => {
+  test("returns the changes since the grant, so that the server can decide what to do", async () => {
     const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);
     const { clients } = documented(documentReply({ ...publicDocument, client_name: "Bank" }));
     const granted = { clientId: documentUrl, method: "none", fingerprint } as const;

@@ -558,7 +558,7 @@ describe("every address of a host must be public", () => {
     });
   }
 
-  test("even if the system's resolver, the default, returns it", async () => {
+  test("even if it comes from the system's resolver, which is the default", async () => {
     assert.equal(await verdict(guardedFetch("https://localhost/", {})), "ERR_ADDRESS_FORBIDDEN");
   });
 });

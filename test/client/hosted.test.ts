@@ -117,7 +117,7 @@ describe("a client cannot make the provider trust a key for more than 300 s with
 });
 
 describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 section 10.1.1)", () => {
-  test("despite any number of made-up tokens", async () => {
+  test("no matter how many made-up tokens arrive", async () => {
     const { clock, origin, check, checkMadeUp } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     const checks: Promise<string>[] = [];
@@ -154,7 +154,7 @@ describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 sec
   });
 });
 
-test('a key with use "enc" never verifies, by URL or by value (RFC 7517 section 4.2)', async () => {
+test('a key with use "enc" never verifies a token, whether the key is given by URL or by value (RFC 7517 section 4.2)', async () => {
   for (const use of ["enc", "SIG", "tls", ""]) {
     const keys = [{ ...withoutPrivate(ecKey("a")), kid: "a", use }];
     const { check } = setup(jwkSetReply(JSON.stringify({ keys })));

@@ -57,7 +57,7 @@ describe("keys by value", () => {
     assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
   });
 
-  test("are imported once while the set's content stays the same, even for another client", async () => {
+  test("are imported only once as long as the set's content stays the same, even for another client", async () => {
     const keysOf = createClientKeys({ fetch: undefined, clock: simulatedClock(), maxKeySets: 10, emit() {} });
     const find = (clientId: string, keys: object[]) =>
       keysOf({ clientId, jwks: { keys } }).find({ kid: "a", alg: "ES256" });
@@ -223,7 +223,7 @@ describe("keys at a jwks_uri", () => {
     });
   }
 
-  test("may arrive slowly, within 5 s", async () => {
+  test("may arrive slowly, as long as they arrive within 5 s", async () => {
     const { clock, origin, check } = hosted(hanging);
     origin.script = async (...request) => {
       await new Promise<void>((resolve) => clock.setTimer(resolve, 4_999));
@@ -234,7 +234,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(await checking, "accepted");
   });
 
-  test("must have an https URL; any other is rejected before a request", async () => {
+  test("must have an https URL; any other URL is rejected before a request is sent", async () => {
     const { origin, check } = hosted(served(["a"]));
     assert.equal(await check("a", { clientId, jwksUri: "http://client.example/jwks" }), "ERR_URL_INSECURE");
     assert.equal(origin.requests.length, 0);
@@ -271,7 +271,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("are kept if they verify a token, even if their set was dropped during its fetch", async () => {
+  test("are kept if they verify a token, even if their set was dropped while it was being fetched", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 1 });
     await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
     const before = origin.requests.length;
@@ -279,7 +279,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("are not evicted from many small sets by a few large ones", async () => {
+  test("in many small sets are not evicted by a few large sets", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 100 });
     for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
     const set = JSON.stringify({ keys: [published("a")] });
@@ -369,7 +369,7 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("a refusal beyond the limit says when to retry", async () => {
+    test("the refusal of a request beyond the limit says when to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

@@ -16,7 +16,7 @@ import { confidentialDocument, documentUrl } from "./documented.ts";
 const second = 1_000;
 
 for (const kind of kinds) {
-  describe(`${kind}: a jti can be used only once (RFC 7523 section 3, 7)`, () => {
+  describe(`${kind}: a jti can be used only once (RFC 7523 section 3, item 7)`, () => {
     test("the second use is refused, whatever else differs", async () => {
       const check = verifier()[kind];
       assert.equal(await verdict(check(tokenOf(kind, { jti: "x" }), client)), "accepted");

@@ -8,9 +8,9 @@ import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, ver
 const ofAMinute = { maxLifetimeSeconds: 60 };
 const tokenEndpoint = `${issuer}/token`;
 
-const issuerRule = "RFC 7519 section 4.1.1, RFC 7523 section 3, 1";
-const audienceRule = "RFC 7519 section 4.1.3, RFC 7523 section 3, 3";
-const expiry = "RFC 7519 section 4.1.4, RFC 7523 section 3, 4";
+const issuerRule = "RFC 7519 section 4.1.1, RFC 7523 section 3, item 1";
+const audienceRule = "RFC 7519 section 4.1.3, RFC 7523 section 3, item 3";
+const expiry = "RFC 7519 section 4.1.4, RFC 7523 section 3, item 4";
 const skew = "FAPI 2.0 Security Profile section 5.3.2.1";
 const audience = "draft-ietf-oauth-rfc7523bis section 4, CVE-2025-27370";
 const lifetime = "FAPI 2.0 Message Signing section 5.3.1";
@@ -58,7 +58,7 @@ const both: Row[] = [
     { maxLifetimeSeconds: 60, clockToleranceSeconds: 5 },
   ],
   [expiry, "exp is in the far future", { exp: 1e300 }, "ERR_TOKEN_CLAIM"],
-  ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf is now", { nbf: now }, "accepted"],
+  ["RFC 7519 section 4.1.5, RFC 7523 section 3, item 5", "nbf is now", { nbf: now }, "accepted"],
   ...["nbf", "iat"].flatMap((name): Row[] => [
     [skew, `${name} is in ten seconds`, { [name]: now + 10 }, "accepted"],
     [skew, `${name} is in eleven seconds`, { [name]: now + 11 }, "ERR_TOKEN_CLAIM"],
@@ -80,10 +80,10 @@ const both: Row[] = [
     ],
   ]),
   [skew, "exp was a second ago, although nbf may be ten seconds ahead", { exp: now - 1 }, "ERR_TOKEN_EXPIRED"],
-  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat was long ago", { iat: 1 }, "accepted"],
-  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat is a string", { iat: "now" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.6, RFC 7523 section 3, item 6", "iat was long ago", { iat: 1 }, "accepted"],
+  ["RFC 7519 section 4.1.6, RFC 7523 section 3, item 6", "iat is a string", { iat: "now" }, "ERR_TOKEN_CLAIM"],
   [
-    "RFC 7519 section 4.3, RFC 7523 section 3, 8",
+    "RFC 7519 section 4.3, RFC 7523 section 3, item 8",
     "contains other claims",
     { "https://example.org/claim": [1] },
     "accepted",
@@ -95,11 +95,11 @@ const both: Row[] = [
 
 const rows: Record<Kind, Row[]> = {
   clientAssertion: [
-    ["RFC 7523 section 3, 2 B", "sub is the client", {}, "accepted"],
-    ["RFC 7523 section 3, 2", "sub is missing", { sub: undefined }, "ERR_TOKEN_CLAIM"],
-    ["RFC 7523 section 3, 2 B", "sub is a user", { sub: "alice" }, "ERR_TOKEN_CLAIM"],
-    ["RFC 7523 section 3, 2 B", "sub is a different client", { sub: "client-2" }, "ERR_TOKEN_CLAIM"],
-    ["RFC 7523 section 3, 2 B", "sub is a list", { sub: [clientId] }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, item 2 B", "sub is the client", {}, "accepted"],
+    ["RFC 7523 section 3, item 2", "sub is missing", { sub: undefined }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, item 2 B", "sub is a user", { sub: "alice" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, item 2 B", "sub is a different client", { sub: "client-2" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, item 2 B", "sub is a list", { sub: [clientId] }, "ERR_TOKEN_CLAIM"],
     ["OpenID Connect Core 1.0 section 9", "jti is missing", { jti: undefined }, "ERR_TOKEN_CLAIM"],
     [audience, "aud also contains a different provider", { aud: [issuer, "https://x.example"] }, "ERR_TOKEN_CLAIM"],
     [audience, "aud also contains the token endpoint", { aud: [issuer, tokenEndpoint] }, "ERR_TOKEN_CLAIM"],
@@ -189,7 +189,7 @@ for (const kind of kinds) {
       });
     }
 
-    test("returns header and claims", async () => {
+    test("returns the header and the claims", async () => {
       const token = tokenOf(kind, { extra: 1 });
       assert.deepEqual(await verifier()[kind](token, client), read(token));
     });
@@ -197,8 +197,8 @@ for (const kind of kinds) {
     // A sample of the checks of `verify`, which are all in test/token/verify.test.ts.
     const [head, body, tail] = tokenOf(kind).split(".");
     const refused: [source: string, name: string, token: string, code: string][] = [
-      ["RFC 7523 section 3, 9", "no signature", `${head}.${body}.`, "ERR_TOKEN_SIGNATURE"],
-      ["RFC 7523 section 3, 10", "not a JWT", "assertion", "ERR_TOKEN_MALFORMED"],
+      ["RFC 7523 section 3, item 9", "no signature", `${head}.${body}.`, "ERR_TOKEN_SIGNATURE"],
+      ["RFC 7523 section 3, item 10", "not a JWT", "assertion", "ERR_TOKEN_MALFORMED"],
       ["RFC 9101 section 6.1", "a JWE", [head, "", body, body, tail].join("."), "ERR_TOKEN_MALFORMED"],
       ["RFC 7515 section 4.1.11", "a critical parameter", tokenOf(kind, {}, { crit: ["x"], x: 1 }), "ERR_TOKEN_CRIT"],
     ];

@@ -56,7 +56,7 @@ describe("the text log has one line per event and no terminal control characters
   }
 });
 
-test("the JSON log has no terminal control characters either, and parses to the original values", () => {
+test("the JSON log contains no terminal control characters, and parses to the original values", () => {
   const text = logged(true, { kids: [odd] }, odd);
   assert.match(text, /^[ -~]+\n$/);
   const { kids, msg } = JSON.parse(text) as { kids: string[]; msg: string };
@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("logs every process's steps with the same message and reason, revocations as warnings, and every mode change", () => {
+test("logs every process's steps with the same message and reason, logs revocations as warnings, and logs every mode change", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },

@@ -65,7 +65,7 @@ if (skipWithout("etcd") === false) {
     },
   });
 
-  test("members that cannot reach each other refuse reads, even the former leader", async () => {
+  test("members that cannot reach each other, including the former leader, refuse reads", async () => {
     const alone = urls.map((url) => etcdStore(url, op({ timeoutMs: 2_000 })));
     for (const { peers } of members) peers.silence();
     const outcomes = await Promise.allSettled(alone.map((register) => register.read()));

@@ -27,7 +27,7 @@ checkWays(
   ]),
 );
 
-test("rejects a file and does not create it", async (t) => {
+test("rejects a database in a local file or in memory, and creates no file", async (t) => {
   const path = join(await temporaryFolder(t), "keys.db");
   const client = createClient({ url: ":memory:" });
   t.after(() => client.close());

@@ -33,7 +33,7 @@ function check(der: Uint8Array): void {
 }
 
 describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
-  test("r and s always have 32 bytes each, padded with zeros on the left", () => {
+  test("r and s are always 32 bytes each, padded with zeros on the left", () => {
     fc.assert(
       fc.property(scalar, scalar, (r, s) => {
         const signature = raw(r, s);
@@ -70,7 +70,7 @@ describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC
     );
   });
 
-  test("rejects any input that is not the DER form of its result", () =>
+  test("accepts only input that is identical to the DER form of the result", () =>
     fc.assert(fc.property(fc.uint8Array({ maxLength: 80 }), check)));
 
   const one = [2, 1, 1];

@@ -114,7 +114,7 @@ async function signedByJose(
 // One suite, because Deno runs only a file's first one.
 describe("the primitives", () => {
   for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(implementations)) {
-    describe(`${name}: verification of ES256 signatures, r then s (RFC 7518 section 3.4), agrees with Web Crypto`, () => {
+    describe(`${name}: verification of ES256 signatures, consisting of r followed by s (RFC 7518 section 3.4), agrees with Web Crypto`, () => {
       for (const [what, hex] of good) {
         test(`accepts a signature: ${what}`, async () => {
           const signature = fromHex(hex);
@@ -144,7 +144,7 @@ describe("the primitives", () => {
         });
       }
 
-      test("rejects valid r and s if their size is not the curve's", async () => {
+      test("rejects valid r and s if their size does not match the curve", async () => {
         for (const [what, hex] of good) {
           const [r, s] = [hex.slice(0, 64), hex.slice(64)];
           for (const [size, resized] of [
@@ -219,7 +219,7 @@ describe("the primitives", () => {
         }
       });
 
-      test("an RSA key with 1024 bits causes a TypeError (RFC 7518 section 3.3)", async () => {
+      test("a 1024-bit RSA key causes a TypeError (RFC 7518 section 3.3)", async () => {
         const weak = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
         const jwk = { kty: "RSA", e: "AQAB", n: jose.base64url.encode(new Uint8Array(128).fill(0xab)) };
         const key = await crypto.subtle.importKey("jwk", jwk, weak, true, ["verify"]);

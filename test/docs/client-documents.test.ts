@@ -317,7 +317,7 @@ describe("the oidc-provider adapter", () => {
   const { token_endpoint_auth_methods_supported: _, token_endpoint_auth_signing_alg: __, ...confidential } = chatGpt;
   const downgraded = { ...confidential, token_endpoint_auth_method: "none" };
 
-  test("refuses a downgrade while the user decides, at the token endpoint, and at a refresh", async (t) => {
+  test("refuses a downgrade while the user decides, at the token endpoint, and during a refresh", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     const { hosts, origin, authorized, token } = await oidcServer(t);
     const publish = (document: object): void => {
@@ -345,7 +345,7 @@ describe("the oidc-provider adapter", () => {
     assert.equal(error, undefined, "only the changed document is refused");
   });
 
-  test("remembers a consent until the document changes; after that, introspection reports the client's tokens as inactive", async (t) => {
+  test("remembers consent until the document changes; after that, introspection reports the client's tokens as inactive", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     const key = named("api");
     const api = {

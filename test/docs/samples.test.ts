@@ -59,7 +59,7 @@ test("every program on the pages is a file that a test runs", async () => {
 });
 
 describe("the pages' samples", () => {
-  test("a provider with key files serves the key from the page's command and one that is added later", async (t) => {
+  test("a provider with key files serves the key that the page's command generates and one that is added later", async (t) => {
     const path = await sample(t, "examples/docs/files.mts", {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
       "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
@@ -80,7 +80,7 @@ describe("the pages' samples", () => {
     assert.equal((await keys()).length, 2);
   });
 
-  test("a provider starts on the saved set without its store", async (t) => {
+  test("a provider starts from the saved set without its store", async (t) => {
     const path = await sample(t, "examples/docs/saved-set.mts", {
       'import { postgresStore } from "jwksd/store/postgres";': "const { postgresStore } = globalThis as any;",
       "./saved-set.json": join(await temporaryFolder(t), "saved-set.json"),
@@ -265,7 +265,7 @@ test("the replay store in docs/clients.md lets only one replica accept a token, 
 
 for (const isRegistered of [false, true]) {
   const how = isRegistered ? "is registered" : "has a client ID metadata document";
-  test(`the client in docs/clients.md, which ${how}, authenticates with openid-client at oidc-provider during a rotation`, async (t) => {
+  test(`the client in docs/clients.md, which ${how}, uses openid-client to authenticate to oidc-provider during a rotation`, async (t) => {
     const requests: string[] = [];
     const authorizationServer = createServer();
     const issuer = `http://127.0.0.1:${await listening(t, authorizationServer)}`;

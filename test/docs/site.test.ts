@@ -45,7 +45,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
       assert.deepEqual(wrong, []);
     });
 
-  test("the menu has the pages in the order of docs/README.md", async () => {
+  test("the menu lists the pages in the same order as docs/README.md", async () => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     await page.goto(address("index.html"));
     await page.locator("#tsd-nav-container a").first().waitFor({ state: "attached" });

@@ -81,7 +81,7 @@ describe("a finding", () => {
     }
   });
 
-  test("lists ten places and their total number", async () => {
+  test("lists ten places and gives the total number of places", async () => {
     const keys = Array.from({ length: 50 }, (_, index) => ({ ...published(`kid ${index}`), alg: undefined }));
     const [finding] = await examine(observed({ keys }));
     assert.deepEqual([finding?.code, finding?.seen.length, finding?.count], ["JWKS_ALG_MISSING", 10, 50]);
@@ -170,7 +170,7 @@ const natural = fc.bigInt({ min: 0n, max: 2n ** 300n });
 const prime = (bits: number): bigint => generatePrimeSync(bits, { bigint: true });
 
 describe("integers", () => {
-  test("property: the square root is the largest integer whose square is not larger", () => {
+  test("property: the square root of a number is the largest integer whose square is not larger than the number", () => {
     fc.assert(
       fc.property(natural, (value) => {
         const root = squareRoot(value);
@@ -211,7 +211,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("finds only close factors within the given rounds, and never reports a fingerprint by chance", () => {
+  test("finds only close factors within the given number of rounds, and never reports a fingerprint by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -345,7 +345,7 @@ const withMember = async (member: object): Promise<string[]> =>
 const slow = (waitMs: number): Promise<string[]> => found(observed({ set: { waitMs } }));
 
 describe("examine uses exact limits", () => {
-  test("an RSA exponent may have 32 bits, but not 33", async () => {
+  test("an RSA exponent may be 32 bits long, but not 33", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });

@@ -58,7 +58,7 @@ async function watched(
 }
 
 describe("a watch", () => {
-  test("fetches every five seconds and keeps the first and last of several equal responses", async () => {
+  test("fetches every five seconds and keeps the first and last of several identical responses", async () => {
     const { codes, timeline, asked, observations } = await watched(() => setOf("a"), { durationMs: 60 * second });
     assert.deepEqual([codes, asked, observations.laterFetches?.length], [[], 12, 2]);
     assert.deepEqual(timeline, ['0 one key: "a"', "0 caches may serve this set for 7200 s"]);
@@ -125,7 +125,7 @@ describe("a watch", () => {
     assert.deepEqual(codes, ["HTTP_ETAG_CHANGES"]);
   });
 
-  test("ends when its caller aborts it, with the results so far", async () => {
+  test("returns the results so far when its caller aborts it", async () => {
     const controller = new AbortController();
     const { asked } = await watched(
       (ms) => {

@@ -46,7 +46,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
       });
     }
 
-    test("from a folder, latest name first, when files appear and disappear", async (t) => {
+    test("from a folder, in descending order of file name, when files appear and disappear", async (t) => {
       const folder = await temporaryFolder(t);
       const put = (name: string, kid: string) => writeFile(join(folder, name), jwkText(kid), { mode });
       await put("2026-10.jwk", "october");
@@ -91,7 +91,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  describe("rejects invalid keys with their code, keeps the old ones, and publishes valid ones afterwards", () => {
+  describe("rejects invalid keys with the error code for their problem, keeps the old ones, and publishes valid ones afterwards", () => {
     const rows: readonly [name: string, text: string, code: string][] = [
       ["an empty file", "", "ERR_KEY_FORMAT"],
       ["no key", setText(), "ERR_KEYSET_EMPTY"],

@@ -280,7 +280,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     });
   }
 
-  test("works and reports an error if the presence records cannot be read; so do the commands that show keys", async (t) => {
+  test("still works, but reports an error, if the presence records cannot be read; so do the commands that show keys", async (t) => {
     const { run, data } = await withReplicas(t);
     const db = new DatabaseSync(join(data, "keys.db"));
     db.exec("DROP TABLE presence");

@@ -49,7 +49,7 @@ const startHere = async (t: Parameters<typeof startService>[0]): Promise<Running
   startService(t, ["--data", await temporaryFolder(t)]);
 
 describe("the data folder", { timeout, concurrency: 4 }, () => {
-  test("is created by the first start, is accessible only to its owner, whatever the umask, and keeps the key for later starts", async (t) => {
+  test("is created on the first start, is accessible only to its owner, whatever the umask, and keeps the key for later starts", async (t) => {
     const data = join(await temporaryFolder(t), "deep", "data");
     const umask = process.umask(0);
     const starting = startServiceProcess(t, ["--data", data]);
@@ -93,7 +93,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  test("gets one key from simultaneous first starts", async (t) => {
+  test("gets only one key if several first starts happen at the same time", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const services = await Promise.all([1, 2, 3].map(() => startService(t, ["--data", data])));
     const kids = await Promise.all(services.map(async ({ port }) => kidsIn(await getOnce(port)).join()));
@@ -163,7 +163,7 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
 });
 
 describe("the admin address", { timeout, concurrency: 4 }, () => {
-  test("reports whether the process is alive and whether it is ready; a process that drains is not ready", async (t) => {
+  test("reports whether the process is alive and whether it is ready; a process that is draining is not ready", async (t) => {
     const service = await startService(t, ["--data", await temporaryFolder(t), "--admin", "127.0.0.1:0"]);
     const { admin } = service.log.find(({ msg }) => msg === "started") as { admin?: string };
     const get = async (path: string): Promise<[number, string]> => {

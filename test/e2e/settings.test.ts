@@ -458,7 +458,7 @@ test("the plan command and --dry-run use the store's policy, and jwksd serve war
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
-test("the rewrap command refuses to run while a running replica lacks the wrapping key, and names both", async (t) => {
+test("the rewrap command changes nothing while a running replica lacks the wrapping key, and names the replica and the key", async (t) => {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
   const first = await startService(t, ["--data", data, "--replica-name", "one"]);

@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store created without one is taken from serve until an issuer is set, which then owns the store", async (t) => {
+  test("of a store created without one comes from the serve command until an issuer is set; that issuer then owns the store", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);

@@ -194,7 +194,7 @@ describe("jwksd verify explains each step, whatever the token or the set contain
   });
 });
 
-test("jwksd verify reports a key that appears only in the next response, with advice", { timeout }, async (t) => {
+test("jwksd verify reports a key that appears only in the next response, and gives advice", { timeout }, async (t) => {
   const { issuer, set } = await publish(t);
   set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
   const token = compact(good, ownClaims(issuer), es256);

@@ -77,14 +77,14 @@ describe("a store without keys", () => {
     );
   });
 
-  test("does not block the first start of an issuer if the folder is from a trial without an issuer", async (t) => {
+  test("does not block the first start of an issuer if the folder is left over from a trial run without an issuer", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data])).stop();
     const { log } = await startService(t, ["--store", `sqlite:${join(data, "own.db")}`, ...issuer]);
     assert.ok(log.some(({ msg }) => msg === "key activated"));
   });
 
-  test("is recognized as lost from the issuer's saved set, even without --require-store, and no keys are generated", async (t) => {
+  test("is recognized as lost by means of the issuer's saved set, even without --require-store, and no keys are generated", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
     await (await startService(t, ["--data", data, ...issuer])).stop();
@@ -131,7 +131,7 @@ describe("a store without keys", () => {
     assert.ok(line?.msg.startsWith(says), line?.msg);
   });
 
-  test("is covered by the saved set until the real store is back, with --require-store", async (t) => {
+  test("with --require-store, is replaced by the saved set until the real store is back", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const kids = kidsIn(await getOnce(first.port));
@@ -252,7 +252,7 @@ test("the startup banner reports an active key that cannot be opened", async (t)
   );
 });
 
-test("on a read-only disk, read-only commands work, and the other ones name the cause", { skip }, async (t) => {
+test("on a read-only disk, read-only commands work, and all other commands name the cause", { skip }, async (t) => {
   const data = await dataOf(t);
   await (await startService(t, ["--data", data])).stop();
   const run = (...args: readonly string[]) => {

@@ -144,7 +144,7 @@ describe("the plan in a terminal", () => {
     assert.equal(framed(timeline(planPicture(busy, { ...plain, columns: 100 }))), pictures.busy);
   });
 
-  test("fits into 40 columns of ASCII", () => {
+  test("fits in 40 columns of ASCII", () => {
     const lines = planPicture(busy, { ...plain, columns: 40, ascii: true }).split("\n");
     assert.equal(framed(lines.slice(0, 18).join("\n")), pictures.narrow);
   });
@@ -172,7 +172,7 @@ describe("the plan in a terminal", () => {
     }
   });
 
-  test("shows steps of a day and of an hour next to 90 days, however long the plan is", () => {
+  test("shows day-long and hour-long periods alongside 90-day ones, however long the plan is", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(

@@ -138,7 +138,7 @@ const activation = (record: LiveRecord) =>
     ({ action, kid }) => action === "activated" && kid === record.kid,
   );
 
-test("a waiting period is the longest that any policy so far has required, and its bound says so", () => {
+test("a waiting period is as long as the longest one that any policy so far has required, and its bound names the earlier policy", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";
@@ -212,7 +212,7 @@ test("segments cover each key's states, and rotation mode is on while a key is a
   ]);
 });
 
-test("after rollbacks, one key of a use is active at a time, and the others retire meanwhile", () => {
+test("after rollbacks, only one key per use is active at a time, while the others retire", () => {
   const [t0, t1, t2, t3, t4] = [9, 8, 7, 6, 5].map((days) => start - days * day) as [
     number,
     number,
@@ -253,7 +253,7 @@ test("after rollbacks, one key of a use is active at a time, and the others reti
   );
 });
 
-test("lists a revoked key, before later keys, for as long as a cache may keep it", () => {
+test("lists a revoked key ahead of later keys for as long as a cache may keep it", () => {
   const trustedUntil = start - 7_199 * second;
   const gone = { trustedUntil: trustedUntil - second };
   const revoked = tombstone("v", "revoked", { trustedUntil });
@@ -326,7 +326,7 @@ test("a plan ends after a whole rotation for each use that has keys, and announc
   );
 });
 
-describe("the time since which every read has seen rotation mode on", () => {
+describe("the time from which every read has seen rotation mode turned on", () => {
   const b = record("b", "announced", { announcedAt: start - hour });
   const o = record("o", "retiring", { announcedAt: 0, activatedAt: day, retiredAt: start - hour });
   const published = { announcedAt: start - 3 * hour, publishedAt: start - 2 * hour };

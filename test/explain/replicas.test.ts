@@ -92,7 +92,7 @@ describe("a process's status", () => {
     );
   });
 
-  test("says whether it signs, when it last checked in (never in the future), and when it will stop without another check-in", () => {
+  test("says whether it signs, when it last checked in (never in the future), and when it will stop unless it checks in again", () => {
     const statuses = [
       presenceRecord("r", { at: start - 40 * second }),
       presenceRecord("r", { kid: undefined, at: start + day }),

@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("are not invented for a claim named like a property that every object has", async (t) => {
+  test("are not invented for a claim that has the same name as a property of every object", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
@@ -192,7 +192,7 @@ describe("a check", () => {
     assert.equal(await status("/public/b", "/admin/b"), "400");
   });
 
-  test("must be described once and exactly, by the proxy's own headers", async (t) => {
+  test("must be described precisely and only once, by the proxy's own headers", async (t) => {
     const { setup, guard } = await startOne(t, {}, { certificateHeader: "Client-Cert" });
     const token = bearer(accessToken(setup));
     const whole = [...described("GET", "api.example.com", "/", "1"), ["Client-Cert", "::"] as const];
@@ -556,7 +556,7 @@ describe("the configuration", () => {
     assert.equal(setup.requests.length, fetched);
   });
 
-  test("is reloaded again if its file is replaced while it is read, at startup or on a reload", async (t) => {
+  test("is reloaded again if its file is replaced while it is being read, at startup or on a reload", async (t) => {
     const base = { for: "nginx", listen: "127.0.0.1:0", admin: "127.0.0.1:0" };
     const later = ["b.example", "c.example"];
     const guard = await startGuardHere(t, { hosts: publicHost("a.example") }, undefined, async (file) => {
@@ -639,7 +639,7 @@ describe("the configuration", () => {
     assert.equal(setup.requests.filter((path) => path.endsWith("/jwks")).length, 2);
   });
 
-  test("that names a new issuer makes the guard unready until its keys are fetched", async (t) => {
+  test("that names a new issuer makes the guard unready until that issuer's keys are fetched", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
     await eventually("ready", async () => (await guard.page("/readyz")).startsWith("200"));
     const more = { issuers: [{ issuer: setup.down, audience }], routes: [{ path: "/*" }] };
@@ -723,7 +723,7 @@ describe("a guard", () => {
     });
   });
 
-  test("after ten seconds and when it stops, logs the number of refusals that it did not log", async (t) => {
+  test("after ten seconds and when it stops, logs how many refusals it did not log individually", async (t) => {
     const timers = new Set<() => void>();
     const setTimer: Clock["setTimer"] = (callback, delayMs) => {
       if (delayMs !== 10_000) return systemClock.setTimer(callback, delayMs);

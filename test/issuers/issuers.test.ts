@@ -596,7 +596,7 @@ test("createIssuers rejects invalid options", async () => {
     });
 });
 
-test("spreads the issuers' steps over a tenth of the period, and never shortens a period too far", async () => {
+test("spreads the issuers' steps over a tenth of the period, and never shortens a period too much", async () => {
   const count = soak(100_000, 5_000);
   const perMinute = new Map<number, number>();
   for (let index = 0; index < count; index += 1) {

@@ -99,7 +99,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("end: every process stops signing, keys are published until their tokens have expired, and none is generated", async () => {
+  test("decommission: every process stops signing, keys are published until their tokens have expired, and none is generated", async () => {
     const { world, manager, kidOf, now, made, replica } = await start();
     const other = await world.start({ openSigner: open });
     await world.until(manager.rotate());
@@ -138,7 +138,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("end with now revokes every key, even after a plain end; a new first key is generated once nothing trusts them", async () => {
+  test("decommission with the now option revokes every key, even after decommission without it; a new first key is generated once nothing trusts the revoked keys", async () => {
     const { world, manager, now, replica } = await start();
     await world.until(manager.decommission());
     const { events } = await world.until(manager.decommission({ now: true }));

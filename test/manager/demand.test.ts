@@ -129,7 +129,7 @@ describe("an empty store", () => {
 });
 
 describe("a store", () => {
-  test("that is unavailable: one read per refreshSeconds, keys until they are stale, then 503, and keys once it is back", async () => {
+  test("that is unavailable is read once per refreshSeconds; keys are served until they are stale, then requests get 503, and keys are served again once the store is back", async () => {
     const { world, instance } = await worldWithKeys();
     const before = await use(world, instance);
     instance.connection.isGone = true;

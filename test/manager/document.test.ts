@@ -136,7 +136,7 @@ describe("a document's size is limited", () => {
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
   });
 
-  test("a nearly full register is reported once, and old events are dropped to store a revocation", async () => {
+  test("a nearly full register is reported once, and old events are dropped to make room for a revocation", async () => {
     const maxBytes = 18_000;
     const world = new World((clock) => {
       const store = memoryStore({ clock });

@@ -214,7 +214,7 @@ describe("a private key that cannot be unwrapped", () => {
     ],
   ];
   for (const [name, halfOf, expected, says] of rows) {
-    test(`${name}: the next key is published but does not become active; if it is the active key, no process starts`, async () => {
+    test(`${name}: if it belongs to the next key, that key is published but does not become active; if it belongs to the active key, no process starts`, async () => {
       const world = new World();
       const first = await world.start();
       await world.until(first.manager.rotate());
@@ -446,7 +446,7 @@ const retiringOf = ({ manager }: Replica): string =>
   manager.records.find(({ state }) => state === "retiring")?.kid ?? "";
 
 describe("a change of wrapping keys", () => {
-  test("any of the given keys verifies, and a step keeps the store's current one, whatever their order", async () => {
+  test("any of the given keys can verify the store, and a step keeps the store's current wrapping key, whatever order the keys are given in", async () => {
     const { world, store, replica } = await victim();
     await world.stop(replica);
     const [one, two] = [world.wrappingKey, newWrappingKey()];

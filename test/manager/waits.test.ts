@@ -121,7 +121,7 @@ describe("a clock that is set while a key is announced", () => {
     });
   }
 
-  test("ahead during a read from before the waiting period: the monotonic clock applies", async () => {
+  test("ahead during a read that began before the waiting period: the monotonic clock applies", async () => {
     const world = new World(() => memoryStore());
     const connection = world.store.connection();
     const replicas = [await world.start(), await world.start({ store: connection })] as const;

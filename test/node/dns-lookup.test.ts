@@ -87,7 +87,7 @@ describe("with a silent name server", () => {
     await pending;
   });
 
-  test("a token waits for 5 s on the verifier's clock, and then the lookup ends too", async (t) => {
+  test("a token waits 5 s, measured on the verifier's clock, and then the lookup ends too", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
@@ -181,7 +181,7 @@ test("warns about a folder that other users can write to", async (t) => {
 const warns = (uid: number, mode: number): boolean =>
   permissionWarnings("f", { uid, mode, isFile: () => true }).length > 0;
 
-test("accepts a secret file that only its owner can read, or root's file that this user can read through its group", (t) => {
+test("accepts a secret file that only its owner can read, or a file owned by root that this user can read through the file's group", (t) => {
   t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);
   const rows = [
     [0, 0o440, false],

@@ -229,7 +229,7 @@ const run = async (t: TestContext, section: string, lines = "") =>
   runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
 describe("the blocks of docs/install.md work verbatim", { skip }, () => {
-  test("systemd: the service responds, commands read its store, and it refuses to start with a lost store", async (t) => {
+  test("systemd: the service responds, commands read its store, and it refuses to start if its store is lost", async (t) => {
     t.diagnostic(`NOT TESTED with the real programs: ${standIns.join(", ")}`);
     const { stdout } = await run(
       t,

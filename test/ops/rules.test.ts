@@ -280,7 +280,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     });
   });
 
-  test("the wrapping key is no longer the store's", async (t) => {
+  test("the wrapping key is no longer the one that the store uses", async (t) => {
     const { data, start } = await managed(t);
     const service = await start();
     const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];

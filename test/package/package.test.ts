@@ -111,7 +111,7 @@ describe("the package contains everything that pages and help texts refer to", (
     );
   });
 
-  test("the folder that the help names for the guides", async () => {
+  test("the folder where the help says the guides are", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
     const [, folder = "no folder"] = /guides\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);

@@ -344,7 +344,7 @@ describe("the PKCS#11 adapter with tokens that have limited capabilities", { ski
     await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
   });
 
-  test("keeps a key's first name on a token that cannot rename keys", async () => {
+  test("keeps a key's original name on a token that cannot rename keys", async () => {
     shim.control("C_SetAttributeValue fail 0x54");
     const signer = await backend.create({ issuer });
     assert.equal((await signer.sign(input)).length, 64);

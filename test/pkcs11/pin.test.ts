@@ -201,7 +201,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.ok(text.includes("VENDOR_CONFIG=/etc/vendor") && text.includes("SOFTHSM2_CONF="));
   });
 
-  test("rejects a PIN file with other content", async (t) => {
+  test("rejects a PIN file that contains anything but one PIN of acceptable length", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     const rows: [text: string, problem: string][] = [
       ["", "is empty"],

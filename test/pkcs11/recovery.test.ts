@@ -270,7 +270,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("is waited for only while a caller has not aborted", async (t) => {
+  test("is waited for only by callers that have not aborted", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();

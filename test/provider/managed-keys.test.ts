@@ -91,7 +91,7 @@ describe("options that managed keys replace", () => {
   });
 });
 
-test("providers reflect each change of the keys, mode, signing key and longest lifetime, and each key's end", async () => {
+test("providers reflect every change to the keys, the mode, the signing key and the longest lifetime, and the end of each key", async () => {
   const keys = await start();
   const ended: unknown[] = [];
   const onEvent: ProviderOptions["onEvent"] = (event) => {

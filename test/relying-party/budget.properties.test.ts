@@ -139,7 +139,7 @@ const schedule = (latency: fc.Arbitrary<number>, ...steps: fc.Arbitrary<Step>[])
     latencyMs: latency,
   });
 
-test("a flood at any pace causes no more requests than the budget and hides a new key for at most ten seconds", async () => {
+test("a flood at any pace causes no more requests than the budget allows and hides a new key for at most ten seconds", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(800), advance, advance, flood, valid, rotate), async (schedule) => {
       const { timeline, answers } = await play(schedule);

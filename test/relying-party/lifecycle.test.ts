@@ -181,7 +181,7 @@ describe("state", () => {
   });
 
   for (const options of [{}, { issuer }]) {
-    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} saves the first request and keeps its age`, async () => {
+    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} makes the first request unnecessary and keeps its age`, async () => {
       const state = await exported(options);
       const { ask, clock, origin, events } = verifierOf(discovered, { ...options, state });
       assert.equal(await ask("a"), "a");
@@ -197,7 +197,7 @@ describe("state", () => {
     });
   }
 
-  test("that is old still saves the transfer of the body", async () => {
+  test("that is old still avoids transferring the body", async () => {
     const state = await exported();
     const { ask, clock, origin, takeEventTypes } = verifierOf(served(["a"]), { state });
     await clock.advance(30 * 86_400_000);

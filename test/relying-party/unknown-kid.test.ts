@@ -73,7 +73,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("may have 1,024 characters; a longer kid is never looked up", async () => {
+  test("may have up to 1,024 characters; a longer kid is never looked up", async () => {
     const long = "x".repeat(1_024);
     const { ask, keys, origin } = await warmVerifier();
     for (const kid of [long, long, `${long}x`, `${long}x`]) assert.equal(await ask(kid), unknown);

@@ -376,7 +376,7 @@ describe("a process whose store has no clock uses its own knowledge of time", ()
     );
   });
 
-  test("a period that began in the future has not missed its end", () => {
+  test("the end of a period that began in the future does not count as missed", () => {
     const now = start - 2 * hour;
     const { records } = advance(frozen([active, announced]), policy, now, byClock(now));
     assert.deepEqual(records[1], { ...announced, publishedAt: now });

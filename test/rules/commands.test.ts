@@ -487,7 +487,7 @@ test("decommissioning an issuer restarts all waiting periods, and revoked keys g
   }
 });
 
-test("a policy that is shortened before an issuer is decommissioned does not free its name earlier", () => {
+test("shortening a policy's durations before an issuer is decommissioned does not free the issuer's name any earlier", () => {
   const given = recordBounds(frozen([{ ...active, use: "sig" as const }]), {
     ...policy,
     maxTokenLifetimeSeconds: 86_400,

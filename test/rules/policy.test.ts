@@ -168,7 +168,7 @@ describe("one error names valid values for all invalid ones", () => {
     });
   }
 
-  test("and suggests a shorter propagation period as an alternative to more days", () => {
+  test("and suggests a shorter propagation period as an alternative to a larger number of days", () => {
     assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 64200: /);
     assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
   });

@@ -386,7 +386,7 @@ describe("a saved set", () => {
 });
 
 describe("a set's saver", () => {
-  test("records every minute that the set is the latest, but not while the store is unreachable", async () => {
+  test("records once a minute that the set is the latest, but not while the store is unreachable", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];
     let isConfirmed = true;

@@ -68,7 +68,7 @@ describe("the adapter for a key URI", () => {
     for (const [type, options, code] of rows) await failing(() => signerBackend(type, options), code, ["hvs.secret"]);
   });
 
-  test("the error for a missing option that a new key needs shows the option in the signers file", async (t) => {
+  test("if an option that a new key needs is missing, the error shows what the option looks like in the signers file", async (t) => {
     const names = ["AWS_REGION", "AWS_CONFIG_FILE", "AWS_PROFILE"] as const;
     const before = names.map((name) => process.env[name]);
     t.after(() =>

@@ -130,7 +130,7 @@ describe("a client of a sign socket", () => {
     });
   });
 
-  test("does not read a response that does not end, and shortens an error", async (t) => {
+  test("stops reading a response that does not end, and shortens a long error", async (t) => {
     const endlessSocket = await pathIn(t);
     const server = await endless(t);
     await serve(t, endlessSocket, createServer(server.answer));

@@ -178,7 +178,7 @@ describe("a gRPC server", () => {
 });
 
 describe("Protocol Buffers messages", () => {
-  test("are decoded to the encoded values", () => {
+  test("are decoded to the values that were encoded", () => {
     const message = Buffer.concat([bytesField(1, "ä".repeat(200)), numberField(2, 2 ** 40 + 300), bytesField(16, "x")]);
     const fields = readFields(message);
     assert.deepEqual(
@@ -201,7 +201,7 @@ describe("Protocol Buffers messages", () => {
     [0x08, ...Array<number>(11).fill(0xff)],
     [0x11, 1],
   ]) {
-    test(`cannot be the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
+    test(`cannot consist of the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
       assert.throws(() => readFields(Uint8Array.from(bytes)), RangeError);
     });
   }

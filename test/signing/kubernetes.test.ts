@@ -215,7 +215,7 @@ const refuse = (): never => {
   throw new SignerError("ERR_SIGNER_STALE", "it is stale");
 };
 
-test("returns an error that Kubernetes retries if it must not sign or has no key yet", { skip }, async (t) => {
+test("if it must not sign or has no key yet, returns an error that makes Kubernetes retry", { skip }, async (t) => {
   const path = join(await temporaryFolder(t), "s");
   const signing: Signing = {
     sign: async () => refuse(),

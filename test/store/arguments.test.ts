@@ -81,7 +81,7 @@ test("the PostgreSQL store accepts neither a single connection nor a transaction
   postgresStore(sql, { issuer });
 });
 
-test("rejects a promise instead of an option, with advice to await it", async () => {
+test("rejects a promise passed as an option, and advises the caller to await it", async () => {
   const wrappingKeys = newWrappingKey();
   const store = memoryStore();
   const later = { store: Promise.resolve(store) as never, keys: Promise.resolve({}) as never };
