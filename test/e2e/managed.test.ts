@@ -146,7 +146,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
   });
 });
 
-test("a service that resumes after a pause sends the short Cache-Control from its first response on, with or without its store", async (t) => {
+test("a service that resumes after a pause sends the short Cache-Control from its first response onward, with or without its store", async (t) => {
   for (const hangs of [false, true]) {
     const clock = simulatedClock();
     const store = countedStore(memoryStore({ clock }));

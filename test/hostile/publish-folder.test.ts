@@ -100,7 +100,7 @@ describe("jwksd publish refuses a folder in which", () => {
   }
 });
 
-test("removes symlinks that are named like its temporary files, without following them", async (t) => {
+test("removes symlinks whose names match its temporary files, without following them", async (t) => {
   const paths = await prepare(t);
   const names = ["draft", "draft-x"];
   for (const name of names) await symlink(paths.secret, join(paths.folder, ".jwksd", name));

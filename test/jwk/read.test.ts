@@ -175,7 +175,7 @@ test("a key's identity does not depend on its optional members, and differs from
   assert.deepEqual(rsaBits(publicRsa as never), { modulus: 2048, exponent: 17 });
 });
 
-describe("an Ed25519 key has 32 bytes (RFC 8037 section 2)", () => {
+describe("an Ed25519 key is 32 bytes long (RFC 8037 section 2)", () => {
   const key = { kty: "OKP", crv: "Ed25519", x: Buffer.alloc(32, 1).toString("base64url") };
   test("and is read without its private parameter", () =>
     assert.deepEqual(ed25519Members({ ...key, d: "AAAA" }, "key"), key));

@@ -108,7 +108,7 @@ test("signing and encryption keys rotate independently, as if the other use did 
   );
 });
 
-test("a command that came too early is allowed from allowedAt on, but not a millisecond earlier", () => {
+test("a command that came too early is allowed as of allowedAt, but not a millisecond earlier", () => {
   let early = 0;
   fc.assert(
     fc.property(histories(anyhow), fc.nat(5), fc.constantFrom(...keyUses), (history, which, use) => {
