@@ -60,13 +60,13 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
 
 /**
  * Returns how long to wait before the next attempt, in milliseconds, given the number of consecutive failures. The wait
- * is 1, 2, 4 s and so on, up to 30 s.
+ * is 1 s, 2 s, 4 s, and so on, up to 30 s.
  */
 export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
 
 /**
- * Waits a random time before the next attempt, so that processes that collided do not collide again. The maximum
- * doubles with each attempt: 2, 4, 8 ms and so on.
+ * Waits for a random time before the next attempt, so that processes that collided do not collide again. The maximum
+ * doubles with each attempt: 2 ms, 4 ms, 8 ms, and so on.
  */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);

@@ -1,6 +1,6 @@
 /**
- * `Uint8Array<ArrayBuffer>`, which Web Crypto requires. The declarations cannot name that type, because it takes no
- * type parameter before TypeScript 5.7.
+ * `Uint8Array<ArrayBuffer>`, which Web Crypto requires. The declarations cannot name that type, because `Uint8Array`
+ * takes no type parameter before TypeScript 5.7.
  */
 export type Bytes = ReturnType<Uint8ArrayConstructor["of"]>;
 

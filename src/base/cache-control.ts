@@ -11,9 +11,9 @@ export const cacheControl = {
 export type CacheMode = keyof typeof cacheControl;
 
 /**
- * Parses Cache-Control. Maps each directive's lower-case name to its seconds, or to `undefined` if it has no valid
- * number of seconds. If a directive is repeated, the first one applies, because every cache either uses that one or
- * treats the response as stale.
+ * Parses Cache-Control. Maps each directive's lower-case name to its value in seconds, or to `undefined` if it has no
+ * valid number of seconds. If a directive is repeated, the first one applies, because every cache either uses that one
+ * or treats the response as stale.
  *
  * @see RFC 9111 sections 4.2.1 and 5.2
  */
@@ -28,7 +28,7 @@ export function parseCacheControl(value: string): ReadonlyMap<string, number | u
 }
 
 /**
- * Returns the longest times for which a Cache-Control value allows any cache to use a response, in seconds. `maxAge` is
+ * Returns the limits, in seconds, that a Cache-Control value sets on how long any cache may use a response. `maxAge` is
  * the longer of `max-age` and `s-maxage`.
  *
  * @see RFC 9111 section 5.2.2; RFC 5861 section 3

@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The codes that are marked as retryable in the table. If the two differ, this object does not compile. */
+/** The codes that are marked as retryable in the table. If this object differs from the table, it does not compile. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -75,7 +75,7 @@ class CodedError<Name extends ClassName> extends JwksdError {
 /** Thrown if an option, path, issuer or configuration file is invalid. Correct the configuration. */
 export class ConfigError extends CodedError<"ConfigError"> {}
 
-/** @param rule what is wrong, and what to do; must not contain a value, because that may be a misplaced secret */
+/** @param rule what is wrong, and what to do; must not contain the value itself, which may be a misplaced secret */
 export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);
 
 /**
@@ -94,7 +94,7 @@ export class InternalError extends CodedError<"InternalError"> {}
 /** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): JwksdErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** Returns an error from jwksd unchanged. Returns any other error as the cause of an `InternalError`. */
+/** Returns an error from jwksd unchanged. Wraps any other error in an `InternalError`, as its cause. */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
   return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });

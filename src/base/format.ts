@@ -40,8 +40,8 @@ export function relativeText(epochMs: number, now: number): string {
 }
 
 /**
- * Escapes everything in a kid except printable ASCII, so that a terminal or picture displays every character and
- * interprets none.
+ * Escapes everything in a kid except printable ASCII, so that every character is displayed in a terminal or picture,
+ * and none is interpreted.
  */
 export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);

@@ -109,7 +109,7 @@ export type Optional<Value> = Value | null | undefined;
 /** Options without `null` values, which mean "not given". */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
-/** Makes the option that a rule describes mandatory. */
+/** Makes a rule's option mandatory. */
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
 /** Rule for a value that is only checked when it is used. */
@@ -158,8 +158,8 @@ export function checkArgument(what: string, value: unknown, rule: Rule): void {
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
 /**
- * Describes an invalid value for a message: a number as is, and any other value only as its type, because a string may
- * be a misplaced secret.
+ * Describes an invalid value for a message. Shows a number as is, but only the type of any other value, because a
+ * string may be a misplaced secret.
  */
 function actual(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";

@@ -16,10 +16,10 @@ export const shortened = (text: string): string => (text.length > maxShown ? `${
  */
 export const printable = (text: string): string => printableLine(shortened(text));
 
-/** Returns the JSON of an external value, converted like {@link printable}. */
+/** Returns the JSON of an external value, converted as by {@link printable}. */
 export const quoted = (value: unknown): string => printable(JSON.stringify(value) ?? "undefined");
 
-/** Like {@link printableLine}, for a string with several lines. */
+/** Like {@link printableLine}, but accepts a string with several lines. */
 export function printableLines(text: string): string {
   return text.split("\n").map(printableLine).join("\n");
 }

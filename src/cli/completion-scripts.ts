@@ -1,4 +1,4 @@
-/** Values to complete. An empty list means that the values are unknown. */
+/** Values to offer as completions. An empty list means that the values are unknown. */
 export type Values = "files" | "folders" | readonly string[];
 
 /** An option to complete. */

@@ -1,7 +1,7 @@
 import type { JwksdErrorCode, JwksdError } from "../base/errors.ts";
 import { withFlags } from "../service/config/flags-in-messages.ts";
 
-/** Remedies that name flags and commands, which the library does not know about, keyed by error code. */
+/** Remedies, keyed by error code, that name flags and commands, which the library does not know about. */
 const advice: { readonly [Code in JwksdErrorCode]?: string } = {
   ERR_STORE_ISSUER: "the flags are --issuer, --store and --data",
 };

@@ -116,5 +116,5 @@ export function optionLine(option: Option): string {
   return text === "" ? option.description : `${option.description} (${text})`;
 }
 
-/** Column in which an option's facts begin. */
+/** Column in which an option's details begin. */
 const indent = 13;

@@ -110,7 +110,7 @@ function summary(latencies: readonly number[]): NonNullable<Report["latencyMs"]>
   return { median: quantile(0.5), p99: quantile(0.99), max: quantile(1) };
 }
 
-/** Returns the time since `startMs`, in milliseconds, rounded to a microsecond. */
+/** Returns the time since `startMs`, in milliseconds, rounded to the nearest microsecond. */
 const sinceMs = (startMs: number): number => Math.round((performance.now() - startMs) * 1000) / 1000;
 
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;

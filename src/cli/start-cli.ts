@@ -23,8 +23,8 @@ process.on("exit", checkOutput);
 process.exitCode = await run(argv.slice(2), io);
 
 /**
- * Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. The service keeps
- * running.
+ * Makes a command fail if its output was lost, unless the reader closed the pipe, as `head` does. Does not stop the
+ * service.
  */
 function checkOutput(): void {
   // With --help, the process exits before the error event.

@@ -5,7 +5,7 @@ import { quoted } from "./value-text.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Maximum number of keys to examine. A set with more keys is a finding. */
+/** Maximum number of keys to examine. A set with more keys is reported as a finding. */
 export const maxKeys = 1000;
 
 /** An entry in a JWK Set that is an object. */

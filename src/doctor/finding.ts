@@ -29,7 +29,7 @@ export interface Finding {
   readonly tried: number;
   /** The remedy, in one or two sentences. */
   readonly remedy: string;
-  /** URL of the code's paragraph. */
+  /** URL of the paragraph about the code. */
   readonly link: string;
 }
 

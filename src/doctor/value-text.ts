@@ -3,7 +3,7 @@ import { isPrivateText } from "./private-key-patterns.ts";
 import type { FailingVerifier } from "./verifiers/cited-failures.ts";
 
 const maxQuoted = 60;
-/** Maximum length of a name to quote. Names, for example of algorithms, are shorter, and private keys are longer. */
+/** Maximum length of a name to quote. Names, such as algorithm names, are shorter, and private keys are longer. */
 const maxName = 39;
 
 /** Formats a count: `one key`, `3 keys`. */
@@ -56,7 +56,8 @@ export function urlText(url: string): string {
 }
 
 /**
- * Groups verifiers by which tokens they fail to accept. Each group has the label that reports print before its names.
+ * Groups verifiers by which tokens they fail to accept. Each group has the label that reports print before the names of
+ * its verifiers.
  */
 export function byFailingTokens(breaks: readonly FailingVerifier[]) {
   const groups = [
@@ -69,7 +70,8 @@ export function byFailingTokens(breaks: readonly FailingVerifier[]) {
 }
 
 /**
- * Returns a verifier's name and version. A verifier that consists of two packages has two versions, in the same order.
+ * Returns a verifier's name and version. A verifier that consists of two packages has two versions, in the same order
+ * as the packages.
  */
 export function nameWithVersion({ client, version }: FailingVerifier): string {
   const versions = version.split(" + ");

@@ -20,9 +20,9 @@ const maxAddresses = 64;
 const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, it ends when its signal
- * aborts and does not occupy a thread in the pool, where a single silent name server would delay all of the process's
- * lookups.
+ * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, the function stops when
+ * its signal aborts and does not occupy a thread in the pool, where a single unresponsive name server would delay all
+ * of the process's lookups.
  *
  * The function rejects with the signal's reason or a `node:dns` error.
  *

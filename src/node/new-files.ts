@@ -5,8 +5,8 @@ import { ServiceError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 
 /**
- * Creates a folder and its missing parents with mode 0700. `mkdir` with `recursive` would loop forever below /proc,
- * where it gets ENOENT.
+ * Creates a folder and its missing parents with mode 0700. Does not use `mkdir` with `recursive`, because that would
+ * loop forever below /proc, where it gets ENOENT.
  */
 export async function makeFolder(folder: string): Promise<void> {
   const problem = await createOne(folder);

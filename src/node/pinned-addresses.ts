@@ -4,7 +4,7 @@ import type { ClientRequest } from "node:http";
 import { type LookupFunction, isIP } from "node:net";
 import type { Address } from "./dns-lookup.ts";
 
-/** Maximum number of informational responses (1xx), of which a server could otherwise send an endless stream. */
+/** Maximum number of informational responses (1xx). Without a limit, a server could send an endless stream of them. */
 const maxInformational = 16;
 
 /** Returns the addresses of a URL's host. If the host is an address, returns that. */

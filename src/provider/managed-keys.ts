@@ -1,6 +1,6 @@
 import type { Keysets } from "../publish/keyset-check.ts";
 
-/** End of a key: `removed` after its last token had expired, or `revoked` immediately. */
+/** Final state of a key: `removed` after its last token had expired, or `revoked` immediately. */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after every change. A provider is a subscriber. */

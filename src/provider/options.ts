@@ -61,8 +61,8 @@ export interface ProviderOptions {
   /** Signing keys, starting with the active one. Required unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
   /**
-   * Public keys that relying parties encrypt to. If `keys` is given, they are published after its encryption keys.
-   * Default: none.
+   * Public keys that relying parties encrypt to. If `keys` is given, these keys are published after the encryption
+   * keys from `keys`. Default: none.
    */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**

@@ -14,7 +14,7 @@ const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supporte
 /**
  * Returns the discovery document, which has the members that jwksd sets, followed by the provider's metadata.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`, even if the metadata is not plain data
+ * @throws ConfigError `ERR_OPTION_INVALID`, including when the metadata is not plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(

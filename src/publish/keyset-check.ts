@@ -37,7 +37,7 @@ export interface EncryptionEntry {
   /** Key ID, published as `kid`; unique across both keysets. */
   readonly kid: string;
   /**
-   * RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. If it is a private key, jwksd uses only its
+   * RSA key of at least 2048 bits, or EC key on P-256, P-384 or P-521. If it is a private key, jwksd uses only its
    * public part.
    */
   readonly publicKey: KeyInput;

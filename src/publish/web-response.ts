@@ -2,7 +2,7 @@ import { type Reply, fieldsOf } from "./respond.ts";
 
 /** A handler for web-standard requests that can also be used as a `fetch`. */
 export interface FetchHandler {
-  /** Handles a request like the global `fetch`, for options such as `keySet.fetch`. */
+  /** Handles a request in the same way as the global `fetch`, for options such as `keySet.fetch`. */
   (this: void, url: string, init: RequestInit): Promise<Response>;
   /** Handles a request. */
   (this: void, request: Request): Response | Promise<Response>;

@@ -112,7 +112,7 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
 
 /**
  * Describes which verifiers fail, in the words of docs/doctor.md: one line for verifiers that reject all tokens, and
- * one for those that reject the key's tokens.
+ * one for those that reject the tokens signed with the key.
  */
 function failureTexts({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0)

@@ -24,7 +24,7 @@ type Found = Partial<Diagnosis>;
 /** A token's expected claims and header. See `verify`. */
 export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
-  /** Accepted audiences. Default: any audience, or none. */
+  /** Accepted audiences. Default: accepts any audience, and tokens without one. */
   readonly audience?: readonly string[];
 }
 

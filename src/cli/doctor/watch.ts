@@ -24,7 +24,7 @@ export function durationMs(text: string): number {
   return ms;
 }
 
-/** Flags of a command that watches. */
+/** Flags of a command that watches the JWK Set. */
 export interface WatchFlags {
   /** Duration in milliseconds; `true` for one minute. */
   readonly watch: number | true;

@@ -45,7 +45,7 @@ export interface ChangeOptions {
 /** Decides on a change. @param key the new key, if the change needs one */
 export type DecideWithKey = (seen: Seen, key?: NewKey) => DocumentChange | Promise<DocumentChange>;
 
-/** Creates a function that applies a command of the rotation rules, with the store's policy. */
+/** Creates a function that applies one of the rotation rules' commands, using the store's policy. */
 export const byCommand =
   (command: (key: NewKey | undefined) => KeyCommand): DecideWithKey =>
   (seen, key) =>
@@ -57,7 +57,7 @@ export const byCommand =
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
-/** Adds the flags for making a change to a command. @param more additional settings of the command */
+/** Adds to a command the flags for making a change. @param more additional settings of the command */
 export function addChangeFlags(
   command: Command,
   { force = false, yes = false } = {},
@@ -120,7 +120,8 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
 }
 
 /**
- * Rejects a store without keys, because it may be the wrong store, in which a first key would sign immediately.
+ * Rejects a store without keys, because it may be the wrong store, and the first key in a store starts signing
+ * immediately.
  *
  * @throws StoreError `ERR_STORE_EMPTY`
  */
@@ -158,8 +159,8 @@ async function commit(
 }
 
 /**
- * Rethrows an error. If the error is about wrapping keys, adds the remedy: if the wrapping keys of `serve` differ from
- * this command's, `serve` cannot read the store after the change.
+ * Rethrows an error. If the error is about wrapping keys, adds the remedy, because `serve` cannot read the store after
+ * the change if its wrapping keys differ from this command's.
  *
  * @throws any other error unchanged
  */

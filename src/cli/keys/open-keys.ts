@@ -39,7 +39,10 @@ export interface CommandKeys {
   readonly document: StoreDocument;
 }
 
-/** Adds `--json` and the settings that locate the store to a command. @param more additional settings of the command */
+/**
+ * Adds to a command the `--json` flag and the settings that locate the store. @param more additional settings of the
+ * command
+ */
 export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
   return addSettings(command.option("--json", "JSON output"), [...settingsWith("store"), ...more]);
 }

@@ -59,7 +59,8 @@ Examples:
 /**
  * Decommissions one issuer.
  *
- * @param endedAt time at which the issuer was first decommissioned, in epoch milliseconds. Default: it was not
+ * @param endedAt time at which the issuer was first decommissioned, in epoch milliseconds. Default: `Infinity`, which
+ * disables the check for a reused name
  */
 function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity): Promise<void> {
   const { now = false } = flags;
@@ -88,8 +89,8 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
 }
 
 /**
- * Refuses to repeat the command for an issuer whose keys were all generated later, because its name has been reused. A
- * backup made before the command contains earlier keys.
+ * Refuses to repeat the command for an issuer whose keys were all generated later: its name must have been reused,
+ * because a backup made before the command contains earlier keys.
  *
  * @throws RotationError `ERR_TRANSITION`
  */
@@ -134,7 +135,7 @@ async function decommissionAll(io: Io, flags: DecommissionFlags, file: string): 
   }
 }
 
-/** Returns the lines to keep from output of this command, which may be text or JSON. */
+/** Returns the lines to keep from this command's output, which may be text or JSON. */
 function linesOf(text: string, file: string): readonly DecommissionLine[] {
   const found = text.split("\n").flatMap((line): DecommissionLine[] => {
     if (!line.startsWith("{")) return [];

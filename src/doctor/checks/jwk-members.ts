@@ -11,7 +11,7 @@ const operationsFor = {
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
 /**
- * Checks a key's members that do not depend on its type.
+ * Checks those members of a key that do not depend on its type.
  *
  * @param isOfIssuer whether the key is at an issuer's `jwks_uri`
  */
@@ -111,7 +111,7 @@ function isMeantToVerify(jwk: Key["jwk"], operations: readonly string[]): boolea
   return jwk["use"] === "sig" || jwk["alg"] !== undefined || !isEncryption;
 }
 
-/** Reports whether a key is a correct encryption key, which some older verifiers cannot handle. */
+/** Reports whether a key is a valid encryption key, which some older verifiers cannot handle. */
 function isEncryptionKey(jwk: Key["jwk"]): boolean {
   const { alg, kty } = jwk;
   const isContradicted = typeof alg === "string" && signatureAlgorithms(jwk).includes(alg);

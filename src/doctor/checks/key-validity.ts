@@ -3,7 +3,7 @@ import type { Key } from "../decode-key.ts";
 import { type Note, note } from "../finding.ts";
 
 /**
- * Checks that a key is valid at a certain time, using the members that OpenID Federation defines.
+ * Checks that a key is valid at a given time, using the members that OpenID Federation defines.
  *
  * @see OpenID Federation 1.0 section 8.7.2
  */

@@ -13,11 +13,11 @@ const mostBitsInAll = 4_096_000;
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of consecutive equal bytes that does not occur by chance. */
+/** Number of consecutive identical bytes that cannot be a coincidence. */
 const repetitions = 16;
 /**
- * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and larger keys
- * are not.
+ * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and keys larger
+ * than that are not tested at all.
  */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;

@@ -53,7 +53,7 @@ export type Requester = (url: string, ask?: Ask) => Promise<HttpExchange>;
 
 const maxRequests = 30;
 const maxRedirects = 5;
-/** Size of the largest body, in bytes. */
+/** Maximum size of a body, in bytes. */
 const maxBytes = 1_000_000;
 const usual = { "user-agent": "jwksd-doctor", accept: "application/jwk-set+json, application/json;q=0.9, */*;q=0.1" };
 

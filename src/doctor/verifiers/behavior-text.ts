@@ -3,7 +3,7 @@
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./caching-behavior.ts";
 
-/** Selects a measured time, in seconds. `null` means that it never ends. */
+/** Selects a measured time, in seconds. `null` means that the behavior does not end on its own. */
 type Time = (behavior: Behavior) => number | null;
 
 const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
@@ -41,7 +41,7 @@ export const replacedKeyText = (): string =>
   verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
- * Describes how long verifiers trust a removed key as long as no token has an unknown kid.
+ * Describes how long verifiers trust a removed key if no token has an unknown kid.
  *
  * @param maxAge the set's `max-age`, in seconds
  */

@@ -7,13 +7,13 @@ export interface Behavior {
   readonly name: string;
   readonly version: string;
   /**
-   * Time after which it refetches the set on its own, if `max-age` is an hour. 0 means for every token, and `null`
-   * means never.
+   * Time after which the verifier refetches the set on its own if `max-age` is an hour. 0 means that it refetches the
+   * set for every token, and `null` means that it never does.
    */
   readonly pollSeconds: number | null;
-  /** Whether it refetches the set when a token names an unknown kid. */
+  /** Whether the verifier refetches the set when a token names an unknown kid. */
   readonly refetchesUnknownKid: boolean;
-  /** How long it rejects tokens signed with a key that is used as soon as it is published. */
+  /** How long the verifier rejects tokens signed with a key that is used as soon as it is published. */
   readonly refusesNewKey: {
     /** The time if the verifier has just fetched the set. */
     readonly afterFetch: number | null;
@@ -25,13 +25,13 @@ export interface Behavior {
     /** The time if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;
   };
-  /** How long it trusts a removed key if no token names an unknown kid, for each `max-age` of the set. */
+  /** How long the verifier trusts a removed key if no token names an unknown kid, for each `max-age` of the set. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
-  /** How long it trusts a key that was replaced immediately, while tokens signed with the new key arrive. */
+  /** How long the verifier trusts a key that was replaced immediately, while tokens signed with the new key arrive. */
   readonly trustsRevokedKey: number | null;
   /**
-   * How long it accepts tokens during a day-long outage that begins just before a refetch. `null` means during the
-   * whole outage.
+   * How long the verifier accepts tokens during a day-long outage that begins just before a refetch. `null` means
+   * during the whole outage.
    */
   readonly livesThrough: number | null;
   /** Number of requests that 1,000 tokens with forged kids cause over 103 seconds. */

@@ -30,7 +30,10 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 /** All `alg` values for signatures that are verified with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/** Reports whether signatures with an `alg` are verified with a public key. `none` and the HMAC algorithms are not. */
+/**
+ * Reports whether signatures with this `alg` are verified with a public key. This is not the case for `none` and the
+ * HMAC algorithms.
+ */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
 /** Returns the algorithm for an `alg`. @throws TypeError if it is not a public-key algorithm */

@@ -2,8 +2,8 @@ import type { Bytes } from "../../base/bytes.ts";
 import { SignerError } from "../../base/errors.ts";
 
 /**
- * Converts an ECDSA signature to DER. The input is r, then s, each with the curve's full size. OpenSSL checks their
- * range.
+ * Converts an ECDSA signature to DER. The input is r, then s, each at the full size for the curve. OpenSSL checks the
+ * range of r and s.
  *
  * @see RFC 3279 section 2.2.3; ITU-T X.690 section 8.3; RFC 7518 section 3.4
  */

@@ -6,10 +6,10 @@ import type { Bytes } from "../../base/bytes.ts";
  * synchronously; otherwise, it returns a promise. Signatures are in JWS format.
  */
 export interface Primitives {
-  /** Returns the SHA-256 hash, which has 32 bytes. */
+  /** Returns the 32-byte SHA-256 hash. */
   sha256(this: void, bytes: Bytes): Bytes | Promise<Bytes>;
   /**
-   * Returns an ES256 signature, which has 64 bytes: r, then s.
+   * Returns a 64-byte ES256 signature: r, then s.
    *
    * @throws TypeError if the key is not a private key for ES256
    * @see RFC 7518 section 3.4
@@ -28,8 +28,8 @@ export interface Primitives {
    */
   readonly verifyLater: Primitives["verify"];
   /**
-   * Imports a public key for `verify`. jose's import would add the tables for all its encryption algorithms to a
-   * browser bundle.
+   * Imports a public key for `verify`. Does not use jose's import, because that would add the tables for all of jose's
+   * encryption algorithms to a browser bundle.
    *
    * @param publicJwk must contain only public members
    * @param alg a public-key algorithm from RFC 7518 or RFC 8037

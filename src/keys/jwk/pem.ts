@@ -34,8 +34,8 @@ export function pemBlocks(text: string, name: string): PemBlock[] {
 }
 
 /**
- * Returns the only key in PEM text, as a JWK with all its members. The text may also contain a private key's public
- * key.
+ * Returns the only key in PEM text, as a JWK with all its members. If the key is private, the text may also contain its
+ * public key.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
  */

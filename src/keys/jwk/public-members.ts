@@ -17,7 +17,7 @@ export interface EcPublicJwk {
 export interface RsaPublicJwk {
   /** The key type. */
   readonly kty: "RSA";
-  /** The modulus as a Base64urlUInt, with at least 2048 bits. */
+  /** The modulus as a Base64urlUInt, at least 2048 bits long. */
   readonly n: string;
   /** The exponent as a Base64urlUInt. */
   readonly e: string;
@@ -54,8 +54,8 @@ const minRsaBits = 2048;
 
 /**
  * Copies a JWK's public members, using a list for each `kty`, so that no private member is ever published. Checks that
- * they are canonical base64url, that coordinates have their full size, and that RSA integers have no leading zeros and
- * a safe size. Importing the key later checks that a point is on its curve.
+ * they are canonical base64url, that coordinates have their full size, and that RSA integers have a safe size and no
+ * leading zeros. Importing the key later checks that a point is on its curve.
  *
  * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
@@ -91,7 +91,7 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
   throw keyError("ERR_KEY_UNSUPPORTED", name, `kty ${shown(jwk["kty"])} is not supported; use EC or RSA`);
 }
 
-/** Returns a string that is equal only for equal keys. */
+/** Returns a string that is the same for two keys only if the keys are equal. */
 export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
 }
@@ -114,7 +114,11 @@ export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly
   return { modulus: bits("n"), exponent: bits("e") };
 }
 
-/** Checks that a coordinate or the private `d` has its curve's full size. @throws KeyMaterialError `ERR_KEY_FORMAT` */
+/**
+ * Checks that a coordinate or the private `d` has the full size for its curve.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`
+ */
 export function checkSize(
   jwk: Readonly<Record<string, unknown>>,
   member: string,

@@ -23,7 +23,7 @@ export interface SkippedKey {
 
 /** The keys in a JWK Set that may be used to verify signatures. */
 export interface VerificationKeys {
-  /** For each kid, a string that is equal for equal keys. */
+  /** For each kid, a string that is the same for equal keys. */
   readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
@@ -60,8 +60,8 @@ export const maxUntrustedKeys = 64;
 /**
  * Reads a JWK Set for verification and imports its keys. Skips entries that have no kid or a kid longer than 1,024
  * characters, are not for signatures, contain a private key, are malformed, or have an unsupported type, curve or size
- * (an RSA modulus must have 2048 to 4096 bits, and its exponent at most 32). If two different keys share a kid and an
- * alg, skips both for that alg.
+ * (an RSA modulus must be 2048 to 4096 bits long, and an RSA exponent at most 32 bits). If two different keys share a
+ * kid and an alg, skips both for that alg.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` if the value is not a JWK Set or has more than 256 keys
  * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
@@ -146,8 +146,8 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
 }
 
 /**
- * Splits entries that share a kid. Each entry keeps only the algs that no other key with this kid has. An entry that is
- * left without algs is ambiguous.
+ * Splits entries that share a kid into usable and ambiguous ones. Each entry keeps only the algs that no other key with
+ * this kid has. An entry that is left without algs is ambiguous.
  *
  * @see RFC 7517 section 4.5
  */

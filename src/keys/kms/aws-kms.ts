@@ -173,8 +173,8 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => 
 }
 
 /**
- * Converts an issuer to a tag value, which must not contain some of the characters in URLs. The key's description
- * contains the exact issuer.
+ * Converts an issuer to a tag value. Some characters that occur in URLs are not allowed in tag values. The key's
+ * description contains the exact issuer.
  */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);

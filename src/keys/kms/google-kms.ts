@@ -18,7 +18,7 @@ import {
   safeDetail,
 } from "./key-service.ts";
 
-/** Options for keys in Google Cloud KMS. The SDK finds the credentials (Application Default Credentials). */
+/** Options for keys in Google Cloud KMS. The SDK finds the credentials through Application Default Credentials. */
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
    * CryptoKey for new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of this
@@ -150,7 +150,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Converts an issuer to a label, which must not contain many of the characters in URLs. */
+/** Converts an issuer to a label. Many characters that occur in URLs are not allowed in labels. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")

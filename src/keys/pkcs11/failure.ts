@@ -45,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure in the form in which processes send it: as plain data, because an error would lose its members. */
+/** A failure as plain data, which is how processes send it, because an error would lose its members when sent. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });

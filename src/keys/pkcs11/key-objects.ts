@@ -29,8 +29,8 @@ export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
 }
 
 /**
- * Finds the public key object with the same ID and label. Some tokens give the two objects different labels, so a
- * unique ID is enough.
+ * Finds the public key object with the same ID and label as the private key. Some tokens give the two key objects
+ * different labels, so a unique ID is enough.
  */
 function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undefined {
   const label = labelOf(session, privateKey);

@@ -31,8 +31,8 @@ export interface Pkcs11Options {
   /** Number of concurrent signatures, each with its own session and thread. Default: 16. */
   readonly sessions?: Optional<number>;
   /**
-   * Time limit for one signature, in milliseconds. If the module takes longer, jwksd assumes that it hangs and replaces
-   * its process. Default: 5000.
+   * Time limit for one signature, in milliseconds. If the module takes longer, jwksd assumes that the module has hung
+   * and replaces its process. Default: 5000.
    */
   readonly timeoutMs?: Optional<number>;
 }

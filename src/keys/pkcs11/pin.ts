@@ -94,8 +94,8 @@ export interface PinAttempts {
   /** Begins an attempt. Must be called before the module is started. */
   begin(): void;
   /**
-   * Returns the PIN for one attempt. Rejects with {@link TokenFailure} if it was refused before, or with an error from
-   * {@link readPin}.
+   * Returns the PIN for one attempt. Rejects with {@link TokenFailure} if the PIN has already been refused, or with an
+   * error from {@link readPin}.
    */
   next(token: TokenDescription): Promise<string | undefined>;
   /** Records that the token accepted the PIN. */

@@ -120,7 +120,7 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
 }
 
 /**
- * Checks that a signature has 64 bytes. CKM_ECDSA returns r, then s, each as long as the curve's order.
+ * Checks that a signature is 64 bytes long. CKM_ECDSA returns r, then s, each as long as the curve's order.
  *
  * @see PKCS#11 3.0, section 2.3.1
  */

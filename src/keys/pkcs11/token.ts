@@ -28,7 +28,7 @@ export interface Token {
   finalize(): void;
 }
 
-/** Opens a token. @param askPin called only if the token requires a PIN, and a wrong PIN would not lock it */
+/** Opens a token. @param askPin called only if the token requires a PIN and a wrong PIN would not lock the token */
 export async function openToken(
   { modulePath, token, sessions }: TokenRequest,
   askPin: (token: TokenDescription) => Promise<string | undefined>,

@@ -53,7 +53,7 @@ export function abortedBy(signal: AbortSignal, name: string): SignerError {
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** Returns the error for a key of a different type. @param type the backend's name for the type */
+/** Returns the error for a key that is not a P-256 key. @param type the backend's name for the key's type */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
   return keyError("ERR_KEY_NOT_P256", name, `a signing key must be an ECDSA key on P-256 (ES256); this key is ${type}`);
 }

@@ -34,7 +34,7 @@ export interface Signer {
 
 /** A signer whose key is in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
-  /** URI of a key version that never changes, not of an alias. Does not contain credentials. */
+  /** URI of an immutable key version rather than of an alias. Does not contain credentials. */
   readonly uri: string;
   /** Releases resources once the signatures in flight have finished. */
   close(): Promise<void>;
@@ -50,8 +50,8 @@ export interface SignerBackend {
    */
   open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
   /**
-   * Generates a P-256 key that cannot leave its backend. If the backend supports tags, the key is tagged with the
-   * issuer and its kid (the RFC 7638 thumbprint).
+   * Generates a P-256 key that cannot leave its backend. If the backend supports tags, the key is tagged with its kid
+   * (the RFC 7638 thumbprint) and the issuer.
    */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
   /**

@@ -36,11 +36,11 @@ export interface JwtPluginOptions {
 }
 
 /**
- * Returns options for better-auth's `jwt()` plugin. With these options, this provider signs all of
- * the plugin's tokens, and the metadata points to this provider's JWK Set. Add the plugin's other options to them.
+ * Returns options for better-auth's `jwt()` plugin. With these options, this provider signs all of the plugin's tokens,
+ * and the metadata points to this provider's JWK Set. Add the plugin's other options to them.
  *
  * `sign` calls `provider.sign` with better-auth's claims, which include `iss`, `iat` and `exp`. It throws ConfigError
- * `ERR_OPTION_INVALID` if a resource requires an algorithm other than ES256 or its own key.
+ * `ERR_OPTION_INVALID` if a resource requires its own key or an algorithm other than ES256.
  *
  * @example
  * ```ts

@@ -8,7 +8,7 @@ import { sealed, unsealed, verifySeal } from "./mac.ts";
 
 /**
  * Opens stored documents, verifying their MAC, and seals them with a new MAC. Also wraps and unwraps the private keys.
- * Nothing outside the MAC is trusted.
+ * Nothing that the MAC does not cover is trusted.
  */
 export interface Custody extends Wrapping {
   readonly register: Register;
@@ -18,7 +18,7 @@ export interface Custody extends Wrapping {
   readonly owner: Owner;
   /** Whether the next commit binds the private keys to a different issuer. */
   readonly movesIssuer: boolean;
-  /** Whether the MAC already has the owner and the wrapping key that the next commit will use. */
+  /** Whether the MAC already uses the owner and the wrapping key that the next commit will use. */
   readonly isMacCurrent: boolean;
   /** Whether the next commit moves the store to a different wrapping key. */
   readonly movesWrappingKey: boolean;
@@ -70,8 +70,8 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
   let movesToFirst = false;
 
   /**
-   * Returns the wrapping key for the next commit: the key that verified the MAC. If none did, or if the store is being
-   * moved to the first key, it is the first key.
+   * Returns the wrapping key for the next commit: the first key if the store is being moved to it or if no key verified
+   * the MAC; otherwise, the key that verified the MAC.
    */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
@@ -99,7 +99,7 @@ export function createCustody({ register, keys, issuerCheck, accepts = () => fal
 
   /**
    * Returns the owner to which the private keys are bound, or `undefined` if none can be unwrapped. Unwrapping one of
-   * them proves the owner.
+   * them proves who the owner is.
    */
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {

@@ -32,7 +32,7 @@ export interface StoreDocument {
   /** Records in the order in which they were added. */
   readonly records: readonly KeyRecord[];
   readonly targets: readonly TargetRecord[];
-  /** Latest events, oldest first: up to 16 KiB, or as many as fit into the register next to the keys. */
+  /** Latest events, oldest first: up to 16 KiB, or as many as fit into the register alongside the keys. */
   readonly events: readonly StoredEvent[];
   /** Ids of the latest 32 commits, most recent last. They distinguish histories with the same revision numbers. */
   readonly commits: readonly string[];

@@ -29,7 +29,7 @@ export function bindingOf({ issuer, isChosen }: Owner): string {
 
 /**
  * Returns the owner of private keys with this binding. If no issuer was chosen, the binding does not contain the URL,
- * so it is taken from `wanted`.
+ * so the URL is taken from `wanted`.
  */
 export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
   if (issuer !== noIssuer) return { issuer, isChosen: true };
@@ -66,7 +66,7 @@ export function commandedBy(wanted: Owner): IssuerCheck {
   };
 }
 
-/** Creates the check for the command that moves a store to a different issuer, if an issuer is set. */
+/** Creates the check for the command that, if an issuer is set, moves a store to a different issuer. */
 export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }

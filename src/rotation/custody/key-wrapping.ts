@@ -86,7 +86,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
   };
 }
 
-/** Returns the protected header of a wrapped key or a MAC, without verification, or `undefined` if it is damaged. */
+/** Returns the unverified protected header of a wrapped key or a MAC, or `undefined` if the header is damaged. */
 export function jweHeader(jwe: string): ProtectedHeaderParameters | undefined {
   try {
     return decodeProtectedHeader(jwe);

@@ -8,7 +8,7 @@ import type { StoreDocument } from "./document.ts";
  * A process's entry in the store. No decision depends on it, because anyone who can write to the store can forge it.
  */
 export interface PresenceRecord {
-  /** Id of the process, which is new on every start. */
+  /** Id of the process; a new one is generated each time the process starts. */
   readonly id: string;
   /** Human-readable name of the process. */
   readonly name: string;

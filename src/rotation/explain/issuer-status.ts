@@ -9,7 +9,7 @@ import { type KeyUse, type LiveState, isDecommissioned, liveRecords } from "../r
 import { issuerKey } from "../store/issuer-hash.ts";
 import type { ListedIssuer, Register } from "../store/register.ts";
 
-/** Time after which a due step counts as overdue. `runAllDueSteps` is called once an hour. */
+/** Time after which a due step counts as overdue. It allows for `runAllDueSteps` being called only once an hour. */
 const overdueMs = 2 * 3_600_000;
 
 /**
@@ -63,8 +63,8 @@ export async function issuerStatus(
 }
 
 /**
- * Returns the time at which a step is due. If its waiting period has not begun, returns the time since which the step
- * has been blocked.
+ * Returns the time at which a step is due. If its waiting period has not begun, returns the time at which the step
+ * became blocked.
  */
 export const startOf = ({ at, blockedSince = 0 }: DueStep): number => at ?? blockedSince;
 

@@ -60,7 +60,7 @@ export const chartStyle = `
     .on-light { fill: #e6eaf0; stroke: #161b22; }
   }`;
 
-/** Pattern of a bar, or of the rotation mode behind all bars. */
+/** Pattern of a bar, or of the area behind all bars that shows rotation mode. */
 export type Pattern = Exclude<KeyState, "removed"> | "mode";
 
 /** Returns the patterns of a chart with their meanings. */

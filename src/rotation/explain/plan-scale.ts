@@ -90,7 +90,7 @@ export function shortened(text: string, length: number): string {
 
 /**
  * Returns the times to mark on the chart. The first is the start of the oldest current waiting period or, if there is
- * none, of the active keys.
+ * none, the time at which the active keys became active.
  */
 function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
   const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);

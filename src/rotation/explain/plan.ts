@@ -58,7 +58,7 @@ export interface RotationPlan {
   readonly segments: readonly PlanSegment[];
   /** Intervals during which rotation mode is on. */
   readonly rotation: readonly Interval[];
-  /** Sentence about how the measured verifiers handle keys with the plan's propagation period. */
+  /** Sentence about how the measured verifiers handle keys, given the plan's propagation period. */
   readonly verifiers: string;
 }
 

@@ -36,7 +36,7 @@ export interface ReplicaStatus {
   readonly staleAt: number;
 }
 
-/** The status of a target. Its documents are served even if no process runs. */
+/** The status of a target. Its documents are served even if no process is running. */
 export interface TargetStatus extends TargetRecord {
   /** Whether the target has yet to receive a step. If so, the step's waiting period has not begun. */
   readonly isBehind: boolean;
@@ -48,7 +48,7 @@ export interface WaitStatus {
   readonly use: "sig" | "enc";
   /** Step that follows the period. */
   readonly action: "activated" | "removed";
-  /** Time since which the period has been waiting to begin, in epoch milliseconds. */
+  /** Time at which the period began waiting to start, in epoch milliseconds. */
   readonly since: number;
   /** Names of the targets that have not received the step that precedes the period. */
   readonly targets: readonly string[];
@@ -142,7 +142,10 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
   return { ...target, isBehind };
 }
 
-/** Lists the waiting periods that have not begun. In every rotation, each of them is normally listed briefly. */
+/**
+ * Lists the waiting periods that have not begun. Normally, every waiting period of a rotation appears in this list
+ * briefly.
+ */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
   const { records, policy, targets } = document;

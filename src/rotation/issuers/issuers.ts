@@ -222,7 +222,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     }
   }
 
-  /** Loads an issuer for a request, once a slot is free and within the time limit. */
+  /** Loads an issuer for a request as soon as a slot is free, within the time limit. */
   const loadInTurn = (issuer: string): Promise<ManagedIssuer | undefined> =>
     inTime(async (signal) => {
       if (running < requestsInParallel) running += 1;

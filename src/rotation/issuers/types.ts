@@ -34,7 +34,7 @@ export interface IssuersOptions {
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
-  /** Age of a read after which the store is read again, in seconds. See `createKeyManager`. Default: 30. */
+  /** How long after a read the store is read again, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
   /**
    * Maximum number of issuers in memory. The least recently used ones are dropped first. All of them together take at

@@ -24,8 +24,9 @@ export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStal
 
 /**
  * Checks in with the store and decides whether this process may sign. A process is ready and signs only if its last
- * read followed a check-in that was sent less than `maxStaleSeconds` ago. The time is measured by its monotonic or its
- * wall clock, whichever has advanced further. Every waiting period in a rotation includes `maxStaleSeconds`.
+ * read followed a check-in that was sent less than `maxStaleSeconds` ago. The time is measured by the process's
+ * monotonic clock or its wall clock, whichever has advanced further. Every waiting period in a rotation includes
+ * `maxStaleSeconds`.
  */
 export interface CheckIn {
   /** Time at which the last check-in was sent. */
@@ -41,7 +42,7 @@ export interface CheckIn {
   updatePresence(): Promise<void>;
   /** Lists the processes that may currently serve or sign, according to their presence records. @throws StoreError */
   processes(this: void): Promise<Processes>;
-  /** Reason why this process does not sign and is not ready, or `undefined` while it may. */
+  /** Reason why this process does not sign and is not ready, or `undefined` while it may sign. */
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;
@@ -88,7 +89,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
 
   /**
    * Reports a store that has no keys even though processes are using it. Deletes the presence records of processes that
-   * no longer run.
+   * are no longer running.
    */
   async function sweep(found: StoreDocument): Promise<void> {
     const list = await access.presence();

@@ -24,8 +24,8 @@ const soonMs = 1_000;
 /** Maximum time for a subscriber to accept the keys, in milliseconds. */
 const updateMs = 10_000;
 /**
- * Maximum time for a target to accept the keys, in milliseconds. It is longer, because the target may be on the other
- * side of a network and the purge command may have to clear a cache.
+ * Maximum time for a target to accept the keys, in milliseconds. It is longer than for other subscribers, because the
+ * target may be across a network and the purge command may have to clear a cache.
  */
 const targetMs = 120_000;
 
@@ -67,7 +67,7 @@ export interface KeysInUse {
    * @param confirmed time at which the check-in before the read was sent
    */
   adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
-  /** @throws the error of the first subscriber that has not accepted the keys, or of the active key */
+  /** @throws the error from the first subscriber that has not accepted the keys, or the error from opening the active key */
   check(): void;
 }
 

@@ -86,7 +86,10 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
       return [
         ...keyMetrics(document),
         gauge(
-          ["jwksd_key_unusable", "1 for each key that cannot sign or whose private key cannot be decrypted, with the error code."],
+          [
+            "jwksd_key_unusable",
+            "1 for each key that cannot sign or whose private key cannot be decrypted, with the error code.",
+          ],
           Object.entries({ ...activationBlocked, ...unavailable }).map(([kid, { code }]) => ({
             labels: { kid, code },
             value: 1,
@@ -114,7 +117,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
   };
 }
 
-/** Returns the members of the health that an event changes. */
+/** Returns the health members that an event changes. */
 function healthAfter(health: KeyManagerHealth, event: KeyManagerEvent, at: number): Partial<KeyManagerHealth> {
   switch (event.type) {
     case "failed":

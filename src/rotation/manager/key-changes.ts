@@ -71,7 +71,7 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
    *
    * @param newKey key that was generated for this change; it is destroyed if it is certain that no record names it
    * @param found see `StoreAccess.change`
-   * @throws CannotSign, and the errors of `StoreAccess.change`
+   * @throws CannotSign, and the same errors as `StoreAccess.change`
    */
   change(decide: Decide, newKey?: NewKey, found?: Seen): Promise<Changed>;
   /**

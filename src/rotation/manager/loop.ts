@@ -26,9 +26,9 @@ export interface Loop {
   stop(): Promise<void>;
   /**
    * With `onDemand`, returns `undefined` if the keys may be used now. If the last read is older than `refreshMs`, the
-   * store is read again in the background. If it is twice as old, the response waits up to a second for the new read.
-   * After a failure, nothing is read for `refreshMs`, or only for a second if the store has responded but has no usable
-   * keys.
+   * store is read again in the background. If the last read is twice that old, the response waits up to a second for
+   * the new read. After a failure, nothing is read for `refreshMs`; if the store has responded but has no usable keys,
+   * the pause is only a second.
    *
    * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
    */
@@ -104,7 +104,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
 const patienceMs = 1_000;
 
 export interface DemandOptions {
-  /** Age of a read at which the store is read again, in milliseconds. */
+  /** How long after a read the store is read again, in milliseconds. */
   readonly refreshMs: number;
   /** Keeps the platform from abandoning a promise when the request that created it ends. */
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
@@ -113,8 +113,8 @@ export interface DemandOptions {
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store did not respond within a second");
 
 /**
- * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between requests.
- * Between requests, it keeps only the data that was read: no timer, no queue and, in workerd, no promise.
+ * Creates a loop that runs rounds only when keys are needed, for platforms where no process stays alive between
+ * requests. Between requests, it keeps only the data that was read: no timer, no queue and, in workerd, no promise.
  */
 export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;

@@ -64,7 +64,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 /**
  * Creates a manager from checked options and parsed wrapping keys.
  *
- * @throws the errors of {@link createKeyManager}
+ * @throws the same errors as {@link createKeyManager}
  */
 export async function managerWith(
   keys: WrappingKeys,
@@ -91,7 +91,7 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** Options for a manager. They do not include the issuer, because the custody has it. */
+/** Options for a manager. They do not include the issuer, because that is part of the `Custody` object. */
 export interface ManageOptions extends ContextOptions, KeyringOptions {
   /** If set, rounds run only when keys are needed. */
   readonly demand?: DemandOptions | undefined;
@@ -131,9 +131,9 @@ const decommissionRules: Rules<DecommissionOptions> = { now: boolean };
 const forceRules: Rules<ForceOptions> = { force: boolean };
 
 /**
- * Manages the keys in a custody.
+ * Manages the keys in a `Custody` object.
  *
- * @throws the errors of {@link createKeyManager}
+ * @throws the same errors as {@link createKeyManager}
  */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const closing = new AbortController();

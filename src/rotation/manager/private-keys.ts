@@ -114,7 +114,7 @@ interface OpenerOptions {
 export interface KeyOpener {
   /**
    * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published.
-   * Otherwise, a broken key could keep a key in the set that another process has removed or revoked.
+   * Otherwise, a broken key could cause a key that another process has removed or revoked to stay in the set.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are currently open. */

@@ -212,7 +212,10 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return Math.max(Math.min(ahead.wakeAt - now, checkIn.dueInMs, polls, ...retries), 0);
   }
 
-  /** Reports whether this process must still generate the next key. Until it has, an earlier failure is not over. */
+  /**
+   * Reports whether this process still has to generate the next key. Until it has done so, an earlier failure is not
+   * resolved.
+   */
   function isMakingNext(): boolean {
     const { records } = inUse;
     return activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined;

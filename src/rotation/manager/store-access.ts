@@ -64,7 +64,7 @@ export interface StoreObserver {
   onCall(operation: StoreOperation, error?: JwksdError): void;
   /** Receives each revision that was read or committed. */
   onRevision(revision: number): void;
-  /** Receives the size of a stored document that takes 70% or more of what its register can hold. */
+  /** Receives the size of a stored document that takes up 70% or more of what its register can hold. */
   onFilling(filling: Filling): void;
 }
 
@@ -116,7 +116,7 @@ export interface StoreAccess {
   isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
   /** Writes this process's presence record to the store, if its register has presence records. */
   present(id: string, record: string): Promise<void>;
-  /** Removes the presence records of processes that no longer run. */
+  /** Removes the presence records of processes that are no longer running. */
   forget(ids: readonly string[]): Promise<void>;
   /** Lists the presence records of all processes. */
   presence(): Promise<PresenceList>;
@@ -128,8 +128,8 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
   /**
-   * The latest commits with events that this process has tried to make. A commit was written only if a document
-   * contains its id.
+   * The latest commits that this process has tried to make and that contain events. A commit was written only if a
+   * document contains its id.
    */
   let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 

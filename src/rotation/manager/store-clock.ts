@@ -72,7 +72,7 @@ export function atOf(seen: Seen, clock: Clock): At {
  * clock must not shorten a waiting period.
  */
 export interface WaitClock {
-  /** Records the waiting periods in what was read. */
+  /** Records the waiting periods found in the data that was read. */
   record(seen: Seen): void;
   /**
    * Returns how much of a waiting period is left, in milliseconds. The period is over when both clocks agree that it

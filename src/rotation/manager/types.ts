@@ -52,7 +52,7 @@ export type KeyManagerEvent =
    * policy`.
    */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
-  /** The stored document takes 70% or more of the bytes that its register can hold. Reported once. */
+  /** The stored document takes up 70% or more of the bytes that its register can hold. Reported once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
    * The store has no keys although other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
@@ -62,7 +62,9 @@ export type KeyManagerEvent =
   | { readonly type: "store-emptied"; readonly error: JwksdError }
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
-  /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
+  /**
+   * An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays active.
+   */
   | { readonly type: "activation-blocked"; readonly kid: string; readonly error: JwksdError }
   /** This process cannot open the active key. It does not sign, but still publishes the key. */
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
@@ -131,16 +133,16 @@ export interface KeyManagerOptions {
    */
   readonly requireStore?: Optional<boolean>;
   /**
-   * Whether the store is read only when keys are needed or `runDueSteps` is called. Set this for Workers, serverless
-   * functions, and other platforms where no process lives between requests. To generate a first key, also set
+   * Whether to read the store only when keys are needed or `runDueSteps` is called. Set this for Workers, serverless
+   * functions, and other platforms where no process stays alive between requests. To generate a first key, also set
    * `requireStore: false`. Default: `false`.
    */
   readonly onDemand?: Optional<boolean>;
   /**
-   * Age at which a read is repeated in the background with `onDemand`, in seconds. At twice that age, a request waits
-   * for the new read: for up to a second, as long as the keys are younger than `maxStaleSeconds`. After a failed read,
-   * requests do not read the store again for this time, or only for a second if the store responded but has no usable
-   * keys. Default: 30.
+   * With `onDemand`, how old a read can get before it is repeated in the background, in seconds. At twice that age, a
+   * request waits for the new read, but only for up to a second as long as the keys are younger than `maxStaleSeconds`.
+   * After a failed read, requests do not read the store again for this long; if the store responded but has no usable
+   * keys, the pause is only a second. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /**
@@ -188,7 +190,7 @@ export interface RollBackOptions {
    */
   readonly withdraw?: Optional<boolean>;
   /**
-   * Whether the step is taken even if caches do not have the key because it signed without being announced first.
+   * Whether the step is taken even if the key signed without being announced first, so that caches do not have it.
    * Default: `false`.
    */
   readonly now?: Optional<boolean>;
@@ -288,7 +290,7 @@ export interface KeyManager extends KeysetSource {
   readonly health: KeyManagerHealth;
   /** Returns metrics about the keys, their next steps and the store, for a scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
-  /** Stops the timers and closes the signers. Does not close the store, because that belongs to the caller. */
+  /** Stops the timers and closes the signers. Does not close the store, which belongs to the caller. */
   close(): Promise<void>;
 }
 
@@ -320,7 +322,7 @@ export interface KeyManagerHealth {
    * began.
    */
   readonly failure?: KnownError | undefined;
-  /** Reason why this process does not sign and is not ready, and the time since which it has not. */
+  /** Reason why this process does not sign and is not ready, and the time at which this began. */
   readonly stale?: KnownError | undefined;
   /** Announced keys that cannot sign, by kid. */
   readonly activationBlocked: Readonly<Record<string, KnownError>>;

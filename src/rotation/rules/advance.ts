@@ -64,8 +64,8 @@ export interface View {
   readonly cannotSign?: ReadonlySet<string>;
   /**
    * Returns how much of a waiting period is left, in milliseconds, for a store without a clock. The machine's clock may
-   * have been changed, so a period whose end was missed restarts, but only once. Default: according to the store's
-   * clock.
+   * have been changed, so a period whose end was missed restarts, but only once. Default: the time left according to
+   * the store's clock.
    */
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }

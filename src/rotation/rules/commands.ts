@@ -371,7 +371,7 @@ function uncertain({ policy: { clockSkewSeconds } }: At): RotationError {
   );
 }
 
-/** @param rules messages for the time before the waiting period has begun, and for the time during it */
+/** @param rules messages to use before the waiting period has begun, and during it */
 function tooEarly(
   record: KeyRecord,
   { policy, now }: At,

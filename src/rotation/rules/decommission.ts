@@ -9,7 +9,7 @@ import { longestRetirementMs } from "./waits.ts";
 /**
  * The only key in a decommissioned issuer's set. Its x-coordinate is the SHA-256 hash of "jwksd: this issuer was
  * decommissioned", so no one has ever had its private key. A set with this key replaces the keys that verifiers have
- * cached, whereas many verifiers keep those if a set is empty or the request fails.
+ * cached. If a set were empty or the request failed, many verifiers would keep their cached keys.
  */
 export const placeholderKey = {
   kid: "issuer-decommissioned",

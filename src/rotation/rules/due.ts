@@ -15,7 +15,7 @@ import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 export interface DueStep {
   readonly kid: string;
   readonly use: KeyUse;
-  /** The step. `announce` is the active key's step, and announces the next key. */
+  /** The step. `announce` is a step of the active key; it announces the next key. */
   readonly step: "announce" | "activate" | "remove";
   /**
    * Time at which the step is due, in epoch milliseconds. It may be in the past; it is `undefined` until the step's
@@ -23,7 +23,7 @@ export interface DueStep {
    */
   readonly at: number | undefined;
   /**
-   * Time since which the waiting period cannot begin, because a target has not received the previous step, in epoch
+   * Time at which the waiting period became blocked because a target has not received the previous step, in epoch
    * milliseconds.
    */
   readonly blockedSince: number | undefined;

@@ -7,7 +7,7 @@ export type KeyUse = "sig" | "enc";
 
 /**
  * - `announced`: published, not yet in use
- * - `active`: signs; for an encryption key, published before other encryption keys
+ * - `active`: signs; for an encryption key, listed before other encryption keys in the published set
  * - `retiring`: published for verification only; an encryption key is no longer published and only decrypts
  */
 export type LiveState = "announced" | "active" | "retiring";
@@ -101,7 +101,7 @@ export interface Tombstone {
 /** Record of a managed key, from its announcement on. Records are permanent. */
 export type KeyRecord = LiveRecord | Tombstone;
 
-/** An entry of the audit log. Plain JSON; never contains key material. */
+/** An entry in the audit log. Plain JSON; never contains key material. */
 export interface KeyEvent {
   /** Epoch milliseconds. */
   readonly at: number;
@@ -124,7 +124,7 @@ export interface KeyEvent {
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 
-/** The algorithm of the first key for each use. Most relying parties can encrypt to RSA. */
+/** The algorithm of the first key for each use. Most relying parties can encrypt to an RSA key. */
 const firstAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc: "RSA-OAEP-256" };
 
 /** Returns the algorithm for a use's next key: the active key's algorithm. */

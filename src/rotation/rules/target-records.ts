@@ -16,8 +16,8 @@ const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecor
 ];
 
 /**
- * Reports whether the store has yet to record that a target received a step. Considers the steps that wait for targets,
- * and revocations, because operators wait for those.
+ * Reports whether the store has yet to record that a target received a step. Considers the steps that wait for targets.
+ * Also considers revocations, because operators wait for them.
  */
 export function isTargetBehind(held: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(held, name) ?? {};

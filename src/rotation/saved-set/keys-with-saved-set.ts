@@ -13,7 +13,7 @@ import { createSaver } from "./saver.ts";
 
 /** Storage for one string, such as a file: see `textFile` in `jwksd/node`. */
 export interface TextStorage {
-  /** Name of the storage for messages. It must not contain a password. */
+  /** Name of the storage, for use in messages. It must not contain a password. */
   readonly name: string;
   /** Returns the string, or `undefined` if nothing has been written yet. */
   read(): Promise<string | undefined>;
@@ -21,7 +21,7 @@ export interface TextStorage {
   write(text: string): Promise<void>;
 }
 
-/** An event of keys with a saved set. */
+/** An event reported by keys that have a saved set. */
 export type SavedSetEvent =
   /**
    * The store is unavailable at startup, so the saved set is published. `savedAt` is the time at which the set was last
