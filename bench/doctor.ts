@@ -29,7 +29,7 @@ export async function doctor(): Promise<Section> {
   return {
     title: "jwksd doctor: 1,000 RSA keys",
     text: [
-      "`examine` checks a set of 1,000 RSA keys for small factors up to 65,536, the ROCA fingerprint, primes close to each other (100 rounds of Fermat's method), and shared primes. It spends most of the time dividing large integers. The moduli are products of 64-bit primes, which none of these checks detects.",
+      "`examine` checks a set of 1,000 RSA keys for small factors up to 65,536, the ROCA fingerprint, primes close to each other (100 rounds of Fermat's method), and shared primes. It spends most of its time dividing large integers. The moduli are products of 64-bit primes, which none of these checks detects.",
       table(
         ["moduli", "seconds", "CPU seconds", "found"],
         results.map(({ name, seconds, cpu, found }) => [name, seconds.toFixed(1), cpu.toFixed(1), found]),

@@ -66,7 +66,7 @@ export async function signers(plan: Plan): Promise<Section> {
   }
 }
 
-const explanation = `"N in flight" means that N callers each request one signature at a time. Ratios compare with the table's first row in the same round. \`provider.sign\` creates a complete token and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in its own process, which receives one message per digest, as the simplest signer in a child process would. "A loop in the child" needs no messages, so it shows the module's maximum rate. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
+const explanation = `"N in flight" means that N callers each request one signature at a time. Ratios are relative to the table's first row in the same round. \`provider.sign\` creates a complete token and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in its own process, which receives one message per digest, as the simplest signer in a child process would. "A loop in the child" needs no messages, so it shows the module's maximum rate. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
 
 async function localGroup(): Promise<Group> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);

@@ -94,8 +94,8 @@ ${table(head, rows)}
   the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a \`max-age\` of an
   hour.
 - **Trust in a removed key**: how long the verifier accepts the key if \`max-age\` is 0, 5 minutes, 1 hour and 1 year. A single value means
-  that all four are equal. In this test, the key's tokens keep arriving, and no token has an unknown kid. Otherwise, a token whose kid is
-  not in the cached set would make most verifiers refetch the set and drop the removed key.
+  that all four are equal. In this test, tokens signed with the key keep arriving, and no token has an unknown kid. Otherwise, a token
+  whose kid is not in the cached set would make most verifiers refetch the set and drop the removed key.
 - **Outage survived**: how long the verifier accepts tokens while requests for the set return 503, counted from its next refetch.
 - **Requests for 1,000 forged kids**: how many requests the verifier sends for tokens with 1,000 different forged kids, which arrive one at
   a time over 103 seconds.

@@ -64,7 +64,7 @@ async function setUp(): Promise<void> {
   await writeFile(node, `#!/bin/sh\nexec ${command} "$@"\n`, { mode: 0o755 });
 }
 
-/** Without variables that would make it report to this test's runner, or run every repeating test in full. */
+/** Without variables that would make it report to this test's runner, or run repetitive tests in full. */
 function environment(): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _runner, ...env } = withoutSettings(process.env);
   return { ...env, PATH: `${folder}${delimiter}${process.env["PATH"]}` };
