@@ -97,7 +97,7 @@ async function written(register: Register, text: string): Promise<string> {
   return version as string;
 }
 
-/** Returns the result of a read without the time. */
+/** Returns the result of a read, leaving out the time. */
 async function readState(register: Register, known?: string): Promise<object> {
   const { now: _, ...rest } = await register.read(known);
   return rest;
@@ -388,7 +388,7 @@ function checkCalls(check: Check): void {
   );
 }
 
-/** Time limit, which allows for a busy machine. */
+/** Time limit, long enough for a busy machine. */
 const longMs = 10_000;
 
 /** Repeats a call until it returns an acceptable result. */
@@ -406,7 +406,7 @@ async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => bo
 
 interface Watching {
   readonly calls: number;
-  /** Resolves once a read after a callback has returned this version. */
+  /** Resolves once this version has been returned by a read that follows a callback. */
   sees(version: string): Promise<void>;
   stop(): void;
 }

@@ -20,7 +20,10 @@ export interface SignerUnderTest {
    * closed.
    */
   readonly hold?: () => () => void;
-  /** For a simulated backend: the half of all further signatures that must begin with a zero byte. */
+  /**
+   * For a simulated backend: the half of the signature, `r` or `s`, that must begin with a zero byte in all further
+   * signatures.
+   */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Closes and removes everything. */
   readonly close?: () => Promise<void>;
@@ -30,8 +33,8 @@ export interface SignerUnderTest {
 export interface CheckSignerOptions {
   /**
    * Number of signatures to create with 64 in flight. Before that, a fifth as many are created one at a time. If the
-   * number is 100 or more, up to 6,000 additional signatures are created to find one whose r and one whose s begins
-   * with a zero byte, which happens once in 256 signatures. Default: 100.
+   * number is 100 or more, up to 6,000 additional signatures are created to find one whose r begins with a zero byte
+   * and one whose s does, each of which happens once in 256 signatures. Default: 100.
    */
   readonly signatures?: number;
 }
@@ -39,8 +42,8 @@ export interface CheckSignerOptions {
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
 /**
- * Maximum number of signatures to create in search of a leading zero, which one in 256 has. With this many, only one
- * run in 10^10 does not find any.
+ * Maximum number of signatures to create in search of a leading zero, which occurs in one of 256 signatures. With this
+ * limit, only one run in 10^10 fails to find one.
  */
 const maxSignatures = 6_000;
 
@@ -55,8 +58,8 @@ export function inputOf(message: string): SignInput {
 const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
 
 /**
- * Returns an attempt's error. Asserts that it is a `JwksdError` with this code and contains neither a secret nor the
- * digest of `input`.
+ * Returns the error from an attempt. Asserts that it is a `JwksdError` with this code and contains neither a secret nor
+ * the digest of `input`.
  */
 export async function expectFailure(
   attempt: Promise<unknown>,
@@ -108,7 +111,7 @@ export function defineSignerTests(
     });
     after(() => opened.close?.());
 
-    /** Signs a new JWS. If `isWanted` accepts the signature, verifies it like a relying party. */
+    /** Signs a new JWS. If `isWanted` accepts the signature, verifies it as a relying party would. */
     async function sign(isWanted: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;

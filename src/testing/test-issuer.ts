@@ -34,7 +34,7 @@ export interface TestIssuerOptions {
   readonly audience?: Optional<string>;
   /**
    * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. A token is signed with the first
-   * one unless it requests a different one. Default: `["ES256"]`.
+   * one unless a different one is requested for it. Default: `["ES256"]`.
    */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
   /** Claims to add to every token, in addition to its usual claims. Default: none. */
@@ -77,7 +77,7 @@ export interface TestIssuer {
   token(this: void, claims?: Claims, changes?: TestTokenOptions): Promise<string>;
   /** Generates new keys and signs with them from then on. The previous keys stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** Stops all responses, except for tokens, which tests still need, until `goOnline` is called. */
+  /** Stops all responses until `goOnline` is called, except for tokens, which tests still need. */
   goOffline(this: void): void;
   /** Resumes all responses. */
   goOnline(this: void): void;

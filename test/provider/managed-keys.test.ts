@@ -26,7 +26,7 @@ import { simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import { compact, noSignature, verdict } from "../token/compact.ts";
 
-// A provider that follows a key manager: a real one, over a store in memory.
+// A provider that follows a key manager: a real one, over an in-memory store.
 
 const start = () => createKeyManager({ issuer, store: memoryStore(), wrappingKeys: [newWrappingKey()] });
 

@@ -30,7 +30,7 @@ export type SavedSetEvent =
   | { readonly type: "used"; readonly savedAt: number; readonly failure: KnownError }
   /** Another attempt to start the manager has failed. The saved set stays published. */
   | { readonly type: "failed"; readonly failure: KnownError }
-  /** The store was reached. Its keys are now published and sign. */
+  /** The store was reached. Its keys are now published and used for signing. */
   | { readonly type: "reached" }
   /** The set could not be saved. Further failures are not reported until a set has been saved. */
   | { readonly type: "not-saved"; readonly failure: KnownError };
@@ -41,7 +41,7 @@ export interface StartedManager<Manager> {
   close(this: void): Promise<void>;
 }
 
-/** The parts from which keys with a saved set are set up. */
+/** The parts needed to set up keys with a saved set. */
 export interface KeySourceSetup<Manager> {
   /**
    * Starts the manager.
@@ -51,7 +51,7 @@ export interface KeySourceSetup<Manager> {
    */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
   readonly savedSet: TextStorage;
-  /** Maximum age of a saved set, in seconds. With 0, no set is saved or used. Default: derived from the policy. */
+  /** Maximum age of a saved set, in seconds. If 0, no set is saved or used. Default: derived from the policy. */
   readonly maxSavedSetSeconds: number | undefined;
   /** Returns the owner of the keys: the expected owner until the store has been read, and then the store's owner. */
   owner(this: void): Owner;
@@ -67,13 +67,13 @@ export interface KeysWithSavedSet<Manager = KeyManager> extends KeysetSource {
   readonly manager: Manager | undefined;
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;
-  /** Last error that keeps the saved set published; `undefined` once the store has been reached. */
+  /** The latest error, which is why the saved set is still published; `undefined` once the store has been reached. */
   readonly outage: KnownError | undefined;
   /** Closes the manager. Does not close a store that the caller opened. */
   close(): Promise<void>;
 }
 
-/** Errors after which the store may become available later. */
+/** Errors after which the store may still become available. */
 const withoutStore: ReadonlySet<string> = new Set<JwksdErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /**
@@ -106,7 +106,7 @@ export async function showsKeys(savedSet: TextStorage, wanted: Owner): Promise<b
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }
 
-/** Reads the saved set. @throws StoreError that reports the outage, and why the saved set is not used */
+/** Reads the saved set. @throws StoreError that reports the outage and why the saved set is not used */
 async function usableSet(
   { savedSet, maxSavedSetSeconds: maxAgeSeconds, clock, ...setup }: KeySourceSetup<unknown>,
   outage: StoreError,
@@ -171,7 +171,7 @@ function running<Manager extends KeyManager>(
   };
 }
 
-/** A saved set that is published, and the last error of its store. */
+/** A saved set that is published, and the last error from its store. */
 interface Waiting extends SavedSet {
   readonly manager?: undefined;
   readonly outage: KnownError;
@@ -188,7 +188,7 @@ function keysOf<Manager extends KeyManager>(
   const subscribers = new Set<KeySubscriber>();
 
   /**
-   * Tries to start the manager until it succeeds.
+   * Keeps trying to start the manager until an attempt succeeds.
    *
    * @throws if the keys are closed
    */

@@ -53,9 +53,10 @@ export interface SavedSetRule {
 }
 
 /**
- * Returns how old a saved set may be, in seconds. By default, a set is used until a key that is not in it might sign.
- * Keys that an operator forces to sign are not taken into account. Keys that were announced up to `maxStaleSeconds`
- * before the set was saved may be missing from it, but these do not sign until cached sets have expired.
+ * Returns how old a saved set may be, in seconds. By default, a set is used until a key that it does not contain might
+ * be used to sign. This does not take into account keys that an operator forces into use for signing. Keys that were
+ * announced up to `maxStaleSeconds` before the set was saved may be missing from it, but they are not used to sign
+ * until cached sets have expired.
  */
 export function maxSavedSetSeconds(
   given: number | undefined,

@@ -16,7 +16,7 @@ export interface Saver<Value> {
  *
  * @param write writes the value, and the time at which it was last known to be the latest
  * @param isConfirmed reports whether the value is currently known to be the latest
- * @param onFailure receives the first of several consecutive errors
+ * @param onFailure receives only the first error in a run of consecutive errors
  */
 export function createSaver<Value>(
   write: (value: Value, at: number) => Promise<void>,

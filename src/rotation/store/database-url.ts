@@ -1,7 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import { type Rule, string, withMethods } from "../../base/options.ts";
 
-/** Rule for special characters in user names and passwords, for messages. */
+/** Text for messages: the rule for special characters in user names and passwords. */
 export const escapes = String.raw`with "/", "\", "@", "?", "#" and "%" in the user and password written as %2F, %5C, %40, %3F, %23 and %25`;
 
 /** Creates the rule for a database option: a URL, or a client with one of these methods. */
@@ -26,7 +26,7 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
 
 /**
  * Reports whether the user and password are escaped. If they are not, part of a password could be mistaken for a host
- * or path, and messages show those.
+ * or path, which messages show.
  */
 export function isEscaped(text: string): boolean {
   const found = /^[a-z]+:\/\/(?:([^@/\\?#]*)@)?[^@]*$/i.exec(text);

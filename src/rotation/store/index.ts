@@ -1,5 +1,5 @@
 /**
- * The interface of stores, and a store in memory.
+ * The interface of stores, and an in-memory store.
  *
  * @module jwksd/store
  */

@@ -6,8 +6,8 @@ export const issuerRule = stringThat(
 );
 
 /**
- * Returns an issuer's key in a database: its SHA-256 hash in hexadecimal, because databases limit the length of keys,
- * and some ignore their case.
+ * Returns the key that identifies an issuer in a database: the issuer's SHA-256 hash in hexadecimal. It is hashed
+ * because databases limit the length of keys, and some ignore case.
  */
 export async function issuerKey(issuer: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(issuer));

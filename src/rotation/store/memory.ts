@@ -9,7 +9,7 @@ export interface MemoryStoreOptions {
   readonly clock?: Optional<Clock>;
 }
 
-/** Creates a store in memory, for tests and for keys that need not outlive the process. Works in every runtime. */
+/** Creates an in-memory store, for tests and for keys that need not outlive the process. Works in every runtime. */
 export function memoryStore(options: MemoryStoreOptions = {}): ClosableRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const present = new Map<string, string>();

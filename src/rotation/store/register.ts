@@ -32,7 +32,7 @@ export interface ListedIssuer {
 
 /** An issuer whose next step is due. */
 export interface DueIssuer extends ListedIssuer {
-  /** Time since which its step is due, in epoch milliseconds. */
+  /** Time at which the issuer's step became due, in epoch milliseconds. */
   readonly due: number;
 }
 
@@ -60,7 +60,7 @@ export interface PresenceList {
 
 /** The presence records of the running processes. They only inform operators; no decision depends on them. */
 export interface PresenceStore {
-  /** Writes a process's record, which has at most 4,096 characters. Replaces the process's previous record. */
+  /** Writes a process's record, which is at most 4,096 characters long. Replaces the process's previous record. */
   put(id: string, record: string, options?: CallOptions): Promise<void>;
   /**
    * Lists at most `limit` records. The query itself must limit the result, because anyone who can write to the store
@@ -91,7 +91,7 @@ export interface Register {
   read(known?: string, options?: ReadOptions): Promise<ReadResult>;
   /**
    * Replaces the document if its version is still `ifVersion` (`undefined` if nothing has been written yet). The new
-   * version must be random, so that it has never been used before. A counter would repeat after a backup is restored.
+   * version must be random, so that no version is ever reused. A counter would repeat after a backup is restored.
    *
    * @returns `true` if the document was written and survives a crash of the process and the machine; `false` if the
    * version is different. A driver that repeats a statement may return `false` for a write that succeeded
@@ -118,7 +118,10 @@ export interface Register {
    * @param after last issuer of the previous page
    */
   list?(limit: number, after?: ListedIssuer, options?: CallOptions): Promise<readonly ListedIssuer[]>;
-  /** Returns the register of another issuer in the same database, with the same connections. Missing without `list`. */
+  /**
+   * Returns the register of another issuer in the same database, using the same connections. Missing if `list` is
+   * missing.
+   */
   forIssuer?(issuer: string): Register;
   /** Maximum size of a document that the register can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;

@@ -1,7 +1,7 @@
 import { shellWord } from "../../base/printable.ts";
 import { type KeyRecord, uriOf } from "../../rotation/rules/key-records.ts";
 
-/** The remedy for a fault, and a command that applies the remedy or shows more. */
+/** The remedy for a fault, and a command that applies the remedy or shows more information. */
 export interface Remedy {
   readonly remedy: string;
   readonly command: string;

@@ -24,9 +24,11 @@ export interface ServiceSnapshot extends KeysSnapshot {
   readonly commandFlags: string;
   /** Reason why this service should not receive requests, or `undefined` if it is ready. */
   readonly notReady?: string | undefined;
-  /** Whether `--rotation-mode` is set. If it is, the short Cache-Control is on, regardless of the keys' states. */
+  /**
+   * Whether `--rotation-mode` is set. If it is, the short Cache-Control is in effect, regardless of the keys' states.
+   */
   readonly isShortBySetting: boolean;
-  /** Whether the short Cache-Control is on because of the keys. */
+  /** Whether the short Cache-Control is in effect because of the keys. */
   readonly isShort: boolean;
   /** Published keys, in the order of the JWK Set. */
   readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];

@@ -8,6 +8,6 @@ const optionNames = new RegExp(
 
 const wrappingKeys = `${flagName("wrappingKeyFile")} or ${variableName("wrappingKeys")}`;
 
-/** Adapts a message from the library to the service and the commands: replaces option names with flags. */
+/** Adapts a library message for the service and the commands by replacing option names with flags. */
 export const withFlags = (message: string): string =>
   message.replace(optionNames, (name) => (name === "wrappingKeys" ? wrappingKeys : flagName(name)));

@@ -60,7 +60,7 @@ export function createCommandLog(settings: LogSettings, { stderr }: Outputs): Lo
 }
 
 /**
- * Creates a logger that writes each event of at least this level as one line of JSON: `level`, `time` in epoch
+ * Creates a logger that writes each event at or above this level as one line of JSON: `level`, `time` in epoch
  * milliseconds, the fields, and `msg`.
  */
 export function createLogger(

@@ -49,8 +49,8 @@ interface Marks {
 }
 
 /**
- * Defines a setting without a default. The first sentence of `about` is its line in `--help`; `jwksd help OPTION` shows
- * all of it.
+ * Defines a setting without a default. The first sentence of `about` is the setting's line in `--help`;
+ * `jwksd help OPTION` shows all of `about`.
  */
 export const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
   rule,
@@ -133,7 +133,7 @@ export const settingDefinitions = {
   signSocket: optional(
     socketPath,
     "<socket>",
-    "Unix socket on which programs get tokens. Other programs that run as the same user can have tokens signed there; see docs/sign-socket.md.",
+    "Unix socket on which programs get tokens. Other programs that run as the same user can request signed tokens there; see docs/sign-socket.md.",
     { managed: true },
   ),
   signConfig: optional(
@@ -313,7 +313,7 @@ export type Settings = SettingsOf<typeof settingDefinitions> & {
   readonly wrappingKeys: string | undefined;
 };
 
-/** Returns the settings with a mark. */
+/** Returns the settings that have the given mark. */
 export const settingsWith = (mark: keyof Marks): SettingName[] =>
   settingNames.filter((name) => (settingDefinitions[name] as Marks)[mark] !== undefined);
 

@@ -176,7 +176,7 @@ export function refusePassword(store: string, name: string): void {
   );
 }
 
-/** Returns the store in `--to` or its variable. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Returns the store that `--to` or its environment variable specifies. @throws ConfigError `ERR_OPTION_INVALID` */
 export function targetStore(flag: string | undefined, environment: SettingSources["environment"]): string {
   const store = flag ?? environment[target];
   if (store === undefined) throw invalidOption(`--to (${target}) must name the destination store`);

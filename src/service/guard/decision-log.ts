@@ -15,7 +15,7 @@ export interface DecisionLog {
   end(this: void): void;
 }
 
-/** Creates a log that limits its lines, because clients could otherwise flood it. */
+/** Creates a log that limits how many lines it writes, because clients could otherwise flood it. */
 export function createDecisionLog(log: Logger, clock: Clock): DecisionLog {
   const tallies = new Map<number, Tally>();
   let lines = 0;

@@ -19,7 +19,7 @@ export interface Decision {
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
-  /** Log line of a refusal. */
+  /** Log line for a refusal. */
   readonly line?: { readonly level: "info" | "warn"; readonly fields: object; readonly message: string };
 }
 

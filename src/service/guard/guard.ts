@@ -45,7 +45,7 @@ export interface RunningGuard {
 /**
  * Starts a guard.
  *
- * @param config configuration that was read first
+ * @param config initial configuration, which has already been read
  * @param read reads the configuration again
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws ServiceError `ERR_LISTEN`

@@ -166,7 +166,7 @@ export function hostsOf(members: unknown, use: UseKeySet, shared: SharedOptions)
 /**
  * Wraps a function so that it is called once per issuer or URL.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` if its options differ
+ * @throws ConfigError `ERR_OPTION_INVALID` if the options for one issuer or URL differ
  */
 function oncePerName(use: UseKeySet): UseKeySet {
   const used = new Map<string, { readonly options: RemoteKeySetOptions; readonly keys: RemoteKeySet }>();

@@ -11,7 +11,7 @@ import {
 } from "../../verify/relying-party/index.ts";
 import type { Logger } from "../config/logger.ts";
 
-/** All issuers' keys, which hosts share and reloads keep. */
+/** All issuers' keys, which are shared by the hosts and kept across reloads. */
 export interface KeySets {
   /**
    * From now on, uses only the sets that `build` requests. Closes the others. Fetches the new sets, retrying until that

@@ -2,7 +2,7 @@ const { METHODS } = process.getBuiltinModule("node:http");
 
 /**
  * Rules for paths, each with the message for a path that breaks it. A path that does not break any rule means the same
- * to every backend.
+ * thing to every backend.
  */
 const rules: readonly (readonly [broken: RegExp, problem: string])[] = [
   [/^(?!\/)/, "the path does not begin with /"],
@@ -58,7 +58,7 @@ export function folded(path: string): string {
   return named.map((segment) => `/${segment}`).join("");
 }
 
-/** Removes these characters from the end of a string. A regular expression would need quadratic time. */
+/** Removes the given characters from the end of a string. A regular expression would take quadratic time. */
 function withoutEnd(text: string, characters: string): string {
   let end = text.length;
   while (end > 0 && characters.includes(text.charAt(end - 1))) end -= 1;

@@ -6,7 +6,7 @@ export async function stopAll(stops: Stops): Promise<void> {
 }
 
 /**
- * Starts a service. If the start fails, stops the parts that were already started.
+ * Starts a service. If startup fails, stops the parts that have already been started.
  *
  * @param start adds the function that stops each part
  */

@@ -33,7 +33,11 @@ export async function listenOnSocket(server: Server, { path, mode, group }: Sock
   }
 }
 
-/** Reports whether the path was free. @throws ServiceError `ERR_LISTEN` for any other error */
+/**
+ * Reports whether the path was free.
+ *
+ * @throws ServiceError `ERR_LISTEN` for any error other than a path that is in use
+ */
 async function bind(server: Server, path: string): Promise<boolean> {
   // Node binds before listen() returns, so with this mask, only this user can connect until the mode is set.
   const before = process.umask(0o177);
@@ -55,7 +59,11 @@ async function bind(server: Server, path: string): Promise<boolean> {
   }
 }
 
-/** Removes a socket if no process listens on it. @throws ServiceError `ERR_LISTEN` for anything else */
+/**
+ * Removes a socket if no process is listening on it.
+ *
+ * @throws ServiceError `ERR_LISTEN` if a process may be listening on it, or if it is not a socket
+ */
 async function removeDead(path: string): Promise<void> {
   const file = lstatSync(path, { throwIfNoEntry: false });
   if (file === undefined) return;
@@ -82,7 +90,7 @@ async function checkDead(path: string): Promise<void> {
   throw refused(path, "another process is listening there; stop it or choose another path");
 }
 
-/** Returns a group's number. Supports only groups in /etc/group, because Node has no function for this. */
+/** Returns a group's number. Supports only groups in /etc/group, because Node has no function to look up a group. */
 function gidOf(group: string, path: string): number {
   if (/^\d+$/.test(group)) return Number(group);
   const entry = readFileSync("/etc/group", "utf8")

@@ -46,8 +46,8 @@ const prefixBytes = 5;
  *
  * @param methods handlers by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param toCallError returns the caller's view of an error
- * @param callMs time limit for a call, from its first byte until its reply has been read; also the time in which a
- * connection must begin its first call
+ * @param callMs time limit for a call, from its first byte until its reply has been read; also the time limit for a
+ * connection to begin its first call
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(
@@ -122,7 +122,7 @@ export function createGrpcServer(
 
 const unitMs: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** Returns the caller's deadline, from the `grpc-timeout` header; `Infinity` if that is missing or invalid. */
+/** Returns the caller's deadline from the `grpc-timeout` header, or `Infinity` if the header is missing or invalid. */
 function deadlineMs(header: unknown): number {
   const [, value, unit = ""] = /^(\d{1,8})([HMSmun])$/.exec(String(header)) ?? [];
   return Number(value ?? Infinity) * (unitMs[unit] ?? 1);

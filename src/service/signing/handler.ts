@@ -83,7 +83,7 @@ function keysJson({ signingRecords }: Signing): string {
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 
-/** Reports whether the process is ready, which it is if it may sign. */
+/** Reports readiness: the process is ready if it may sign. */
 function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();

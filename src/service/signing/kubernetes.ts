@@ -15,7 +15,7 @@ interface KubernetesOptions {
 
 /**
  * How long the API server may cache the keys, in seconds. It equals the cache lifetime in rotation mode, so that a
- * revoked key disappears soon.
+ * revoked key disappears promptly.
  */
 const refreshSeconds = 300;
 

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { SignerError } from "../../base/errors.ts";
 
 /**
- * Maximum size of a body, in bytes. A token has at most 16 KiB, but with escape sequences, its claims can take more
+ * Maximum size of a body, in bytes. A token is at most 16 KiB, but with escape sequences, its claims can take more
  * space in the request.
  */
 export const maxBodyBytes = 65_536;

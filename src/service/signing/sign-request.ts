@@ -7,7 +7,7 @@ import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 /** The body of `POST /sign`: the claims and the options of `provider.sign`. */
 interface SignRequest extends Omit<Given<SignOptions>, "signal"> {
   readonly claims: Claims;
-  /** Token lifetime, in seconds. Policies limit it, so `exp` cannot be used instead. */
+  /** Token lifetime, in seconds. Policies limit this value, so `exp` cannot be used in its place. */
   readonly lifetimeSeconds: number;
 }
 

@@ -104,7 +104,7 @@ function socketOf(
   return { setting, address, tls, mode: bits, group, policy, protocol, formerKeys };
 }
 
-/** Checks that an address is on loopback and has certificates. */
+/** Checks that an address is a loopback address and that certificates are configured for it. */
 function checkAddress(address: HostAndPort, name: string, tls: string | undefined): void {
   if (address.port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopbackAddress(address)) {

@@ -21,8 +21,8 @@ export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
   sockets.map(({ setting, address, mode, group }) => [hostAndPort(address) ?? { path: address, mode, group }, setting]);
 
 /**
- * Checks that the sockets' files can be read. Called before a first start generates a key, because that key would
- * remain active even if the start then failed.
+ * Checks that the sockets' files can be read. Called before a key is generated on the first start, because that key
+ * would remain active even if the start then failed.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -42,7 +42,7 @@ interface Common {
 }
 
 /**
- * Opens the sockets on which other programs have tokens signed.
+ * Opens the sockets through which other programs request signed tokens.
  *
  * @returns a function that stops accepting connections and finishes the requests in flight
  * @throws ConfigError `ERR_OPTION_INVALID`

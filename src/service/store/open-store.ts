@@ -24,13 +24,13 @@ export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
   /** Whether to create the store, with a wrapping key next to it, if it does not exist. */
   readonly create?: boolean | undefined;
   /**
-   * Path of a saved set that shows that the store had keys. If it is given, no keys are generated, as with
+   * Path of a saved set, which is evidence that the store had keys. If it is given, no keys are generated, as with
    * `--require-store`.
    */
   readonly savedSet?: string | undefined;
   /** A store that is already open. Default: the configured store. */
   readonly store?: Register | undefined;
-  /** Creates the check of the store's issuer. Default: the check for commands. */
+  /** Creates the check for the store's issuer. Default: the check that commands use. */
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
@@ -86,7 +86,7 @@ export async function openManaged(
   }
 }
 
-/** Creates a custody for an empty store in memory, for dry runs. */
+/** Creates a `Custody` for an empty in-memory store, for dry runs. */
 export async function emptyCustody({ owner }: StoreSettings): Promise<Custody> {
   const keys = await readWrappingKeys([newWrappingKey()]);
   return createCustody({ register: memoryStore(), keys, issuerCheck: commandedBy(owner) });

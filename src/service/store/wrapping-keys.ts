@@ -89,8 +89,8 @@ async function generateWrappingKey(file: string, log: Log): Promise<void> {
 }
 
 /**
- * Reads the file that a setting names. Someone may have passed a key instead of a path, so messages do not contain the
- * value unless it is certain that it is a path.
+ * Reads the file that a setting names. Someone may have passed a key instead of a path, so messages contain the value
+ * only if it is certainly a path.
  */
 async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   try {

@@ -79,7 +79,11 @@ export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });
 }
 
-/** Creates the folders in a path below a folder, readable by every user. @throws ServiceError `ERR_TARGET` */
+/**
+ * Creates a folder, and the folders of a relative path inside it. New folders are readable by every user.
+ *
+ * @throws ServiceError `ERR_TARGET`
+ */
 export async function createFolders(folder: string, below: string): Promise<void> {
   // The operator chose this folder, so it may be a link.
   await mkdir(folder, { recursive: true, mode: 0o755 });

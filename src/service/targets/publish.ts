@@ -207,7 +207,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 }
 
 /**
- * Creates the set from a manager's keys, if there is one, and from key files.
+ * Creates the set from key files and, if there is a manager, from its keys.
  *
  * @throws KeyMaterialError, for the same reasons as `checkKeysets`
  */

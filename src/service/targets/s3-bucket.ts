@@ -161,7 +161,11 @@ function isSameObject(seen: TargetFile | undefined, { body, contentType, cacheCo
   return Buffer.from(seen.body).equals(body);
 }
 
-/** Returns an error's cause and its remedy. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
+/**
+ * Returns the cause of an error and how to fix it.
+ *
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+ */
 function failureText(error: unknown, bucket: string): string {
   const { code, $metadata } = error as {
     readonly code?: string;

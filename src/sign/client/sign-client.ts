@@ -153,7 +153,7 @@ function bodyOf(request: object): string {
 const tooLarge = (socket: string): SignerError =>
   new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: the response is too large`);
 
-/** Maximum length of a response. No token can be longer, because a request has at most 64 KiB. */
+/** Maximum length of a response. No token can be longer, because a request is at most 64 KiB. */
 const maxReplyLength = 262_144;
 
 interface Reply {

@@ -18,7 +18,8 @@ const seconds: Rule = {
 };
 
 /**
- * Rules for the given claims. Other types are rejected, because only some verifiers accept them.
+ * Rules for the types of the given claims. Values of any other type are rejected, because only some verifiers accept
+ * them.
  *
  * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
  */

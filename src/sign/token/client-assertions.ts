@@ -39,7 +39,7 @@ export interface ClientAssertionOptions {
   readonly audience: string;
   /** Time from now to `exp`, at most 300 seconds. Default: 60. */
   readonly lifetimeSeconds?: Optional<number>;
-  /** Aborts the signature. Default: none. */
+  /** Signal that aborts signing. Default: none. */
   readonly signal?: Optional<AbortSignal>;
   /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;

@@ -9,9 +9,12 @@ import { checkLifetime, timesOf } from "./token-times.ts";
 
 /** Options for `ActiveSigningKey.sign`. */
 export interface SignInputOptions {
-  /** Lifetime of the token, in whole seconds. If the token has an `exp`, it must not be later. */
+  /**
+   * Lifetime of the token, in whole seconds. If the token has an `exp`, the `exp` must not be later than this lifetime
+   * allows.
+   */
   readonly lifetimeSeconds: number;
-  /** Aborts the signature. Default: none. */
+  /** Signal that aborts signing. Default: none. */
   readonly signal?: Optional<AbortSignal>;
 }
 
@@ -75,7 +78,7 @@ function jsonIn(part: string, name: string): Json {
   return value as Json;
 }
 
-/** Decodes a part of a token; returns `undefined` if it is not base64url of UTF-8. */
+/** Decodes a part of a token; returns `undefined` if it is not base64url-encoded UTF-8. */
 function decodedText(part: string): string | undefined {
   try {
     return decoder.decode(base64url.decode(part));

@@ -9,7 +9,7 @@ export interface SignOptions {
   readonly typ?: Optional<string>;
   /** Additional protected header parameters, except `alg`, `kid`, `typ`, keys and certificates. Default: none. */
   readonly header?: Optional<Readonly<Record<string, unknown>>>;
-  /** Aborts the signature. Default: none. */
+  /** Signal that aborts signing. Default: none. */
   readonly signal?: Optional<AbortSignal>;
 }
 

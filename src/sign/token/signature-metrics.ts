@@ -50,7 +50,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
       };
       return Object.assign(measured, { queued: sign.queued });
     },
-    /** Forgets all other keys. Otherwise, keys would accumulate over rotations. */
+    /** Forgets all keys except these. Otherwise, keys would accumulate over rotations. */
     keep(kids: readonly string[]): void {
       for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
     },

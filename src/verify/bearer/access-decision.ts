@@ -71,7 +71,7 @@ const defaultDenial: ApplicationDenial = { status: 403, description: "the token 
 /** Decides which requests are let through, on behalf of all adapters. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
-  /** Verifies a token without a request. Returns its auth. @throws TokenError, FetchError */
+  /** Verifies a token on its own, without a request. Returns the token's auth. @throws TokenError, FetchError */
   verify(this: void, token: string): Promise<VerifiedAccessToken>;
   /** Returns the sender of a request that was let through. */
   authOf(this: void, source: object): VerifiedAccessToken | undefined;

@@ -81,9 +81,9 @@ export interface BearerGuard {
 }
 
 /**
- * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token
- * whose scope is insufficient, and with 503 while the keys are unavailable. It reads the token from the `Authorization`
- * header, unless the `token` option finds it elsewhere.
+ * Creates a guard for access tokens. For an invalid token, it responds with 401 and a challenge; for a token whose
+ * scope is insufficient, with 403; and while the keys are unavailable, with 503. It reads the token from the
+ * `Authorization` header, unless the `token` option finds it elsewhere.
  *
  * @example
  * ```ts

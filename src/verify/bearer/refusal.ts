@@ -23,7 +23,7 @@ export interface Refusal {
   readonly description?: string;
   /** Message for the API's operator. */
   readonly hint?: string | undefined;
-  /** Further parameters for the challenge. */
+  /** Additional parameters for the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
   /** Time until the next attempt, in seconds, for a 503 response. */
   readonly retryAfterSeconds?: number;
@@ -41,7 +41,7 @@ export const reasonOf = ({ description, hint }: Refusal): string =>
 
 /**
  * Thrown to refuse a request. It is not an Error, because it never leaves the guard, and creating a stack trace would
- * take a third of the time for an anonymous request.
+ * account for a third of the time that an anonymous request takes.
  */
 export class RefusedRequest {
   readonly refusal: Refusal;
@@ -79,8 +79,8 @@ export const invalidProof = (description: string): RefusedRequest =>
   new RefusedRequest({ status: 401, error: "invalid_dpop_proof", description });
 
 /**
- * Returns the refusal for an error. It is a 503 if the error says nothing about the token, because keys or a store are
- * unavailable.
+ * Returns the refusal for an error. If the error only means that keys or a store are unavailable, and so says nothing
+ * about the token, the refusal is a 503.
  */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof RefusedRequest) return error.refusal;

@@ -42,7 +42,7 @@ export interface Requirements {
   readonly acrValues?: readonly string[] | undefined;
   /**
    * Maximum time since the user signed in (`auth_time` claim), in seconds. `clockToleranceSeconds` is added to it.
-   * Default: any time.
+   * Default: no limit.
    *
    * @see RFC 9470
    */
@@ -59,7 +59,7 @@ export interface Requirements {
       ) => boolean | ApplicationDenial | Promise<boolean | ApplicationDenial>)
     | undefined;
   /**
-   * Whether a request that has no `Authorization` header (with the `token` option: no token) is let through without
+   * Whether a request that has no `Authorization` header (or, with the `token` option, no token) is let through without
    * auth. If a token is sent, it must be valid. Default: `false`.
    */
   readonly optional?: boolean | undefined;
@@ -192,7 +192,7 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
 
 /**
  * Describes the problem with the time of the sign-in (`auth_time`, in whole seconds), if there is one. A time far in
- * the future is a problem, because a time in milliseconds would never expire.
+ * the future counts as a problem, because a time given in milliseconds instead would never expire.
  */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,

@@ -44,7 +44,8 @@ export function createConfirmation(settings: BearerSettings): Confirm {
 /**
  * Returns a certificate's thumbprint, or `undefined` if there is no certificate.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` for anything else, such as the whole object from `getPeerCertificate()`
+ * @throws ConfigError `ERR_OPTION_INVALID` if the value is anything else, such as the whole object from
+ * `getPeerCertificate()`
  * @see RFC 8705 section 3.1
  */
 async function thumbprintOf(certificate: string | Uint8Array | null | undefined): Promise<string | undefined> {

@@ -2,8 +2,8 @@ import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 
 /**
- * Limits for `nbf` and `iat` in the future, in seconds. Up to `accepted`, a token is always accepted; from `refused`
- * on, it is always rejected.
+ * How far in the future `nbf` and `iat` may be, in seconds. A token is always accepted up to `accepted`, and always
+ * rejected beyond `refused`.
  *
  * @see FAPI 2.0 Security Profile section 5.3.2.1
  */
@@ -48,8 +48,8 @@ export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
 }
 
 /**
- * Rejects a request object with a longer lifetime. Its `nbf` therefore cannot be older than the maximum lifetime, which
- * is an hour by default.
+ * Rejects a request object whose lifetime exceeds the maximum, which is an hour by default. Its `nbf` therefore cannot
+ * be older than that maximum.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see FAPI 2.0 Message Signing section 5.3.1

@@ -59,8 +59,8 @@ export interface ClientDocumentsOptions {
   /** Fetches documents and keys. It must refuse private addresses, like `guardedFetch` from `jwksd/node`. */
   readonly fetch: Fetch;
   /**
-   * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides about
-   * a URL. A document's `jwks_uri` is checked too. Default: none.
+   * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides
+   * whether a URL is accepted. A document's `jwks_uri` is checked too. Default: none.
    */
   readonly allow?: Optional<readonly string[] | AllowUrl>;
   /** Whether clients without keys are accepted (`none`). Default: `false`. */
@@ -134,8 +134,8 @@ export interface ResolvedClient extends OAuthClient {
   /** All of the document's members, including unknown ones. */
   readonly metadata: ClientMetadata;
   /**
-   * Fingerprint of the method, the source of the keys, the redirect URIs and the displayed members. It has 67
-   * characters.
+   * Fingerprint of the method, the source of the keys, the redirect URIs and the displayed members. It is 67 characters
+   * long.
    */
   readonly fingerprint: string;
   /** Parts that differ from the `since` fingerprint. */
@@ -143,7 +143,7 @@ export interface ResolvedClient extends OAuthClient {
   readonly warnings: readonly ClientWarning[];
 }
 
-/** All results of `resolve`. A registered client may have the same members. */
+/** All results of `resolve`. They are recorded because a registered client may have the same members. */
 const documentClients = new WeakSet<OAuthClient>();
 
 export const isDocumentClient = (client: OAuthClient): client is ResolvedClient => documentClients.has(client);

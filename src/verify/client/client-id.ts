@@ -18,7 +18,7 @@ export function checkClientId(clientId: unknown, allowsLoopback: boolean): strin
 
 /**
  * Describes what is wrong with a URL that a client chose. Returns `undefined` if the URL may be fetched. Only the
- * spelling that `URL` writes is accepted, so that one client cannot be mistaken for two, or two for one.
+ * spelling that `URL` produces is accepted, so that one client cannot be mistaken for two, or two for one.
  */
 export function urlProblem(value: unknown, allowsLoopback: boolean): string | undefined {
   if (typeof value !== "string" || value.length > maxLength || !URL.canParse(value))

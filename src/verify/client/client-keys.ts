@@ -26,7 +26,11 @@ const meanSetBytes = 4_096;
  */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 
-/** A client, as registered with the provider. It has an ID, and its keys by value or by URL. @see RFC 7591 section 2 */
+/**
+ * A client, as registered with the provider. It has an ID, and its keys are given by value or by URL.
+ *
+ * @see RFC 7591 section 2
+ */
 export interface OAuthClient {
   /** The client's identifier, which must be the `iss` and `sub` of its tokens. */
   readonly clientId: string;
@@ -91,8 +95,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   }
 
   /**
-   * Returns the keys in the entries that have one kid, cached by content. Does not read other entries, because the set
-   * may be large and the token may be forged.
+   * Returns the keys in the entries that have a given kid, cached by content. Does not read other entries, because the
+   * set may be large and the token may be forged.
    */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
     const text = jsonText(named.map(([, entry]) => entry));

@@ -149,7 +149,7 @@ export interface ClientVerifier {
 /** Form parameters of a request to the token endpoint, as `URLSearchParams`, `FormData` or an object. */
 export type TokenParameters = Iterable<readonly [string, unknown]> | Readonly<Record<string, unknown>>;
 
-/** The client that holds a code or a refresh token, as `resolve` returned it at the authorization request. */
+/** The client that holds a code or a refresh token, as `resolve` returned it during the authorization request. */
 export interface GrantedClient {
   readonly clientId: string;
   readonly method: ClientMethod;
@@ -370,7 +370,7 @@ function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unkn
   return byName;
 }
 
-/** Adds a hint about how to accept the client to the error for an unexpected `aud`. */
+/** Adds a hint about how to accept the client, if the error is for an unexpected `aud`. */
 function explainAudience(error: unknown): never {
   if (!(error instanceof TokenError && error.message.startsWith('claim "aud"'))) throw error;
   const hint = `${error.hint ?? ""}; if the client sends the URL of the token endpoint, add that URL to "audiences"`;

@@ -46,7 +46,7 @@ export type ClientDocumentEvent =
 
 const maxShownLength = 200;
 
-/** Creates a function that passes events to the listener with printable strings. */
+/** Creates a function that makes the strings in events printable and passes the events to the listener. */
 export function printableEvents<Event>(onEvent: ((event: Event) => void) | undefined): (event: Event) => void {
   if (onEvent === undefined) return () => {};
   return (event) => notify(onEvent, printableIn(event));

@@ -17,8 +17,8 @@ export const leastSeconds = 20;
 export const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
 
 /**
- * Maximum time for which a response is fresh, in seconds. A client can only shorten it, because nothing else makes the
- * provider forget a stolen key or an incorrect document.
+ * Maximum time for which a response is fresh, in seconds. A client can only shorten it, because expiry is the only
+ * thing that makes the provider forget a stolen key or an incorrect document.
  */
 export const maxFreshSeconds = 300;
 

@@ -6,7 +6,7 @@ import { type Optional, type Rules, checkOptions, number, withMethods } from "..
  * Marks a token as used, atomically. Returns `false` if it was used before. All of a provider's replicas must share one
  * store; otherwise, a token can be used once on each.
  *
- * @param key identifies the token; it is a hash of its client and its `jti`, with 43 characters
+ * @param key identifies the token; it is a 43-character hash of the token's client and `jti`
  * @param expiresAt expiry, in epoch milliseconds; after that, the store may forget the token, because an expired token
  * is rejected anyway
  * @param clientId identifies the client, so that a store of limited size can keep one client from filling it up for the

@@ -37,7 +37,7 @@ export interface Keeper<Value> {
   usable(until: Until, now?: number): Kept<Value> | undefined;
   /** Stores a fetched response. @throws FetchError `ERR_FETCH_OUTDATED` */
   store(this: void, fetched: FetchedResponse<Value>, bypassCaches: boolean): void;
-  /** Stores a response from an earlier process, unless there is one. */
+  /** Stores a response from an earlier process, unless a response is already stored. */
   restore(stored: Stored<Value>): void;
   drop(): void;
 }

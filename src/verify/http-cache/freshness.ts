@@ -42,7 +42,10 @@ export interface Freshness {
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** Clock difference up to which a `Date` does not prove a response's age, in milliseconds. */
+/**
+ * Maximum clock difference to allow for, in milliseconds. A `Date` that is off by no more than this does not prove a
+ * response's age.
+ */
 export const clockToleranceMs = 60_000;
 const refreshAheadMs = 60_000;
 
@@ -95,7 +98,7 @@ function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFre
 }
 
 /**
- * Returns how long before the request the response left the origin according to its `Date`, in milliseconds.
+ * Returns how long before the request the response left the origin, in milliseconds, according to its `Date`.
  *
  * @see RFC 9111 section 4.2.3
  */

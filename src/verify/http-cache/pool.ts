@@ -103,7 +103,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   }
 
   /**
-   * Returns the time until a further entry may be created, in milliseconds. Anyone can make up names, so all unproven
+   * Returns the time until another entry may be created, in milliseconds. Anyone can make up names, so all unproven
    * entries share a limit per minute.
    */
   function trialPauseMs(now: number): number {

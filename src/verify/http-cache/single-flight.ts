@@ -149,7 +149,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   };
 }
 
-/** Returns the error with the time that a retry will have to wait, if that is longer than the error's own. */
+/** Returns the error with the wait before a retry, if that is longer than the wait that the error already has. */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;

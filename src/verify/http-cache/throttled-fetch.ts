@@ -38,8 +38,8 @@ interface Load {
 }
 
 /**
- * Limits the requests to servers, because anyone can name a server. Pools that share the returned function share its
- * limits.
+ * Limits how many requests are sent to servers, because anyone can name a server. Pools that share the returned
+ * function share its limits.
  */
 export function limitRequests({ fetch, clock, perHost }: RequestLimitsOptions): LimitedFetch {
   let inFlight = 0;

@@ -62,7 +62,7 @@ async function findAfterFetch(context: KeySetContext, kid: string, alg: string, 
 }
 
 /**
- * If the budget allows it, refetches the set, bypassing caches, for a kid that is not in the stored set.
+ * Refetches the set, bypassing caches, for a kid that is not in the stored set, if the budget allows it.
  *
  * @param startedBefore number of fetches that had been started before the call
  * @throws TokenError, FetchError

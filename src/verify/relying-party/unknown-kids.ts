@@ -2,8 +2,8 @@ import { textHash } from "../../keys/crypto/text-sha256.ts";
 
 const negativeMs = 10_000;
 /**
- * Maximum length of a stored kid. Attackers can choose kids, so longer kids are replaced with their hashes, which have
- * 43 characters in base64url.
+ * Maximum length of a stored kid. Attackers can choose kids, so longer kids are replaced with their hashes, which are
+ * 43 characters long in base64url.
  */
 const maxKeptLength = 43;
 
@@ -34,7 +34,7 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
 
   return () => {
     let set = (sets += 1);
-    // "#" and a hash have 44 characters, so no short kid can equal them.
+    // "#" and a hash are 44 characters long, so no short kid can equal them.
     const entryName = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKeptLength ? kid : `#${await textHash(kid)}`}`;
     return {

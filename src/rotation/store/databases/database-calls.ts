@@ -18,9 +18,9 @@ export const databaseRules = { issuer: required(issuerRule), timeoutMs: timeout 
 export interface Fault {
   /** The error's code, or a short description. */
   readonly code: string;
-  /** The server's message. It contains no written data. */
+  /** The server's message. It contains none of the data that was being written. */
   readonly text?: string | undefined;
-  /** Cause and remedy, which error messages contain instead of the server's message. */
+  /** Cause and remedy. Error messages contain these instead of the server's message. */
   readonly advice?: string | undefined;
   /** Whether the tables belong to another program. */
   readonly isForeign?: boolean | undefined;

@@ -77,8 +77,8 @@ class Refused extends Error {
  * Creates the store for one issuer in etcd 3.4 or later, which any number of processes and issuers may share. The
  * store's clock is the responding member's clock, in whole seconds.
  *
- * @param urls `https://HOST:PORT` for one or several members, with a user and password if etcd requires them. If a
- * member does not respond, the next one is called
+ * @param urls `https://HOST:PORT` for at least one member, with a user and password if etcd requires them. If a member
+ * does not respond, the next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): ClosableRegister {

@@ -1,5 +1,5 @@
 /**
- * A store in libSQL, such as Turso.
+ * A store in a libSQL database, such as one on Turso.
  *
  * @module jwksd/store/libsql
  */

@@ -20,7 +20,7 @@ interface MysqlPool {
   getConnection(): Promise<MysqlConnection>;
 }
 
-/** A connection of a {@link MysqlPool}. */
+/** A connection from a {@link MysqlPool}. */
 interface MysqlConnection {
   query(sql: string): Promise<unknown>;
   execute(sql: string, values: (Uint8Array | number | null)[]): Promise<readonly [unknown, ...unknown[]]>;
@@ -28,7 +28,7 @@ interface MysqlConnection {
   destroy(): void;
 }
 
-/** A `mysql2` pool with callbacks, which contains a pool with promises. */
+/** A callback-based `mysql2` pool, which contains a promise-based pool. */
 interface MysqlCallbackPool {
   promise(): MysqlPool;
 }
@@ -168,7 +168,7 @@ const numbers = {
   races: [1213, 1205, 1020, 1568],
   /** A privilege is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
-  /** The server or the statement was stopped, possibly after a write, even while it waited for a replica. */
+  /** The server or the statement was stopped, possibly after a write, or even while waiting for a replica. */
   uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
 };
 

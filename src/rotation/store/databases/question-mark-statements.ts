@@ -9,7 +9,7 @@ export interface Dialect {
   readonly schema: readonly string[];
 }
 
-/** Returns a write for a confirmed read's transaction. Only the primary can write. */
+/** Returns a write to include in the transaction of a confirmed read, because only the primary can write. */
 const confirmation = (): Statement => [
   "REPLACE INTO jwksd_presence (issuer, id, record) VALUES ('-', '-', ?)",
   crypto.randomUUID(),

@@ -19,7 +19,7 @@ export interface Result {
 export const isFromStandby = ({ rows }: Result): boolean => Number(rows[0]?.["standby"]) === 1;
 
 export interface SqlFault extends Fault {
-  /** Whether the statement had no effect because another process was faster. */
+  /** Whether the statement had no effect because another process got there first. */
   readonly isRace?: boolean | undefined;
   readonly isNoTable?: boolean | undefined;
 }
@@ -64,12 +64,12 @@ export interface Statements {
   readonly schema: readonly string[];
 }
 
-/** A database with SQL. */
+/** A SQL database. */
 export interface SqlDatabase {
   /** Name for messages, without the user and password. */
   readonly name: string;
   readonly statements: Statements;
-  /** Maximum size of a document, in bytes. Default: the maximum size of a document that is read. */
+  /** Maximum size of a document, in bytes. Default: the maximum size of a document that can be read. */
   readonly maxBytes?: number | undefined;
   /** Runs statements in one transaction, on the primary. */
   readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Result[]>;
@@ -104,8 +104,8 @@ export function sqlRegister(
   }
 
   /**
-   * Runs statements. Repeats them if another process was faster. If the tables do not exist, runs `withoutTables` or
-   * creates the tables.
+   * Runs statements. Repeats them if another process got there first. If the tables do not exist, runs `withoutTables`
+   * or creates the tables.
    */
   async function attempt(
     transaction: readonly Statement[],
@@ -145,8 +145,8 @@ export function sqlRegister(
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
   /**
-   * Returns a column. Throws if the column is missing: in that case, a database setting renames columns, rearranges
-   * rows or limits their number, and the store would look empty.
+   * Returns a column. Throws if the column is missing, because that means that a database setting renames columns,
+   * rearranges rows or limits their number, and the store would otherwise look empty.
    */
   function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
     const value = row?.[wanted];

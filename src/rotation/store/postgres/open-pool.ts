@@ -17,7 +17,7 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** Maximum number of connections. One of them is for notifications, the others are for calls. */
+/** Maximum number of connections. One of them is for notifications; the others are for calls. */
 const max = 10;
 
 /**

@@ -9,7 +9,7 @@ export interface PostgresPool {
   connect(): Promise<PostgresClient>;
 }
 
-/** A connection of a {@link PostgresPool}. */
+/** A connection from a {@link PostgresPool}. */
 export interface PostgresClient {
   query(query: { readonly text: string; readonly values?: unknown[] }): Promise<{ readonly rows?: readonly unknown[] }>;
   on(event: "error" | "end", listener: () => void): unknown;
@@ -26,7 +26,9 @@ function release(client: PostgresClient, isReusable: boolean): void {
   client.removeListener("error", ignore);
 }
 
-/** Creates a driver for a pool. Connecting has a deadline, and so does each response. `end` does not close the pool. */
+/**
+ * Creates a driver for a pool. There is a deadline for connecting and for each response. `end` does not close the pool.
+ */
 export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): Driver {
   const deadline = { clock: systemClock, timeoutMs, expired: noResponse };
 

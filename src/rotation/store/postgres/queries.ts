@@ -14,7 +14,11 @@ const standby = "pg_is_in_recovery()::int::text AS standby";
 const durable =
   "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit', 'on', true) END";
 
-/** Limits the server's wait for locks to jwksd's own timeout. @param limit number of the parameter that contains it */
+/**
+ * Limits the server's wait for locks to jwksd's own timeout.
+ *
+ * @param limit number of the parameter that contains the timeout
+ */
 const limits = (limit: number): string =>
   `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $${limit}, true), ${durable})`;
 

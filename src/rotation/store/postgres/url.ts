@@ -15,7 +15,7 @@ export function nameOf(text: string): string {
 }
 
 /**
- * Parses a URL. If there is no host, moves user and port to parameters, because `URL` does not allow them without a
+ * Parses a URL. If there is no host, moves the user and port to parameters, because `URL` does not allow them without a
  * host. For libpq, a missing host means a Unix socket.
  */
 function urlOf(text: string): URL | undefined {
@@ -33,8 +33,8 @@ function urlOf(text: string): URL | undefined {
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /**
- * Returns the connection strings to try, in order. By default, or with `prefer`, the first is with TLS and the second
- * without it. The modes have the same meaning as in libpq, not `pg`'s default meaning.
+ * Returns the connection strings to try, in order. By default, or with `prefer`, the first uses TLS and the second does
+ * not. The modes have the same meaning as in libpq, not the meaning that `pg` gives them by default.
  *
  * @see https://www.postgresql.org/docs/current/libpq-ssl.html
  */

@@ -14,7 +14,7 @@ export type ServedSet =
     }
   | { readonly failure: string };
 
-/** Returns a fault if there is something wrong with the response, because relying parties would receive it, too. */
+/** Returns a fault if there is something wrong with the response, because relying parties receive the same response. */
 export function faultOfServed(served: ServedSet, url: string): Fault | undefined {
   const outcome = "failure" in served ? `failed: ${served.failure}` : `returned ${served.status}`;
   if (!("failure" in served) && served.status.startsWith("200 ")) return undefined;

@@ -16,7 +16,7 @@ export interface SocketLike {
 /** Reports whether the upgrade is let through. If it is not, the guard responds and closes the socket. */
 export type UpgradeGuard = (request: NodeGuardedRequest, socket: SocketLike) => Promise<boolean>;
 
-/** Time that a client has to receive a refusal, in milliseconds. */
+/** Time allowed for a client to receive a refusal, in milliseconds. */
 const refusalMs = 5_000;
 
 const ignore = (): void => {};
