@@ -69,8 +69,9 @@ export type KeyManagerEvent =
   /** This process cannot open the active key. It does not sign, but still publishes the key. */
   | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
-   * A key was generated in an HSM or key service, but nothing uses it: another process was faster, or the key could not
-   * be recorded. If `destroySigner` is given and it is certain that no record contains the key, the key was destroyed.
+   * A key was generated in an HSM or key service, but nothing uses it: another process got there first, or the key
+   * could not be recorded. If `destroySigner` is given and it is certain that no record contains the key, the key was
+   * destroyed.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service. */

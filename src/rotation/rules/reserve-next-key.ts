@@ -19,7 +19,7 @@ export function reserveNextKey(
   return mapLive(records, (record) => (record === active ? left : record));
 }
 
-/** Announces a key that took a while to generate, unless another process was faster. */
+/** Announces a key that took a while to generate, unless another process got there first. */
 export function announceNext(
   records: readonly KeyRecord[],
   key: NewKey,
