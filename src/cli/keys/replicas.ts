@@ -28,8 +28,8 @@ export function commandOf(io: Io): Command {
 A process that can write to the store keeps a presence record there and renews
 it six times per --max-stale-seconds. If a process's record is older than that,
 the process is not ready, does not sign, and is not listed. No step waits for a
-process. To remove a process that no longer runs but is still listed, run jwksd
-replicas forget.
+process. To remove a process that is no longer running but is still listed, run
+jwksd replicas forget.
 
 A jwksd publish target is served even when no process runs, so each step waits
 until the target has received it, or until jwksd targets forget removes the
@@ -115,7 +115,7 @@ export function replicaJson(record: PresenceRecord, view: StoreView): object {
 
 function forgetCommand(io: Io): Command {
   const command = new Command("forget")
-    .description("Remove the presence record of a process that no longer runs.")
+    .description("Remove the presence record of a process that is no longer running.")
     .argument(
       "<replica>",
       "the replica's name or, if several replicas have that name, its id (to list both, run: jwksd replicas)",
