@@ -1,6 +1,6 @@
 import { DocumentReflection, type Reflection, Slugger } from "typedoc";
 
-/** A page's heading and the text below it, as an entry of the site's search index. */
+/** A page's heading and the text below it, as an entry in the site's search index. */
 export class Section extends DocumentReflection {
   readonly page: Reflection;
   /** Anchor of the heading; empty for the page's first heading. */

@@ -73,7 +73,7 @@ export const errorTable = {
     ERR_KEY_UNSUPPORTED: {
       when: "jwksd does not publish keys with this type, curve, size or `alg`",
       remedy:
-        "for encryption, use an RSA key with at least 2048 bits or an EC key on P-256, P-384 or P-521, with an `alg` that the message lists",
+        "for encryption, use an RSA key of at least 2048 bits or an EC key on P-256, P-384 or P-521, with an `alg` that the message lists",
     },
     ERR_KEY_NOT_P256: {
       when: "a signing key is not an ECDSA key on P-256",

@@ -30,7 +30,7 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 const plain = new Set(["alg", "crv", "kty"]);
 
 /**
- * Maximum length of a value to decode. A 16,384-bit RSA modulus has 2,731 characters, and an ML-DSA-87 key has 3,456.
+ * Maximum length of a value to decode. A 16,384-bit RSA modulus is 2,731 characters long, and an ML-DSA-87 key 3,456.
  */
 const maxLength = 16_384;
 export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > maxLength;

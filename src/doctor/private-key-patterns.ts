@@ -6,7 +6,7 @@ export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "pri
 
 /** Members that only a private key has, regardless of its `kty`. */
 const privateOnly = ["d", "dp", "dq", "qi", "priv"];
-/** Matches a private key's value. The shortest one has 32 bytes, or 43 characters. */
+/** Matches a private key's value. The shortest one is 32 bytes (43 characters) long. */
 const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 

@@ -13,7 +13,7 @@ export interface JwkSetEntry {
   readonly notAfter: number;
 }
 
-/** A document that is served for a set until a certain time. */
+/** A document that is served for a set until a given time. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly PublishedJwk[];
   /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last document. */

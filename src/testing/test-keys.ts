@@ -78,7 +78,7 @@ async function keyFromSeed(alg: TestAlgorithm, seed: string): Promise<JWK> {
   }
   const primes: bigint[] = [];
   for (const info of ["RSA p", "RSA q"]) {
-    // The top bits are set so that the product has 2048 bits.
+    // The top bits are set so that the product is 2048 bits long.
     let prime = bigIntFrom(await bytes(128, info)) | (3n << 1022n) | 1n;
     while (prime % exponent === 1n || !checkPrimeSync(prime)) prime += 2n;
     primes.push(prime);

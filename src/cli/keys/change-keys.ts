@@ -87,7 +87,7 @@ export function addWaitFlags(command: Command): Command {
  * @throws ConfigError `ERR_CONFIRMATION` if it may make valid tokens fail and `--yes` is not given; the message
  * contains the effects
  * @throws StoreError `ERR_STORE_EMPTY` if it needs a new key and the store has no keys yet
- * @throws the errors of `Keyring.change`, and any error that `decide` throws
+ * @throws the same errors as `Keyring.change`, and any error that `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: DecideWithKey): Promise<void> {
   const { flags, breaks, newKey, remarks = () => [], unchanged, keep } = options;

@@ -85,7 +85,7 @@ export interface StoreContent extends StoreView {
  * Reads the store. The wrapping key is not required: content that cannot be verified is still returned, and a notice is
  * printed.
  *
- * @throws the errors of `openStore`
+ * @throws the same errors as `openStore`
  */
 export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   const settings = await managedSettings(io, flags);
@@ -136,7 +136,7 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
  * Runs an action with the store and the wrapping keys. With `create`, creates a store if there is none; with `create`
  * and `dryRun`, only in memory.
  *
- * @throws the errors of `openManaged` and `StoreAccess.read`
+ * @throws the same errors as `openManaged` and `StoreAccess.read`
  */
 export async function withKeys<T>(
   io: Io,
@@ -158,7 +158,7 @@ export async function withKeys<T>(
 /**
  * Runs an action with the keys in custody.
  *
- * @throws the errors of `StoreAccess.read`
+ * @throws the same errors as `StoreAccess.read`
  */
 export async function withCustody<T>(
   io: Io,

@@ -31,9 +31,9 @@ the process is not ready, does not sign, and is not listed. No step waits for a
 process. To remove a process that is no longer running but is still listed, run
 jwksd replicas forget.
 
-A jwksd publish target is served even when no process runs, so each step waits
-until the target has received it, or until jwksd targets forget removes the
-target. The store's MAC covers its keys and targets, but not the presence
+A jwksd publish target is served even when no process is running, so each step
+waits until the target has received it, or until jwksd targets forget removes
+the target. The store's MAC covers its keys and targets, but not the presence
 records.
 
 Examples:

@@ -26,7 +26,7 @@ export interface OpenIssuers {
 /**
  * Runs an action with all issuers of the configured database.
  *
- * @throws the errors of `openIssuers` and `wrappingKeysOf`
+ * @throws the same errors as `openIssuers` and `wrappingKeysOf`
  */
 export async function withIssuers<T>(io: Io, flags: Flags, action: (open: OpenIssuers) => Promise<T>): Promise<T> {
   const settings = await managedSettings(io, flags);

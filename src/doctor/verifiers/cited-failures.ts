@@ -11,7 +11,7 @@ export interface FailingVerifier {
    * the keys in the finding.
    */
   readonly fails: "every token" | "its tokens";
-  /** Whether it fails only for some forms of the finding. */
+  /** Whether the verifier fails only for some forms of the finding. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source. Absent if the verifier was run. */
   readonly source?: string;

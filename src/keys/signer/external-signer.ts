@@ -26,7 +26,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; use the new signer`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-        throw invalidOption(`${uri}: a digest must be a SHA-256 hash, which has 32 bytes`);
+        throw invalidOption(`${uri}: a digest must be a 32-byte SHA-256 hash`);
       }
       // Copied, because the caller may change the digest in the meantime, and the digest may be part of a larger
       // buffer.

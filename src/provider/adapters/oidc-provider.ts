@@ -45,7 +45,7 @@ export interface RotatingOidcProvider<Instance> {
  * @param configuration oidc-provider's configuration; must have an `adapter` and no `jwks`
  * @param create creates an instance for the keys' issuer from the configuration that it receives, with all listeners
  * and middleware
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the errors of `createProvider`
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the same errors as `createProvider`
  */
 export async function createRotatingOidcProvider<Given extends object, Instance extends OidcInstance>(
   manager: OidcKeys,

@@ -9,7 +9,7 @@ import {
   rotateEveryMs,
 } from "../rules/policy.ts";
 
-/** The reason why a step is due at a certain time. */
+/** The reason why a step is due at a given time. */
 export interface Why {
   /** The reason as a clause. */
   readonly reason: string;

@@ -79,7 +79,7 @@ const withoutStore: ReadonlySet<string> = new Set<JwksdErrorCode>(["ERR_STORE_UN
 /**
  * Starts a manager, or publishes the saved set until the manager starts.
  *
- * @throws the errors of `createKeyManager`
+ * @throws the same errors as `createKeyManager`
  */
 export async function startKeys<Manager extends KeyManager>(
   setup: KeySourceSetup<Manager>,

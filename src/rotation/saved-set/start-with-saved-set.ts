@@ -53,7 +53,7 @@ const rules: Rules<SavedSetOptions> = {
 /**
  * Starts a key manager even if its store is unavailable. The public keys are saved whenever they change, and once a
  * minute. If the store is unavailable at startup, the saved set is published, nothing is signed, and the store is
- * retried after 1, 2, 4 s and so on.
+ * retried after 1 s, 2 s, 4 s, and so on.
  *
  * @example
  * ```ts

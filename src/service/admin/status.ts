@@ -37,7 +37,7 @@ export interface KeyStatus {
    * `published`.
    */
   readonly state: KeyState | "published";
-  /** Time since which the key has been in this state. */
+  /** Time at which the key entered this state. */
   readonly since?: number | undefined;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of a key in an HSM or key service. */

@@ -64,7 +64,7 @@ export const guardDefinitions = {
   nonceSecretFile: optional(
     path,
     "<file>",
-    "file with a secret for DPoP nonces. The secret must have at least 32 characters and be the same for all guards. Proofs must then contain a nonce. Default: no nonces.",
+    "file with a secret for DPoP nonces. The secret must be at least 32 characters long and the same for all guards. Proofs must then contain a nonce. Default: no nonces.",
   ),
   certificateHeader: optional(
     stringThat("the name of a header", (value) => /^[a-z][a-z\d-]*$/i.test(value)),

@@ -22,7 +22,7 @@ export interface Signers {
  * Reads the signers file and checks all options. Connections are not opened until they are needed.
  *
  * @param log receives warnings about secret files that other users can read
- * @throws ConfigError `ERR_CONFIG_FORMAT`, and the errors of `signerBackend`
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, and the same errors as `signerBackend`
  */
 export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,

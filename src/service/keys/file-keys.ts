@@ -34,7 +34,7 @@ type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
 /**
  * Reads the key files.
  *
- * @throws the errors of `readKeyset` and `checkSigning`
+ * @throws the same errors as `readKeyset` and `checkSigning`
  */
 export async function openFileKeys(
   settings: KeyPaths,

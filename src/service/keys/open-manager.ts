@@ -35,7 +35,7 @@ export interface OpenedManager extends OpenedStore {
 /**
  * Manages the configured keys and logs their events.
  *
- * @throws the errors of `openManaged` and `createKeyManager`
+ * @throws the same errors as `openManaged` and `createKeyManager`
  */
 export async function openManager(
   { store: settings, signers, signs }: ManagedSettings,

@@ -70,7 +70,7 @@ export interface ServiceKeys {
 /**
  * Starts managing the configured keys.
  *
- * @throws the errors of `openManaged` and `createKeyManager`
+ * @throws the same errors as `openManaged` and `createKeyManager`
  */
 export async function startServiceKeys(
   settings: ManagedSettings,

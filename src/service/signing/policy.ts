@@ -7,7 +7,8 @@ export interface SignPolicy {
   /** Allowed `typ` headers, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
   /**
-   * Allowed audiences. A token must have at least one of them, and no other audience. Default: any audience, or none.
+   * Allowed audiences. A token must have at least one of them, and no other audience. Default: allows any audience, and
+   * tokens without one.
    */
   readonly audiences?: readonly string[] | undefined;
   /**

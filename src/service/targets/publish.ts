@@ -63,7 +63,7 @@ export interface Publishing {
 /**
  * Publishes the configured keys to a target. Publishes them again when they change.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the errors of
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the same errors as
  * `startService`
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {

@@ -28,7 +28,7 @@ const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: num
 /**
  * Signs with the active key from key files.
  *
- * @throws the errors of `readKeyset` and `Provider.sign`
+ * @throws the same errors as `readKeyset` and `Provider.sign`
  */
 export async function signWithFiles(
   files: string,

@@ -45,8 +45,8 @@ export interface SignClient {
    * Signs claims with the active key, like `provider.sign`.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` if the socket's policy does not allow the claims
-   * @throws SignerError the errors of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process is
-   * listening, `ERR_SIGNER_UNAUTHORIZED` if this user is not allowed to connect
+   * @throws SignerError the same errors as `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process
+   * is listening, `ERR_SIGNER_UNAUTHORIZED` if this user is not allowed to connect
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /** Closes idle connections. */

@@ -139,7 +139,7 @@ export interface ClientVerifier {
    * `client_assertion_type`
    * @param granted the values that were stored with the code or refresh token: the `method`, and the `fingerprint` for
    * `changed`
-   * @throws ClientError `ERR_CLIENT_METHOD`, and the errors of `ClientDocuments`
+   * @throws ClientError `ERR_CLIENT_METHOD`, and the same errors as `ClientDocuments`
    * @throws TokenError, FetchError, for the same reasons as `clientAssertion`
    * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
    */

@@ -32,7 +32,7 @@ export interface PoolTools {
   readonly weigh: () => void;
 }
 
-/** One entry of a pool. */
+/** One entry in a pool. */
 export interface PoolEntry<Resource> {
   readonly name: string;
   readonly resource: Resource;
@@ -55,7 +55,7 @@ interface Budgets {
 
 /** A cache of resources, keyed by name. */
 export interface Pool<Resource> {
-  /** @throws FetchError the error of `retryLater`, and the errors of `open` */
+  /** @throws FetchError the error from `retryLater`, and any error that `open` throws */
   use(name: string): PoolEntry<Resource>;
   /** Marks an entry as in use and keeps it, even if it was dropped in the meantime. */
   prove(this: void, entry: PoolEntry<Resource>): void;

@@ -29,7 +29,11 @@ export interface CachedOptions<Value>
 export interface Cached<Value> {
   readonly keeper: Keeper<Value>;
   readonly fetches: Fetches;
-  /** Returns the stored response if it may be used, or fetches one. @throws FetchError, and the errors of `load` */
+  /**
+   * Returns the stored response if it may be used, or fetches one.
+   *
+   * @throws FetchError, and any error that `load` throws
+   */
   usable(this: void): Promise<Kept<Value>>;
   /** Fetches in the background if the stored response is about to become stale. */
   refreshAhead(this: void, now: number): void;

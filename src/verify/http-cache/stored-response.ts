@@ -57,7 +57,7 @@ export interface FetchStoredOptions<Value> extends Omit<FetchOptions, keyof Requ
 /**
  * Fetches a response. If its body is unchanged, keeps the value that was read before.
  *
- * @throws FetchError, for the same reasons as `fetchJson`, and the errors of `read`
+ * @throws FetchError, for the same reasons as `fetchJson`, and any error that `read` throws
  */
 export async function fetchStored<Value>(
   url: string,

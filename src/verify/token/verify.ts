@@ -99,7 +99,7 @@ const verifyRules: Rules<VerifyOptions> = {
  * `clock` does not return a time)
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
- * @throws the errors of `keys`
+ * @throws any error that `keys` throws
  * @see RFC 7519 section 7.2; RFC 8725
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {

@@ -39,7 +39,7 @@ export interface Call {
 
 /** Makes the calls for one register. */
 export interface Calls {
-  /** Runs a call; rejects with the errors of {@link Register}. */
+  /** Runs a call. Rejects with the same errors as the methods of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
   /** Wraps an error after which it is certain that nothing was written. */
   unavailable(error: unknown): JwksdError;
