@@ -95,13 +95,13 @@ export interface SetFetch {
 
 /** The parts of a provider's token that are kept. */
 export interface SeenToken {
-  /** Time at which it was received, in epoch milliseconds. */
+  /** Time at which the token was received, in epoch milliseconds. */
   readonly at: number;
-  /** The `kid` in its header. */
+  /** The `kid` in the header. */
   readonly kid: string;
-  /** Its `iat` claim, in epoch milliseconds. */
+  /** The `iat` claim, in epoch milliseconds. */
   readonly issuedAt?: number | undefined;
-  /** Its `exp` claim, in epoch milliseconds. */
+  /** The `exp` claim, in epoch milliseconds. */
   readonly expiresAt?: number | undefined;
 }
 
