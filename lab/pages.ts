@@ -89,10 +89,10 @@ an accelerated clock.
 ${table(head, rows)}
 
 - **Refetch**: when the verifier fetches the set again while tokens keep arriving, if \`max-age\` is an hour.
-- **Rejection of an unannounced key**: how long the verifier rejects tokens signed with a key that signs as soon as it is published. The
-  first value is for a key published at a typical time. The value after "at worst" is for a key published just after the verifier fetched
-  the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a \`max-age\` of an
-  hour.
+- **Rejection of an unannounced key**: how long the verifier rejects tokens signed with a key that starts signing as soon as it is
+  published. The first value is for a key published at a typical time. The value after "at worst" is for a key published just after the
+  verifier fetched the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a
+  \`max-age\` of an hour.
 - **Trust in a removed key**: how long the verifier accepts the key if \`max-age\` is 0, 5 minutes, 1 hour and 1 year. A single value means
   that all four are equal. In this test, tokens signed with the key keep arriving, and no token has an unknown kid. Otherwise, a token
   whose kid is not in the cached set would make most verifiers refetch the set and drop the removed key.
@@ -113,10 +113,10 @@ through libc, so we compiled its standard library with a settable \`time.Now\`; 
 server that does not respond takes real time.
 
 We ran all ${behaviors.length} verifiers through all ${histories(null).length} histories twice. The two runs differed in only one value: in a one-day outage, jose sent 1,838
-requests in one run and 1,839 in the other. This was probably a random effect of the connection, because five more runs each had 1,838. We ran
-four of the histories, in which an issuer is decommissioned, a day after the others. In these, jwksd's guard sent up to nine requests more or
-fewer to an issuer without keys. Outside this lab, one row would depend on chance: here, two servers that disagree take turns responding,
-whereas a load balancer may choose either of them.
+requests in one run and 1,839 in the other. This was probably a random effect of the connection, because five more runs each had 1,838. The
+four histories in which an issuer is decommissioned were run a day after the others. In these, the number of requests that jwksd's guard
+sent to an issuer without keys varied by up to nine. Outside this lab, one row would depend on chance: here, two servers that disagree take
+turns responding, whereas a load balancer may choose either of them.
 
 The verifiers from Debian are the versions in Debian 12, which are older than their authors' latest releases.
 

@@ -18,5 +18,5 @@ const provider = await createProvider({ keys });
 
 export default {
   fetch: (request: Request) => provider.fetch(request),
-  scheduled: () => keys.runDueSteps(), // takes due steps even without traffic: crons = ["0 * * * *"]
+  scheduled: () => keys.runDueSteps(), // runs due steps even without traffic: crons = ["0 * * * *"]
 };

@@ -24,7 +24,7 @@ console.log(await issuers.sign("https://login.example.com/acme", claims, options
 // GET /acme/jwks and /acme/.well-known/openid-configuration, and the same for every other tenant:
 createServer(issuers.node).listen(3000);
 
-// Once an hour, in one process or several: takes due steps, even for tenants without traffic.
+// Once an hour, in one process or several: runs due steps, even for tenants without traffic.
 async function runAllDueSteps() {
   const { failed } = await issuers.runAllDueSteps();
   for (const [issuer, error] of failed) console.error(issuer, error);

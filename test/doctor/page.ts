@@ -38,7 +38,7 @@ function paragraph(code: Code): string {
 function verifierText(verifier: FailingVerifier): string {
   const { source, inSomeForms } = verifier;
   const name = nameWithVersion(verifier);
-  return `${source === undefined ? name : `[${name}](${source})`}${inSomeForms === true ? " (in some forms)" : ""}`;
+  return `${source === undefined ? name : `[${name}](${source})`}${inSomeForms === true ? " (in some cases)" : ""}`;
 }
 
 // `node test/doctor/page.ts` writes the page.

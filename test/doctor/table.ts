@@ -26,7 +26,7 @@ try {
 
 function source(rows: readonly Row[]): string {
   const versions = Object.fromEntries(all.map(({ name, version }) => [name, version]));
-  return `import type { Row } from "./row.ts";
+  return `import type { Row } from "./outcome-row.ts";
 
 // Written by \`node test/doctor/table.ts\`, which runs the verifiers. A test runs them again and compares.
 

@@ -122,7 +122,7 @@ function failureTexts({ breaks, tried }: Finding): string[] {
 
 function verifierText(verifier: Finding["breaks"][number]): string {
   const { source, inSomeForms } = verifier;
-  const remarks = [...(source === undefined ? [] : [sourceText(source)]), ...(inSomeForms ? ["in some forms"] : [])];
+  const remarks = [...(source === undefined ? [] : [sourceText(source)]), ...(inSomeForms ? ["in some cases"] : [])];
   return `${nameWithVersion(verifier)}${remarks.length === 0 ? "" : ` (${remarks.join(", ")})`}`;
 }
 

@@ -79,7 +79,9 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
   yield hasRepeatedByte(bytes)
     ? [note("JWKS_RSA_DAMAGED", `the modulus of ${name} repeats one byte ${repetitions} times`)]
     : [];
-  yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_FACTORABLE", `the primes of ${name} are too close`)] : [];
+  yield hasCloseFactors(n, fermatRounds)
+    ? [note("JWKS_RSA_FACTORABLE", `the primes of ${name} are too close together`)]
+    : [];
   yield checkPrivateExponent(n, e, name);
   // Fermat's test with base 2, which a product of two large primes does not pass.
   yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n

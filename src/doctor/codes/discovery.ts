@@ -35,7 +35,7 @@ export const discovery = {
     title: "The discovery document has no `issuer`",
     why: "Relying parties compare `issuer` with the issuer they are configured with, and reject a document without it.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Add `issuer`, exactly as it appears in the `iss` of the tokens.",
+    remedy: "Add `issuer`, with exactly the same value as `iss` in the tokens.",
   },
   DISCOVERY_ISSUER_SLASH: {
     severity: "risk",
@@ -76,9 +76,9 @@ export const discovery = {
   DISCOVERY_JWKS_URI_NOT_FOUND: {
     severity: "broken",
     title: "There is no document at `jwks_uri`",
-    why: "Relying parties cannot find the keys. The discovery document may have the wrong URL.",
+    why: "Relying parties cannot find the keys. The discovery document may contain the wrong URL.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Set `jwks_uri` to the JWK Set's URL, or serve the set at the URL that `jwks_uri` already has.",
+    remedy: "Set `jwks_uri` to the JWK Set's URL, or serve the set at the URL that `jwks_uri` already contains.",
   },
   DISCOVERY_JWKS_URI_HTTP: {
     severity: "broken",
@@ -97,7 +97,7 @@ export const discovery = {
   DISCOVERY_JWKS_URI_SITE: {
     severity: "advice",
     title: "`jwks_uri` is on a different site from the issuer",
-    why: "That is allowed, but anyone who runs the other site can forge logins to this one.",
+    why: "That is allowed, but anyone who runs the other site can forge logins from this issuer.",
     rule: `${openidDiscovery} 3`,
     remedy: "Serve the JWK Set from the issuer's host, unless the other site is equally well protected.",
   },
@@ -125,7 +125,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
-    title: "The issuer differs in the way that Microsoft Entra's does",
+    title: "The issuer differs in the same way as a Microsoft Entra issuer",
     why: "The URL covers several tenants or user flows, but the issuer names one tenant or contains `{tenantid}`. Relying parties that do not know Microsoft's rule reject the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with a single tenant's issuer, or use a library that knows this rule.",

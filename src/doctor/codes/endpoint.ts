@@ -61,7 +61,7 @@ export const endpoint = {
   HTTP_REDIRECT: {
     severity: "broken",
     title: "The URL redirects",
-    why: "Some verifiers do not follow redirects, for good reasons, and get no keys.",
+    why: "Some verifiers, for good reason, do not follow redirects, so they get no keys.",
     rule: "RFC 9110 section 15.4",
     remedy: "Advertise the URL that serves the document.",
   },
@@ -153,7 +153,7 @@ export const endpoint = {
   HTTP_SET_COOKIE: {
     severity: "advice",
     title: "The response sets a cookie",
-    why: "Shared caches do not store the response, or send one client's cookie to all the others.",
+    why: "Shared caches either do not store the response or send one client's cookie to all the others.",
     rule: "RFC 9111 section 7.3",
     remedy: "Serve the set without sessions or load balancer stickiness.",
   },
@@ -167,7 +167,7 @@ export const endpoint = {
   HTTP_CHUNKED: {
     severity: "advice",
     title: "The response has no Content-Length",
-    why: "A truncated response can look complete, and some caches do not store it.",
+    why: "Without Content-Length, a truncated response can look complete, and some caches do not store the response.",
     rule: "RFC 9112 section 6.2",
     remedy: "Send Content-Length; the size of the set is known.",
   },
@@ -209,14 +209,15 @@ export const endpoint = {
   HTTP_GZIP_UNASKED: {
     severity: "broken",
     title: "The response is compressed although the request did not ask for it",
-    why: "Verifiers that do not decompress cannot read the JSON and get no keys.",
+    why: "Verifiers that do not decompress responses cannot read the JSON, so they get no keys.",
     rule: "RFC 9110 section 12.5.3",
-    remedy: "Compress only for requests whose Accept-Encoding allows it, or never: the set is small.",
+    remedy:
+      "Compress only responses to requests whose Accept-Encoding allows it, or do not compress at all, because the set is small.",
   },
   HTTP_LIFETIME_LONG: {
     severity: "risk",
     title: "Caches may keep the JWK Set for more than a week",
-    why: "After a rotation, caches serve the old set until this time has passed, and no server can recall it. Until then, tokens signed with a new key are rejected, and a revoked key is still trusted.",
+    why: "After a rotation, caches serve the old set until its lifetime has passed, and no server can make them drop it sooner. Until then, tokens signed with a new key are rejected, and a revoked key is still trusted.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy:
       "Send `Cache-Control: public, max-age=3600`, and wait for the old lifetime to pass before the next rotation.",

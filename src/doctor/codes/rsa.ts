@@ -47,7 +47,7 @@ export const rsa = {
   JWKS_RSA_FACTORABLE: {
     severity: "broken",
     title: "An RSA modulus can be factored",
-    why: "Anyone can compute the private key from the public one: the primes are too close (CVE-2022-26320), they consist of short random pieces, or the modulus itself is prime.",
+    why: "Anyone can compute the private key from the public one: the primes are too close together (CVE-2022-26320), they consist of short random pieces, or the modulus itself is prime.",
     rule: "RFC 8725 section 3.5",
     remedy: "Treat the key as compromised, and generate a new one with a different generator.",
   },

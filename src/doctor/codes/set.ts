@@ -69,7 +69,7 @@ export const set = {
   JWKS_KID_WHITESPACE: {
     severity: "risk",
     title: "A `kid` is blank, or begins or ends with whitespace",
-    why: "A `kid` is compared exactly. If a program, a database or a configuration trims it, the key is no longer found.",
+    why: "A `kid` is compared exactly. If a program, a database or a configuration file trims the `kid`, the key is no longer found.",
     rule: "RFC 7517 section 4.5",
     remedy:
       "Give the key a `kid` without whitespace, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",

@@ -25,8 +25,8 @@ export const watch = {
   },
   WATCH_SIGNS_UNANNOUNCED: {
     severity: "broken",
-    title: "A key was used for signing before caches could have it",
-    why: "Verifiers may keep the old set for max-age plus stale-while-revalidate. Those that do not refetch it sooner reject the key's tokens.",
+    title: "A key was used for signing before caches could be relied on to have it",
+    why: "Verifiers may keep the old set for max-age plus stale-while-revalidate. Those that do not refetch it sooner reject tokens signed with the key.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Publish a key for longer than max-age plus stale-while-revalidate before you sign with it.",
   },

@@ -11,7 +11,7 @@ export interface FailingVerifier {
    * the keys in the finding.
    */
   readonly fails: "every token" | "its tokens";
-  /** Whether the verifier fails only for some forms of the finding. */
+  /** Whether the verifier fails only on some documents or tokens with the finding. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source. Absent if the verifier was run. */
   readonly source?: string;
@@ -66,7 +66,7 @@ export const cited: Readonly<Partial<Record<Code, readonly FailingVerifier[]>>> 
     { ...php(112), version: "7.0.5 without a default alg" },
   ],
   JWKS_ENCRYPTION_KEY: [
-    issue("PyJWT", "before the fix of 2022-05", "every token", "jpadilla/pyjwt#722"),
+    issue("PyJWT", "before the 2022-05 fix", "every token", "jpadilla/pyjwt#722"),
     issue("google-oauth-java-client", "1.35.0", "every token", "googleapis/google-oauth-java-client#1113"),
   ],
   JWKS_EC_COORDINATE_LENGTH: [issue("go-oidc", "(reported 2025-06)", "every token", "coreos/go-oidc#459")],
