@@ -2,7 +2,7 @@
 //
 //   node scripts/prose.ts [PATH...]   prints file:line: phrase and what to write instead; exits with 1 if it finds anything
 //
-// A line that quotes one of the phrases, or needs it, is an entry of `accepted` in prose-patterns.ts, with the reason.
+// A line that quotes one of the phrases, or needs it, is an entry in `accepted` in prose-patterns.ts, with the reason.
 
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";

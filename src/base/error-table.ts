@@ -94,9 +94,9 @@ export const errorTable = {
     },
   },
   SignerError: {
-    ERR_SIGNER_THROTTLED: { when: "the backend throttles requests", remedy: "retry later", retryable: true },
+    ERR_SIGNER_THROTTLED: { when: "the backend is throttling requests", remedy: "retry later", retryable: true },
     ERR_SIGNER_UNAVAILABLE: {
-      when: "the backend is unreachable or failed; `cause` has the details",
+      when: "the backend is unreachable or has failed; `cause` has the details",
       remedy: "retry later",
       retryable: true,
     },

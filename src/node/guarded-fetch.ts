@@ -34,8 +34,8 @@ const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callba
 /**
  * Creates a `fetch` for external URLs, such as a client's `jwks_uri`. It accepts only https, requires that all of the
  * host's addresses are allowed, and connects only to an address that was checked, even if the host name's addresses
- * change in the meantime. It sends only GET, does not follow redirects, and rejects a compressed body unless the status
- * is an error.
+ * change in the meantime. It sends only GET requests, does not follow redirects, and rejects a compressed body unless
+ * the status is an error.
  *
  * The returned function throws ConfigError `ERR_OPTION_INVALID` if it is given a method other than GET or a body,
  * FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`,
@@ -68,7 +68,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
 
   return async (url, init) => {
     if ((init.method ?? "GET").toUpperCase() !== "GET" || (init.body ?? null) !== null) {
-      throw invalidOption("a guarded fetch sends only GET, without a body");
+      throw invalidOption("a guarded fetch sends only GET requests, without a body");
     }
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
@@ -100,7 +100,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       ...(init.signal && { signal: init.signal }),
     });
     limitInformational(outgoing, (status) => {
-      const message = `${shownUrl(url)}: repeatedly responded with status ${status}`;
+      const message = `${shownUrl(url)} repeatedly responded with status ${status}`;
       return new FetchError("ERR_FETCH_STATUS", message);
     });
     outgoing.on("error", reject).once("response", (incoming) => {
@@ -112,7 +112,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         reject(
           new FetchError(
             "ERR_FETCH_BODY",
-            `${shownUrl(url)}: the body is compressed, although the request did not allow compression`,
+            `${shownUrl(url)}: the body is compressed, even though the request did not allow compression`,
           ),
         );
         return;
@@ -122,7 +122,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         resolve(responseOf(incoming, status));
       } catch {
         incoming.destroy();
-        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: responded with status ${status}`));
+        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)} responded with status ${status}`));
       }
     });
     outgoing.end();

@@ -34,7 +34,10 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        ["jwksd_retired_kids_presented_total", "Tokens passed to verify whose kid belongs to a removed or revoked key."],
+        [
+          "jwksd_retired_kids_presented_total",
+          "Tokens that were passed to verify() and whose kid belongs to a removed or revoked key.",
+        ],
         presented.values("end"),
       ),
   };

@@ -179,6 +179,6 @@ async function importable(jwk: PublicJwk, alg: string, name: string): Promise<Cr
   try {
     return await importJWK({ ...jwk }, alg);
   } catch {
-    throw keyError("ERR_KEY_FORMAT", name, `is not a valid ${jwk.kty} public key`);
+    throw keyError("ERR_KEY_FORMAT", name, `this is not a valid ${jwk.kty} public key`);
   }
 }

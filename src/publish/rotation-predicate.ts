@@ -22,7 +22,7 @@ export function rotationMode(
         report,
         new JwksdError(
           "ERR_PREDICATE",
-          `jwksRotationActive ${problem}, so jwksd sends the Cache-Control of rotation mode; fix the predicate`,
+          `jwksRotationActive ${problem}, so jwksd sends the Cache-Control header for rotation mode; fix the predicate`,
           {
             cause,
           },

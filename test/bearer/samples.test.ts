@@ -136,7 +136,7 @@ describe("guard samples", { concurrency: 3 }, () => {
     for (const part of [
       /^GET \/: 401, there is no Authorization header$/m,
       /^returned 503: FetchError: http/m,
-      /^no keys from http:\S+: http:\S+: responded with status 5/m,
+      /^no keys from http:\S+: http:\S+ responded with status 5/m,
     ])
       assert.match(lines.join("\n"), part);
   });

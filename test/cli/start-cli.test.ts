@@ -123,8 +123,8 @@ describe("replaces option names in the library's errors with flags", () => {
     [
       "a wrapping key that is not given",
       { wrappingKeys: newWrappingKey() },
-      /not given \(given: [\w-]{43}\); add it to wrappingKeys, next to the others; if that key is lost, see [^;]+$/,
-      /add it to --wrapping-key-file or JWKSD_WRAPPING_KEYS, [^;]*; if that key is lost, see [^;]* \[ERR_WRAPPING_KEY_MISSING\]$/,
+      /not given \(given: [\w-]{43}\); add it to wrappingKeys along with the others; if that key is lost, see [^;]+$/,
+      /add it to --wrapping-key-file or JWKSD_WRAPPING_KEYS along with the others; if that key is lost, see [^;]* \[ERR_WRAPPING_KEY_MISSING\]$/,
     ],
     [
       "the keys of another issuer",

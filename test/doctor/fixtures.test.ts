@@ -104,7 +104,7 @@ const fetched = (hours: number, ...kids: readonly string[]): SetFetch => ({ at: 
 const oneFetch = (kids: readonly string[], control?: string): Observations => ({ at, set: setOf(kids, control) });
 
 const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
-  ["one key", oneFetch(["a"]), /^Only one signing key is published, so the next key is not announced\./m],
+  ["one key", oneFetch(["a"]), /^Only one signing key is published, so the next key has not been announced\./m],
   ["two keys", oneFetch(["a", "b"]), /^2 signing keys are published: one signs/m],
   ["a lifetime of weeks", oneFetch(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
   ["a lifetime of hours", oneFetch(["a"]), /^Caches may keep the set for 2 h /m],
@@ -146,7 +146,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
       ],
     },
-    /^kid "a" was withdrawn while a token was valid for another 2 h\.\nkid "b" was first used for signing before it was published\.$/m,
+    /^kid "a" was withdrawn while a token was still valid for another 2 h\.\nkid "b" was first used for signing before it was published\.$/m,
   ],
   [
     "a key that is not published",

@@ -108,7 +108,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const told = await change("rotate");
     const kid = told.changes[0]?.kid ?? "";
     assert.deepEqual(await states(), ["first sig active", `${kid} sig announced`]);
-    assert.match(told.effects.join("\n"), /is published now and signs from .*nothing breaks/);
+    assert.match(told.effects.join("\n"), /is published now and starts signing at .*nothing breaks/);
     assert.deepEqual(
       told.next.map(({ action }) => action),
       ["retired", "activated", "removed"],
@@ -118,12 +118,12 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
     const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
-    assert.match(asked, /nothing was changed.*confirm it with --yes:\n- .*\n- .*Until .* reject its tokens/s);
+    assert.match(asked, /nothing was changed.*confirm it with --yes:\n- .*\n- .*Until .* reject the key's tokens/s);
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
     assert.match(
       effects.join("\n"),
-      /Until .* reject its tokens\. .*caches may keep it for 7200 s more.*verifiers reject its tokens: .*jose/,
+      /Until .* reject the key's tokens\. .*caches may keep it for 7200 s more.*verifiers reject its tokens: .*jose/,
     );
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
 
@@ -138,7 +138,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
   test("can be replaced in an emergency: the next key starts signing immediately, and then the old key is revoked", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
-    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /Until .* reject its tokens/);
+    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /Until .* reject the key's tokens/);
     const told = await change("rotate", "--now", "--yes");
     const kid = told.changes.find(({ state }) => state === "active")?.kid;
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
@@ -173,7 +173,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     );
     // The other key was never announced, so this is like rotate --now.
     assert.match(await refused("ERR_TOO_EARLY", "rotate", `--back=${kid.slice(0, 8)}`), /--now --yes/);
-    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--back", "--now"), /Until .* reject its tokens/);
+    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--back", "--now"), /Until .* reject the key's tokens/);
     await ok("rotate");
     assert.match(await refused("ERR_TRANSITION", "rotate", "--back", "--now", "--yes"), /--withdraw/);
     await change("rotate", "--back", "--withdraw", "--now", "--yes");

@@ -209,7 +209,10 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, behind +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const output = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(output.includes(`which has not begun. Target "${target}" has not received the step; write it`), output);
+      assert.ok(
+        output.includes(`which has not begun. Target "${target}" has not received the key's latest step; update it`),
+        output,
+      );
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);

@@ -33,15 +33,15 @@ const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(m
 
 /** Returns the time until which verifiers trust a revoked key, with the reason. */
 const until = (honest: string, cached: string, ignoring: string): string =>
-  `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes it for at most 3600 s (maxStaleSeconds), and caches keep that ` +
+  `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes the previous set for at most 3600 s (maxStaleSeconds), and caches keep that ` +
   `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it for another 7200 s (cacheSlackSeconds), until 2026-11-20 ${ignoring} UTC, or longer.`;
 const long = until("15:00:00", "7200 s, because rotation mode has not ", "17:00:00");
 const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00");
 
 /** Returns the sentences about a key that signs from now on and has been published only since a time today. */
 const refused = (since: string, end: string): string =>
-  `Signing key "b" signs from 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC. Until 2026-11-20 ` +
-  `${end} UTC, verifiers that have an older set and do not refetch it for an unknown kid reject its tokens. A process that cannot read the ` +
+  `Signing key "b" starts signing at 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC. Until 2026-11-20 ` +
+  `${end} UTC, verifiers that have an older set and do not refetch it when they see an unknown kid reject the key's tokens. A process that cannot read the ` +
   "store may publish the older set for another 3600 s (maxStaleSeconds), and caches may keep it for 7200 s more, plus 7200 s (cacheSlackSeconds). " +
   newKeyText();
 
@@ -58,7 +58,7 @@ const rows: readonly Row[] = [
     [a],
     { type: "rotate", use: "sig", key: newKey("b") },
     [
-      'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC. Every cache will have it by then, so nothing breaks.',
+      'Signing key "b" is published now and starts signing at 2026-11-21 12:00:00 UTC. Every cache will have it by then, so nothing breaks.',
       on,
     ],
   ],
@@ -148,13 +148,13 @@ const rows: readonly Row[] = [
     "a revocation when the rotation mode has been on for one second less than necessary",
     [a, announced(10_799 * second)],
     revokes("b"),
-    [`Signing key "b" is revoked. Verifiers may trust it ${long} It has not signed anything yet.`, off],
+    [`Signing key "b" is revoked. Verifiers may trust it ${long} It has not signed anything.`, off],
   ],
   [
     "a revocation when the rotation mode has been on for long enough",
     [a, announced(10_800 * second)],
     revokes("b"),
-    [`Signing key "b" is revoked. Verifiers may trust it ${short} It has not signed anything yet.`, off],
+    [`Signing key "b" is revoked. Verifiers may trust it ${short} It has not signed anything.`, off],
   ],
   [
     "a revocation of a retiring key in long mode: verifiers respect max-age, without stale-while-revalidate",
@@ -284,7 +284,7 @@ describe("the impact of a change on verifiers", () => {
     assert.match(retires ?? "", /1000 s \(maxStaleSeconds\)\. .* until 2026-11-20 12:27:00 UTC/);
     assert.match(
       signs ?? "",
-      /Until 2026-11-20 14:17:40 UTC, .* reject its tokens\. .* plus 60 s \(cacheSlackSeconds\)/,
+      /Until 2026-11-20 14:17:40 UTC, .* reject the key's tokens\. .* plus 60 s \(cacheSlackSeconds\)/,
     );
     // A process may still follow an earlier policy.
     assert.match(

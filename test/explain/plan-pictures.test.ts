@@ -58,9 +58,9 @@ durations. All times are UTC.
 
 1  2027-01-09 12:00:00 UTC, in 50 d
    announce sig (next)
-     it signs from 2027-01-10 12:00:00 UTC, and every cache must have it by then
-     [rotateEveryDays 90 after 2026-10-12 12:00:00 UTC, when the active key
-     became active, minus announceForSeconds 86400]
+     it starts signing at 2027-01-10 12:00:00 UTC, and every cache must have it
+     by then [rotateEveryDays 90 after 2026-10-12 12:00:00 UTC, when the active
+     key became active, minus announceForSeconds 86400]
 2  2027-01-10 12:00:00 UTC, in 51 d
    retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
      the next key replaces it [the time at which the next key becomes active]

@@ -120,7 +120,7 @@ test("every step has a reason and the arithmetic behind its time", () => {
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );
   assert.deepEqual(bounds, [
-    "announced: it signs from 2027-01-10 12:00:00 UTC, and every cache must have it by then [rotateEveryDays 90 after " +
+    "announced: it starts signing at 2027-01-10 12:00:00 UTC, and every cache must have it by then [rotateEveryDays 90 after " +
       "2026-10-12 12:00:00 UTC, when the active key became active, minus announceForSeconds 86400]",
     "retired: the next key replaces it [the time at which the next key becomes active]",
     "activated: every process has been publishing it for 1 d, so every cache has it [announceForSeconds 86400, at least 18300 = " +

@@ -41,7 +41,7 @@ checkKeyService(
     const signed = serviceKey().sign(input.digest);
     return [
       ["ThrottlingException", error("ThrottlingException"), "ERR_SIGNER_THROTTLED", /ThrottlingException/],
-      ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /throttles requests/],
+      ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /is throttling requests/],
       ["KMSInternalException", error("KMSInternalException", 500), "ERR_SIGNER_UNAVAILABLE", /KMSInternalException/],
       ["KeyUnavailableException", error("KeyUnavailableException", 500), "ERR_SIGNER_UNAVAILABLE", /KeyUnavailable/],
       ["DependencyTimeoutException", error("DependencyTimeoutException", 503), "ERR_SIGNER_UNAVAILABLE", /Dependency/],

@@ -108,9 +108,9 @@ export function checkKeyService(
 
     const commonFailures: Failing[] = [
       ["each connection is cut", "cut", "ERR_SIGNER_UNAVAILABLE", /is unreachable/],
-      ["each response is cut off", "cut in the middle", "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
-      ["each response is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
-      ["each response is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
+      ["each response is cut off", "cut in the middle", "ERR_SIGNER_UNAVAILABLE", /unreachable or has failed/],
+      ["each response is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or has failed/],
+      ["each response is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or has failed/],
     ];
     for (const [name, fault, code, message] of [...commonFailures, ...failuresOf(opened)]) {
       test(`${name}: ${code}`, async () => {

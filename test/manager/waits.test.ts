@@ -27,7 +27,7 @@ describe("a process whose clock differs from the store's", () => {
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
       assert.match(
         replica.manager.health.stale?.message ?? "",
-        /moment: this machine's clock is .* the store's clock, but clockSkewSeconds allows only 300 s; correct the wrong clock$/,
+        /moment: this machine's clock is .* the store's clock, but clockSkewSeconds allows only 300 s; correct whichever clock is wrong$/,
       );
       assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
       // Commands that need no waiting period are executed according to the store's clock.

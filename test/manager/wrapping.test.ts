@@ -112,8 +112,8 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     [`${wrappingKey(7)}==`, "ends in more than one ="],
     [Buffer.alloc(32, 255).toString("base64"), "is in base64, with + or / instead of - and _"],
     [Buffer.alloc(32, 7).toString("hex"), "is in hexadecimal"],
-    [`${wrappingKey(7)}\n`, "has characters that base64url does not have"],
-    [JSON.stringify({ k: wrappingKey(7) }), "has characters that base64url does not have"],
+    [`${wrappingKey(7)}\n`, "has characters that are not valid in base64url"],
+    [JSON.stringify({ k: wrappingKey(7) }), "has characters that are not valid in base64url"],
   ];
   for (const [text, fault] of faults) {
     test(`reports an invalid key by its position: ${fault}`, async () => {

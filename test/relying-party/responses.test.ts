@@ -144,18 +144,22 @@ const fails =
 
 describe("messages do not quote responses", () => {
   const jwksUri = "https://op.example/a\nb\u001b[2J\u202e?token=secret#secret";
-  const shown = "https://op.example/ab%1B[2J%E2%80%AE: ";
+  const shown = "https://op.example/ab%1B[2J%E2%80%AE";
   const rows: [name: string, input: Script, message: string][] = [
-    ["a status", reply(404), "responded with status 404"],
-    ["not a JWK Set", reply(200, "{}"), 'a JWK Set must have a "keys" array (RFC 7517 section 5)'],
-    ["not JSON", reply(200, "secret"), "the body is not a JWK Set"],
-    ["a redirect", reply(302), "responded with a redirect, which is not followed"],
-    ["a body that is too large", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],
-    ["not UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
-    ["a code that is a word", fails({ code: "ECONNRESET" }), "no response (ECONNRESET)"],
-    ["a code that is not a word", fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }), "no response (Error)"],
-    ["a name that is not a word", fails({ name: "a\nname" }), "no response (object)"],
-    ["no response", hanging, "no response within 5000 ms"],
+    ["a status", reply(404), " responded with status 404"],
+    ["not a JWK Set", reply(200, "{}"), ': a JWK Set must have a "keys" array (RFC 7517 section 5)'],
+    ["not JSON", reply(200, "secret"), ": the body is not a JWK Set"],
+    ["a redirect", reply(302), " responded with a redirect, which is not followed"],
+    ["a body that is too large", reply(200, padded(maxBytes + 1)), ": the body is larger than 262144 bytes"],
+    ["not UTF-8", reply(200, new Uint8Array([0xff])), ": the body is not UTF-8"],
+    ["a code that is a word", fails({ code: "ECONNRESET" }), ": no response (ECONNRESET)"],
+    [
+      "a code that is not a word",
+      fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }),
+      ": no response (Error)",
+    ],
+    ["a name that is not a word", fails({ name: "a\nname" }), ": no response (object)"],
+    ["no response", hanging, ": no response within 5000 ms"],
   ];
   for (const [name, input, message] of rows) {
     test(name, async () => {
@@ -179,7 +183,7 @@ describe("messages do not quote responses", () => {
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${document} is not a URL`],
       [
         JSON.stringify({ issuer, jwks_uri: "http://localhost/" }),
-        `the jwks_uri of ${document} is not an https URL, although the issuer is`,
+        `the jwks_uri of ${document} is not an https URL, even though the issuer is`,
       ],
     ] as const) {
       const { message: given } = await failure(verifierOf(reply(200, body), { issuer }).keys.refresh);

@@ -33,7 +33,7 @@ const adviceByCause = {
   "other issuer": "If this is the right provider, pass --issuer exactly as it appears in the discovery document.",
   "two issuers":
     "Configure the provider to use the same issuer everywhere: verifiers compare every character, so if it uses two, they reject the document or the tokens.",
-  "no kid": "Configure the provider to put the signing key's kid into the header.",
+  "no kid": "Configure the provider to put the signing key's kid in the header.",
   "unknown kid": (context: Context) =>
     `Check that ${context.issuer} issued this token, and get a new one: an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key; ${watching(context)}`,
   "cached set": (context: Context) =>

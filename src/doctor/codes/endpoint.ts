@@ -42,7 +42,7 @@ export const endpoint = {
     title: "A request with `Accept: application/json` is rejected",
     why: "Many verifiers send exactly this header.",
     rule: "RFC 9110 section 12.5.1",
-    remedy: "Ignore `Accept`: there is only one representation.",
+    remedy: "Ignore `Accept`, because there is only one representation.",
   },
   HTTP_SLOW_250: {
     severity: "advice",
@@ -110,7 +110,7 @@ export const endpoint = {
   },
   HTTP_ETAG_CHANGES: {
     severity: "risk",
-    title: "The ETag changes although the bytes do not",
+    title: "The ETag changes even though the bytes do not",
     why: "The tag differs between nodes, or changes with every restart, so revalidations transfer the whole set again.",
     rule: "RFC 9110 section 8.8.1",
     remedy: "Derive the ETag from the bytes.",
@@ -176,7 +176,7 @@ export const endpoint = {
     title: "A compressed response has no `Vary: Accept-Encoding`",
     why: "A shared cache sends the compressed bytes to verifiers that did not ask for them.",
     rule: "RFC 9110 section 12.5.5",
-    remedy: "Send `Vary: Accept-Encoding`, or do not compress: the set is small.",
+    remedy: "Send `Vary: Accept-Encoding`, or do not compress the set, since it is small.",
   },
   HTTP_ADDRESSES_DIFFER: {
     severity: "broken",
@@ -208,7 +208,7 @@ export const endpoint = {
   },
   HTTP_GZIP_UNASKED: {
     severity: "broken",
-    title: "The response is compressed although the request did not ask for it",
+    title: "The response is compressed even though the request did not ask for it",
     why: "Verifiers that do not decompress responses cannot read the JSON, so they get no keys.",
     rule: "RFC 9110 section 12.5.3",
     remedy:

@@ -48,7 +48,7 @@ export const key = {
   JWKS_OKP_CURVE: {
     severity: "broken",
     title: "An OKP key is on X25519, X448, Ed448 or an unknown curve",
-    why: "Few verifiers support these curves. They should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
+    why: "Few verifiers support these curves. The others should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 8037 section 2",
     remedy: "Use Ed25519 or P-256, or publish the key at a separate URL.",
   },
@@ -61,8 +61,8 @@ export const key = {
   },
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
-    title: "A value of a key is longer than any real key needs",
-    why: "Verifiers that limit the work per key reject this one. The key can block verifiers that have no limit.",
+    title: "A key has a value that is longer than any real key needs",
+    why: "Verifiers that limit the work per key reject this one, and it can tie up verifiers that have no limit.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of more than 16,384 characters is either damaged or an attack.",
   },

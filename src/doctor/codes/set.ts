@@ -32,7 +32,7 @@ export const set = {
   },
   JWKS_MEMBER_NOT_OBJECT: {
     severity: "broken",
-    title: "An entry of `keys` is not an object",
+    title: "An entry in `keys` is not an object",
     why: "Verifiers that read the members of every entry fail on this one and reject the whole set.",
     rule: "RFC 7517 section 5.1",
     remedy: "Remove the entry.",
@@ -49,22 +49,21 @@ export const set = {
     title: "One of several keys has no `kid`",
     why: "A verifier selects a key by the token's `kid`, so it never selects this one.",
     rule: "OpenID Connect Core 1.0 section 10.1",
-    remedy: "Give each key its own `kid`, and put that `kid` into the header of the key's tokens.",
+    remedy: "Give each key its own `kid`, and put that `kid` in the header of the tokens signed with the key.",
   },
   JWKS_ONE_KEY_NO_KID: {
     severity: "risk",
     title: "The only key has no `kid`",
     why: "Verifiers reject tokens that name a `kid`, because no key has it. Some also reject tokens without a `kid`. Once there is a second key, every token needs a `kid`.",
     rule: "RFC 7517 section 4.5",
-    remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+    remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it in the header of the tokens.",
   },
   JWKS_KID_EMPTY: {
     severity: "broken",
     title: "A `kid` is empty",
     why: "An empty string is allowed, but many programs treat it as a missing `kid`.",
     rule: "RFC 7517 section 4.5",
-    remedy:
-      "Give the key a non-empty `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+    remedy: "Give the key a non-empty `kid`, such as its RFC 7638 thumbprint, and put it in the header of the tokens.",
   },
   JWKS_KID_WHITESPACE: {
     severity: "risk",
@@ -72,7 +71,7 @@ export const set = {
     why: "A `kid` is compared exactly. If a program, a database or a configuration file trims the `kid`, the key is no longer found.",
     rule: "RFC 7517 section 4.5",
     remedy:
-      "Give the key a `kid` without whitespace, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+      "Give the key a `kid` without whitespace, such as its RFC 7638 thumbprint, and put it in the header of the tokens.",
   },
   JWKS_KID_TYPE: {
     severity: "broken",

@@ -33,7 +33,7 @@ export const watch = {
   WATCH_LIFETIME_TOO_LONG: {
     severity: "risk",
     title: "Caches may keep the set for longer than the rotation took",
-    why: "A cache may have missed a whole rotation: it still has the old set when the old key is withdrawn.",
+    why: "A cache can miss a whole rotation: it still has the old set when the old key is withdrawn.",
     rule: "RFC 9111 section 4.2",
     remedy: "Shorten max-age, or wait longer between publishing a key and withdrawing the previous one.",
   },

@@ -66,7 +66,7 @@ class Failed extends Error {
   }
 }
 
-/** Creates a requester, which sends only GET and HEAD. The limits apply to all of its requests together. */
+/** Creates a requester, which sends only GET and HEAD requests. The limits apply to all of its requests together. */
 export function requester(limits: RequestLimits): Requester {
   const endsAt = performance.now() + limits.totalMs;
   let requests = 0;

@@ -38,7 +38,7 @@ export const newKeyText = (): string => verifiersThat("reject its tokens", worst
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
 export const replacedKeyText = (): string =>
-  verifiersThat("trust it even though tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
+  verifiersThat("keep trusting it even when tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
 
 /**
  * Describes how long verifiers trust a removed key if no token has an unknown kid.

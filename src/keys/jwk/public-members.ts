@@ -142,7 +142,7 @@ function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: st
   if (typeof text !== "string" || text === "") throw bad("is missing");
   const bytes = /^[A-Za-z0-9_-]+$/.test(text) && text.length % 4 !== 1 ? base64url.decode(text) : undefined;
   if (bytes === undefined || base64url.encode(bytes) !== text) {
-    throw bad("is not base64url without padding (RFC 7515 section 2)");
+    throw bad("is not unpadded base64url (RFC 7515 section 2)");
   }
   return bytes;
 }

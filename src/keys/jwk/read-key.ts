@@ -73,7 +73,7 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
   }
   if (isCryptoKey(input)) {
     if (!input.extractable) {
-      const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
+      const hint = input.type === "private" ? "; pass the CryptoKeyPair, which includes its public key" : "";
       throw keyError("ERR_KEY_FORMAT", name, `this CryptoKey is not extractable${hint}`);
     }
     // A CryptoKey's JWK has no "use".
@@ -97,7 +97,7 @@ export async function readKeyText(text: string, name: string): Promise<JWK> {
   const value = parseJson(text, name);
   if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set, but a single key was expected");
   if (typeof value !== "object" || value === null)
-    throw keyError("ERR_KEY_FORMAT", name, "this is not a JWK, which is a JSON object");
+    throw keyError("ERR_KEY_FORMAT", name, "this is not a JWK; a JWK must be a JSON object");
   return value;
 }
 

@@ -88,7 +88,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
 
   const service: KeyService<Key, Client> = {
     place: "aws-kms",
-    uriForm: "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (an alias can be moved to another key)",
+    uriForm: "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (not an alias, which can be moved to another key)",
     classifyError,
 
     parse(uri) {

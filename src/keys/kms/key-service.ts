@@ -21,8 +21,8 @@ export interface KeyServiceOptions {
 
 /** Message and remedy for each error code. */
 const advice = {
-  ERR_SIGNER_THROTTLED: "the key service throttles requests; retry later",
-  ERR_SIGNER_UNAVAILABLE: "the key service is unreachable or failed; retry later",
+  ERR_SIGNER_THROTTLED: "the key service is throttling requests; retry later",
+  ERR_SIGNER_UNAVAILABLE: "the key service is unreachable or has failed; retry later",
   ERR_SIGNER_UNAUTHORIZED: "the key service does not accept these credentials; correct the credentials or the policy",
   ERR_SIGNER_KEY_STATE: "the key is disabled, deleted or missing",
   ERR_SIGNER_BAD_SIGNATURE: "the key service's response does not match the request",

@@ -143,7 +143,7 @@ export function boundSigner(
   }
 
   function aborted(): SignerError {
-    return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`);
+    return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signing operation`);
   }
 
   function unavailable(cause: unknown): SignerError {

@@ -147,7 +147,7 @@ const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map((
 function checkSameIssuer(issuer: string, expected: string): void {
   if (issuer === expected) return;
   const message = `oidc-provider's issuer is ${JSON.stringify(issuer)}, but its keys belong to ${JSON.stringify(expected)}`;
-  throw invalidOption(`${message}; create it with the manager's issuer`);
+  throw invalidOption(`${message}; create the provider with the manager's issuer`);
 }
 
 const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as const).map((name) =>

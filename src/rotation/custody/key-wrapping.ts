@@ -141,7 +141,7 @@ function syntaxFault(text: unknown): string | undefined {
   if (/^[\w-]{43}=?$/.test(text)) return undefined;
   if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal";
   if (/^[A-Za-z\d+/]{43}=?$/.test(text)) return "is in base64, with + or / instead of - and _";
-  if (!/^[\w-]+=*$/.test(text)) return "has characters that base64url does not have";
+  if (!/^[\w-]+=*$/.test(text)) return "has characters that are not valid in base64url";
   const count = text.replace(/=+$/, "").length;
   return count === 43 ? "ends in more than one =" : `has ${count} characters, not 43`;
 }
@@ -178,7 +178,7 @@ export function keyNamed(id: unknown, keys: WrappingKeys, what: string): Wrappin
   const given = [...new Set(keys.map(({ id }) => id))].join(", ");
   throw new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} the wrapping key ${quoted(id)}, which was not given (given: ${given}); add it to wrappingKeys, next to the others; ${ifLost}`,
+    `${what} the wrapping key ${quoted(id)}, which was not given (given: ${given}); add it to wrappingKeys along with the others; ${ifLost}`,
   );
 }
 

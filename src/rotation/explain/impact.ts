@@ -70,7 +70,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   switch (record.state) {
     case "announced":
       return record.use === "sig"
-        ? `${name} is published now and signs from ${end}. Every cache will have it by then, so nothing breaks.`
+        ? `${name} is published now and starts signing at ${end}. Every cache will have it by then, so nothing breaks.`
         : `${name} is published now, listed after the active key, and replaces that key at ${end}; nothing breaks.`;
     case "active":
       return activated(record, was, context);
@@ -109,9 +109,9 @@ function activated(record: LiveRecord, was: LiveRecord | undefined, { after, pol
 function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
-    `${keyName(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
+    `${keyName(record)} starts signing at ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
     `${timeText(publishedSince(record))}. Until ${timeText(unknownUntil(record, policy))}, verifiers that have an older set and do not ` +
-    `refetch it for an unknown kid reject its tokens. A process that cannot read the store may publish the older set for another ` +
+    `refetch it when they see an unknown kid reject the key's tokens. A process that cannot read the store may publish the older set for another ` +
     `${maxStaleSeconds} s (maxStaleSeconds), and caches may keep it for ${cachedForSeconds.long} s more, plus ${cacheSlackSeconds} s ` +
     `(cacheSlackSeconds). ${newKeyText()}`
   );
@@ -133,12 +133,12 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   const cached = cachedSeconds(before, now, policy);
   const isLong = cached === cachedForSeconds.long;
   const because =
-    `: a process that cannot read the store publishes it for at most ${policy.maxStaleSeconds} s (maxStaleSeconds), and caches keep that ` +
+    `: a process that cannot read the store publishes the previous set for at most ${policy.maxStaleSeconds} s (maxStaleSeconds), and caches keep that ` +
     `set for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"
-      ? `${trusted} It has not signed anything yet.`
+      ? `${trusted} It has not signed anything.`
       : `${trusted} Every token that it signed fails in verifiers that have the new set. ${old?.state === "active" && !isDecommissioned(after) ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;

@@ -172,7 +172,7 @@ function causeText(behind: readonly string[], { processes }: StoreView): string 
     const named = someOf(behind, (name) => `"${printable(name)}"`);
     const [targets, have, them, are] =
       behind.length === 1 ? ["Target", "has", "it", "it is"] : ["Targets", "have", "them", "they are"];
-    return `${targets} ${named} ${have} not received the step; write ${them} with jwksd publish or, if ${are} no longer in use, run jwksd targets forget.`;
+    return `${targets} ${named} ${have} not received the key's latest step; update ${them} with jwksd publish or, if ${are} no longer in use, run jwksd targets forget.`;
   }
   return processes.length === 0
     ? "It begins when a process reads the store, but none is listed; start jwksd serve."

@@ -61,7 +61,7 @@ const cachedBound = ({ cacheSlackSeconds }: RotationPolicy): string =>
 function whyAnnounced(use: KeyUse, at: number, since: number, policy: RotationPolicy): Why {
   const isLate = at > since + rotateEveryMs(policy) - announceForMs(policy);
   return {
-    reason: `it ${use === "sig" ? "signs from" : "becomes active at"} ${timeText(at + announceForMs(policy))}, and every cache must have it by then`,
+    reason: `it ${use === "sig" ? "starts signing at" : "becomes active at"} ${timeText(at + announceForMs(policy))}, and every cache must have it by then`,
     bound:
       `rotateEveryDays ${policy.rotateEveryDays} after ${timeText(since)}, when the active key became active, minus ` +
       `announceForSeconds ${policy.announceForSeconds}${isLate ? "; that is in the past, so the step is due now" : ""}`,

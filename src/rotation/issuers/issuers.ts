@@ -373,10 +373,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const ran = lastRun && { ok: lastRun.issuers - lastRun.failed.size, failed: lastRun.failed.size };
       return [
         gauge(
-          [
-            "jwksd_issuers",
-            "Issuers in memory, by state. Failing issuers include those that could not be loaded recently.",
-          ],
+          ["jwksd_issuers", "Issuers in memory, by state. Failing issuers include those that recently failed to load."],
           byLabel("state", counts),
         ),
         counter(

@@ -183,7 +183,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
           throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; get the key again for each request`);
         const cause = signs ? inUse.keys.unavailable.get(kid) : undefined;
         if (cause === undefined) return;
-        const message = `this process cannot open kid ${JSON.stringify(kid)}`;
+        const message = `this process cannot open the key with kid ${JSON.stringify(kid)}`;
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", message, { cause });
       };
     },

@@ -201,7 +201,7 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
         await discardUnlessNamed(newKey, change.records, true);
         return change;
       } catch (error) {
-        // The store may have written the change although the call failed.
+        // The store may have written the change even though the call failed.
         await discardUnlessNamed(newKey, [], !(isDecided && error instanceof StoreError));
         throw error;
       }

@@ -59,7 +59,7 @@ export function clocksText(seen: Seen, clock: Clock): string {
   const aheadMs = clockAheadMs(seen, clock);
   const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
   const allowed = `clockSkewSeconds allows only ${seen.document.policy.clockSkewSeconds} s`;
-  return `this machine's clock is ${difference} the store's clock, but ${allowed}; correct the wrong clock`;
+  return `this machine's clock is ${difference} the store's clock, but ${allowed}; correct whichever clock is wrong`;
 }
 
 /** Returns the policy and the time that apply to a command after this read. */

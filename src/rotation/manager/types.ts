@@ -55,7 +55,7 @@ export type KeyManagerEvent =
   /** The stored document takes up 70% or more of the bytes that its register can hold. Reported once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
-   * The store has no keys although other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
+   * The store has no keys even though other processes for this issuer are running (`ERR_STORE_EMPTY`): the store was
    * emptied, or this process uses a different store. The error names the processes. Unless `requireStore` is set, this
    * process still generates a first key.
    */
@@ -169,8 +169,8 @@ export interface RotateOptions {
    */
   readonly alg?: Optional<string>;
   /**
-   * Whether the key starts signing immediately, although caches do not have it yet. Its tokens fail in verifiers that
-   * do not refetch the set. Default: `false`.
+   * Whether the key starts signing immediately, even though caches do not have it yet. Its tokens fail in verifiers
+   * that do not refetch the set. Default: `false`.
    */
   readonly now?: Optional<boolean>;
 }

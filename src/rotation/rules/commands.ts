@@ -127,7 +127,7 @@ export function announce(change: KeyChange, key: NewKey, now: number, reason: st
   if (announced !== undefined) {
     throw refused(
       announced,
-      "is already announced, and only one key can be announced at a time; wait until it is active, activate it now (rotate with now, or jwksd rotate --now --yes), or remove it",
+      "is already announced, and only one key can be announced at a time; wait until it is active, activate it now (rotate with the now option, or jwksd rotate --now --yes), or remove it",
     );
   }
   const record = announcedRecord(key, now);
@@ -177,7 +177,7 @@ function remove(change: KeyChange, key: KeyRecord, force: boolean, at: At): KeyC
       waits: "must not be removed yet: tokens that it signed, or that were encrypted to it, are still in use",
     });
   }
-  return end(change, key.kid, "removed", at, "an operator forced it while it was still needed");
+  return end(change, key.kid, "removed", at, "an operator forced its removal while it was still needed");
 }
 
 function revoke(change: KeyChange, key: KeyRecord, replacement: NewKey | undefined, at: At): KeyChange {
@@ -235,7 +235,7 @@ function rollBack(change: KeyChange, { kid, withdraw = false, now = false }: Rol
   if (key === undefined) {
     throw new RotationError(
       "ERR_TRANSITION",
-      "there is no earlier key to roll back to: no retiring key has signed; announce a new key (jwksd rotate)",
+      "there is no earlier key to roll back to: no retiring key has signed anything; announce a new key (jwksd rotate)",
     );
   }
   if (key.use !== "sig") throw refused(key, "is an encryption key; only signing keys can be rolled back");
@@ -245,7 +245,7 @@ function rollBack(change: KeyChange, { kid, withdraw = false, now = false }: Rol
   if (announced !== undefined && !withdraw) {
     throw refused(
       announced,
-      "is announced and would soon replace the earlier key; remove it in the same step (withdraw; jwksd rotate --back --withdraw)",
+      "is announced and would soon replace the earlier key; remove it in the same step (with the withdraw option, or jwksd rotate --back --withdraw)",
     );
   }
   const free = announced === undefined ? change : remove(change, announced, false, at);
@@ -276,7 +276,7 @@ function checkPublished(records: readonly KeyRecord[], key: LiveRecord, at: At):
 }
 
 const tooNew =
-  "must not sign again yet: it has not been published for long enough, so caches do not have it; to take the step anyway, set now (--now --yes)";
+  "must not sign again yet: it has not been published for long enough, so caches do not have it; to take the step anyway, set the now option (--now --yes)";
 
 function importKey(
   change: KeyChange,
@@ -302,7 +302,7 @@ function importKey(
   if (active !== undefined && force !== true) {
     throw new RotationError(
       "ERR_TOO_EARLY",
-      `kid ${JSON.stringify(active.kid)} is active, and caches do not have the imported key: verifiers that do not refetch would reject its tokens; import it as announced, and it will sign from ${new Date(now + announceForMs(policy)).toISOString()}`,
+      `kid ${JSON.stringify(active.kid)} is active, and caches do not have the imported key, so verifiers that do not refetch would reject its tokens; import it as announced, and it will start signing at ${new Date(now + announceForMs(policy)).toISOString()}`,
       { allowedAt: now + announceForMs(policy) },
     );
   }

@@ -21,7 +21,7 @@ export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
   /** The kids in the JWK Set. */
   readonly kids: readonly string[];
-  /** Whether the documents have the short Cache-Control of rotation mode. */
+  /** Whether the documents have the short Cache-Control header for rotation mode. */
   readonly isShort: boolean;
 }
 

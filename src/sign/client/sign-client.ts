@@ -139,7 +139,7 @@ function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, 
   return { name: address, agent, request: https.request, target };
 }
 
-const aborted = (): SignerError => new SignerError("ERR_SIGNER_ABORTED", "the caller aborted the signature");
+const aborted = (): SignerError => new SignerError("ERR_SIGNER_ABORTED", "the caller aborted the signing operation");
 
 /** Serializes a request. @throws TokenError `ERR_CLAIMS_INVALID` */
 function bodyOf(request: object): string {

@@ -79,11 +79,11 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   else signal.addEventListener("abort", leave, { once: true });
   const { status } = response;
   if (isRedirect(response)) {
-    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)}: responded with a redirect, which is not followed`);
+    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)} responded with a redirect, which is not followed`);
   }
   const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
   if (!isUseful) {
-    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: responded with status ${status}`, {
+    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)} responded with status ${status}`, {
       retryAfterSeconds: retryAfterSeconds(response.headers, options.clock.now()),
       answered: status,
     });

@@ -117,7 +117,7 @@ export function createSource({ place, allowInsecure, read, ...fetchOptions }: So
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
       throw new FetchError(
         "ERR_URL_INSECURE",
-        `the jwks_uri of ${document} is not an https URL, although the issuer is`,
+        `the jwks_uri of ${document} is not an https URL, even though the issuer is`,
       );
     }
     return jwksUri;
