@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { type FloodResult, contestants } from "./flood-run.ts";
 import { type Section, table } from "./report.ts";
 
-// Times of the rotation after the fifth minute. In a single run, a key set that waits for a fixed time would be lucky or unlucky.
+// Times of the rotation after the five-minute mark. In a single run, a key set that waits for a fixed time would be lucky or unlucky.
 const phasesSeconds = [2, 9, 16, 23];
 
 /** Simulates ten minutes with 50 unknown kids per second and a rotation in the middle. */
@@ -27,7 +27,7 @@ export async function flood(): Promise<Section> {
   return {
     title: "A flood of unknown kids",
     text: [
-      "For ten minutes, each key set receives 50 tokens with unknown kids and one valid token per second. Halfway through, the provider rotates its keys, so the next valid token has a kid that no cache has. In four runs, the rotation happens 2, 9, 16 and 23 seconds after the fifth minute. The packages are the real ones, and each runs in its own process on a simulated clock. Requests are counted as they leave the process.",
+      "For ten minutes, each key set receives 50 tokens with unknown kids and one valid token per second. Halfway through, the provider rotates its keys, so the next valid token has a kid that no cache has. In four runs, the rotation happens 2, 9, 16 and 23 seconds after the five-minute mark. The packages are the real ones, and each runs in its own process on a simulated clock. Requests are counted as they leave the process.",
       table(["key set", "fetches per minute", "valid tokens rejected in the 2 minutes after the rotation"], rows),
     ].join("\n\n"),
     goals: [

@@ -41,7 +41,7 @@ async function fingerprintOf({ clientId, params }: Payload) {
   return isRegistered ? registered : (await find(id))?.fingerprint;
 }
 
-/** An authorization request or a grant ends when its client's document changes, which fixes the method. */
+/** An authorization request or a grant ends when its client's document changes, so the method cannot change. */
 function adapter(model: string) {
   const own = stored(model);
   if (model === "Client") return { ...own, find: async (id: string) => (await own.find(id)) ?? (await find(id)) };
