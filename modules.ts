@@ -220,7 +220,7 @@ export const modules: Readonly<Record<string, Module>> = {
   cli: {
     modules: [
       "cli/doctor",
-      "cli/keys",
+      "cli/managed-keys",
       "cli/serve",
       "cli/store",
       "keys/signer",
@@ -233,7 +233,7 @@ export const modules: Readonly<Record<string, Module>> = {
   "cli/serve": {
     modules: [
       "cli",
-      "cli/keys",
+      "cli/managed-keys",
       "rotation/custody",
       "rotation/store",
       "service/config",
@@ -259,7 +259,7 @@ export const modules: Readonly<Record<string, Module>> = {
   "cli/store": {
     modules: [
       "cli",
-      "cli/keys",
+      "cli/managed-keys",
       "rotation/custody",
       "rotation/explain",
       "rotation/rules",
@@ -270,10 +270,19 @@ export const modules: Readonly<Record<string, Module>> = {
     packages: ["commander", "node:"],
   },
   "cli/files": {
-    modules: ["cli", "cli/keys", "keys/jwk", "keys/signer", "node", "publish", "rotation/custody", "rotation/rules"],
+    modules: [
+      "cli",
+      "cli/managed-keys",
+      "keys/jwk",
+      "keys/signer",
+      "node",
+      "publish",
+      "rotation/custody",
+      "rotation/rules",
+    ],
     packages: ["jose", "node:", "commander"],
   },
-  "cli/keys": {
+  "cli/managed-keys": {
     modules: [
       "cli",
       "cli/files",

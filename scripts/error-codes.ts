@@ -10,9 +10,9 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   RotationError: "the managed keys' states do not allow the step",
   StoreError: "the store cannot be used",
   TokenError: "the token is rejected or cannot be created",
-  ClientError: "the client is rejected",
+  ClientDocumentError: "a client with a metadata document is rejected",
   FetchError: "keys or metadata cannot be fetched now",
-  ServiceError: "the service cannot read, write, publish or listen",
+  IoError: "jwksd cannot read, write, publish or listen",
   JwksdError: "all other errors",
 };
 

@@ -1,6 +1,6 @@
 // Generates the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
 
-import { planSvg } from "../src/cli/keys/plan-svg.ts";
+import { planSvg } from "../src/cli/managed-keys/plan-svg.ts";
 import { planRotation } from "../src/rotation/explain/plan.ts";
 import type { LiveRecord } from "../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";

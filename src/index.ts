@@ -5,7 +5,7 @@
  * @module jwksd
  */
 
-export type { OAuthClient } from "./verify/client/client-keys.ts";
+export type { ClientKeyMetadata } from "./verify/client/client-keys.ts";
 export {
   type ClientDocumentState,
   type ClientDocuments,
@@ -29,14 +29,14 @@ export type { ClientVerifierEvent } from "./verify/client/events.ts";
 export { type SetIfAbsent, memoryReplayStore } from "./verify/client/replay-store.ts";
 export type { Clock } from "./base/clock.ts";
 export {
-  ClientError,
+  ClientDocumentError,
   ConfigError,
   type JwksdErrorCode,
   FetchError,
   InternalError,
   JwksdError,
   KeyMaterialError,
-  ServiceError,
+  IoError,
   SignerError,
   RotationError,
   StoreError,

@@ -1,5 +1,5 @@
 // client-documents-oidc.mts: the same clients for oidc-provider, which authenticates them itself
-import { ClientError, createClientDocuments } from "jwksd";
+import { ClientDocumentError, createClientDocuments } from "jwksd";
 import { guardedFetch } from "jwksd/node";
 import { Provider } from "oidc-provider";
 import { sqliteAdapter } from "./oidc-adapter.mts";
@@ -24,7 +24,7 @@ async function find(id: string) {
       sector_identifier_uri: undefined, // oidc-provider would fetch it, whatever `allow` says
     };
   } catch (error) {
-    if (error instanceof ClientError) return undefined;
+    if (error instanceof ClientDocumentError) return undefined;
     throw error;
   }
 }

@@ -101,9 +101,9 @@ app.onError((error, c) => {
   if (error instanceof jwksd.FetchError) return c.json({ error: "temporarily_unavailable" }, 503, error.headers);
   if (error instanceof jwksd.TokenError && error.retryable) return c.json({ error: "temporarily_unavailable" }, 503);
   const isToken = error instanceof jwksd.TokenError && error.status === 401;
-  if (error instanceof jwksd.ClientError && error.code === "ERR_CLIENT_METHOD" && c.req.path === "/authorize")
+  if (error instanceof jwksd.ClientDocumentError && error.code === "ERR_CLIENT_METHOD" && c.req.path === "/authorize")
     return c.json({ error: "unauthorized_client", error_description: error.message }, 400);
   // KeyMaterialError: the client's key is invalid.
-  if (!isToken && !(error instanceof jwksd.ClientError || error instanceof jwksd.KeyMaterialError)) throw error;
+  if (!isToken && !(error instanceof jwksd.ClientDocumentError || error instanceof jwksd.KeyMaterialError)) throw error;
   return c.json({ error: "invalid_client", error_description: error.message.replaceAll('"', "'") }, 401);
 });

@@ -255,7 +255,7 @@ export const errorTable = {
       retryable: true,
     },
   },
-  ClientError: {
+  ClientDocumentError: {
     ERR_CLIENT_ID: {
       when: "a client identifier is not the canonical https URL of a metadata document",
       remedy: "reject the client; the message states the rule",
@@ -338,7 +338,7 @@ export const errorTable = {
     },
     ERR_CLOSED: { when: "the key set was closed", remedy: "create a new key set" },
   },
-  ServiceError: {
+  IoError: {
     ERR_FILE_UNREADABLE: { when: "a key file or folder cannot be read", remedy: "check its path and permissions" },
     ERR_FILE_UNWRITABLE: {
       when: "a file or folder cannot be written",

@@ -178,13 +178,13 @@ export class FetchError extends CodedError<"FetchError"> {
 }
 
 /**
- * Thrown if a client is rejected because of its identifier, its metadata document, or the way it authenticates. OAuth
- * servers report this as `invalid_client`.
+ * Thrown if a client that is identified by a metadata document is rejected because of its identifier, its document, or
+ * the way it authenticates. OAuth servers report this as `invalid_client`.
  */
-export class ClientError extends CodedError<"ClientError"> {
+export class ClientDocumentError extends CodedError<"ClientDocumentError"> {
   /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 400;
 }
 
-/** Thrown if the service cannot read or write a file, publish, or listen. */
-export class ServiceError extends CodedError<"ServiceError"> {}
+/** Thrown if jwksd cannot read or write a file, publish, or listen. */
+export class IoError extends CodedError<"IoError"> {}

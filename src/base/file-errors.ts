@@ -1,4 +1,4 @@
-import { JwksdError, ServiceError } from "./errors.ts";
+import { JwksdError, IoError } from "./errors.ts";
 
 const words: Readonly<Record<string, string>> = {
   EACCES: "permission denied",
@@ -21,22 +21,22 @@ export function fileErrorText(error: unknown): string {
   return words[code] === undefined ? code : `${words[code]}, ${code}`;
 }
 
-/** Reads a file or folder. @throws ServiceError `ERR_FILE_UNREADABLE` */
+/** Reads a file or folder. @throws IoError `ERR_FILE_UNREADABLE` */
 export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
+    throw new IoError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
   }
 }
 
-/** Writes a file. @throws ServiceError `ERR_FILE_UNWRITABLE` */
+/** Writes a file. @throws IoError `ERR_FILE_UNWRITABLE` */
 export async function writing(file: string, action: () => Promise<void>): Promise<void> {
   try {
     await action();
   } catch (error) {
     if (error instanceof JwksdError) throw error;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
+    throw new IoError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
   }
 }

@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import { ServiceError } from "../base/errors.ts";
+import { IoError } from "../base/errors.ts";
 import { generateKey } from "../node/generate-key.ts";
 import { writeNewFile } from "../node/new-files.ts";
 import { Command } from "./command.ts";
@@ -30,13 +30,13 @@ Examples:
     });
 }
 
-/** Prints a key. @throws ServiceError `ERR_FILE_UNWRITABLE` if standard output cannot be written to */
+/** Prints a key. @throws IoError `ERR_FILE_UNWRITABLE` if standard output cannot be written to */
 function printKey({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
       if (!error) return resolve();
       const message = `cannot write to standard output (${error.code})`;
-      reject(new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error }));
+      reject(new IoError("ERR_FILE_UNWRITABLE", message, { cause: error }));
     });
   });
 }

@@ -1,4 +1,4 @@
-import { ServiceError } from "../base/errors.ts";
+import { IoError } from "../base/errors.ts";
 import { type Io, printNotice } from "./io.ts";
 import { run } from "./run.ts";
 
@@ -33,7 +33,7 @@ function checkOutput(): void {
   if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
   // A failed command has already reported an error, perhaps this one.
   if (process.exitCode !== io.exitCode) return;
-  const error = new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
+  const error = new IoError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
   printNotice(io, `${error.message} [${error.code}]`);
   process.exitCode = 1;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { link, mkdir, open, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import { ServiceError } from "../base/errors.ts";
+import { IoError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 
 /**
@@ -33,7 +33,7 @@ async function createOne(folder: string): Promise<NodeJS.ErrnoException | undefi
 /**
  * Writes a new file atomically, with mode 0600. Creates missing parent folders with mode 0700.
  *
- * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
+ * @throws IoError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
   // The name contains a random ID instead of the process ID, because two containers on one volume can both be process
@@ -52,12 +52,9 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (code === "EEXIST" && syscall !== "mkdir") {
-      throw new ServiceError(
-        "ERR_FILE_EXISTS",
-        `${path} already exists and will not be overwritten; choose another name`,
-      );
+      throw new IoError("ERR_FILE_EXISTS", `${path} already exists and will not be overwritten; choose another name`);
     }
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
+    throw new IoError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
     // Errors are ignored here, because they must not hide an earlier error. At worst, the temporary file is left
     // behind.

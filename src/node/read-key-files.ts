@@ -1,7 +1,7 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { KeyMaterialError, ServiceError, keyError } from "../base/errors.ts";
+import { KeyMaterialError, IoError, keyError } from "../base/errors.ts";
 import { reading } from "../base/file-errors.ts";
 import { jsonOf } from "../base/json.ts";
 import { keyIdentity } from "../keys/jwk/public-members.ts";
@@ -39,7 +39,7 @@ export function isKeyFileName(name: string): boolean {
  * const provider = await createProvider({ issuer, keyset });
  * ```
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`,
  * `ERR_KEY_PURPOSE`, `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
@@ -55,7 +55,7 @@ export async function readKeyset(path: string): Promise<ReadKeysetResult<Signing
  * Reads an encryption keyset from a file or folder. The same rules apply as in {@link readKeyset}, except that public
  * keys are sufficient. A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
  */
 export async function readEncryptionKeyset(path: string): Promise<ReadKeysetResult<EncryptionEntry>> {
@@ -128,7 +128,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
 async function readKeyFile(file: string, canBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
   const stats = await reading(file, () => stat(file));
   // Opening a named pipe could block forever.
-  if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
+  if (!stats.isFile()) throw new IoError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
   const text = await reading(file, () => readFile(file, "utf8"));
   const materials = canBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(

@@ -10,7 +10,7 @@ import {
   createProvider,
   createRequestObject,
   localSigner,
-  type OAuthClient,
+  type ClientKeyMetadata,
 } from "../../src/index.ts";
 import { keySource } from "../support/key-source.ts";
 import { ecKey, type PrivateJwk, rsaKey, withoutPrivate } from "../support/keys.ts";
@@ -133,7 +133,7 @@ describe("rejects invalid options", () => {
   }
 });
 
-const clientWith = (...keys: object[]): OAuthClient => ({ clientId, jwks: { keys } });
+const clientWith = (...keys: object[]): ClientKeyMetadata => ({ clientId, jwks: { keys } });
 const { RS256: rsa, ES256: ec } = privateKeys as Record<"RS256" | "ES256", PrivateJwk>;
 
 for (const kind of kinds) {
@@ -175,7 +175,7 @@ for (const kind of kinds) {
       });
     }
 
-    const confused: [name: string, token: string, client: OAuthClient][] = [
+    const confused: [name: string, token: string, client: ClientKeyMetadata][] = [
       [
         "RS256 with a key that is for PS256",
         tokenOf(kind, {}, {}, "RS256"),

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import {
-  type OAuthClient,
+  type ClientKeyMetadata,
   type ClientVerifier,
   type ClientVerifierOptions,
   type JwksdErrorCode,
@@ -33,7 +33,7 @@ export const privateKeys: Readonly<Record<string, PrivateJwk>> = {
 export const entry = (kid: string, jwk: object = privateKeys[kid] ?? {}): object => ({ ...withoutPrivate(jwk), kid });
 
 export const jwks = { keys: Object.keys(privateKeys).map((kid) => entry(kid)) };
-export const client: OAuthClient = { clientId, jwks };
+export const client: ClientKeyMetadata = { clientId, jwks };
 
 export const kinds = ["clientAssertion", "requestObject"] as const;
 export type Kind = (typeof kinds)[number];
@@ -56,7 +56,7 @@ export const verifier = (options: Partial<ClientVerifierOptions> = {}): ClientVe
   createClientVerifier({ issuer, clock, ...options });
 
 export const jwksUri = "https://client.example/jwks";
-export const remote: OAuthClient = { clientId, jwksUri };
+export const remote: ClientKeyMetadata = { clientId, jwksUri };
 
 const signatures = new Map<string, Signature>();
 
@@ -80,7 +80,7 @@ export function hosted(script: Script, options: Partial<ClientVerifierOptions> =
     const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
     return clients.clientAssertion(compact({ alg: "ES256", kid }, claims, signatureOf(kid)), client);
   };
-  const check = (kid: string, client?: OAuthClient): Promise<string> => verdict(attempt(kid, client));
+  const check = (kid: string, client?: ClientKeyMetadata): Promise<string> => verdict(attempt(kid, client));
   /** Returns the verdict on an unsigned assertion, as an attacker could send it. */
   const checkMadeUp = (client = remote): Promise<string> => {
     const madeUp = compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature);

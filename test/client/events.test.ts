@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
-  type OAuthClient,
+  type ClientKeyMetadata,
   type ClientVerifierEvent,
   type ClientVerifierOptions,
   memoryReplayStore,
@@ -59,7 +59,7 @@ for (const kind of kinds) {
 
 test("does not report a caller's mistake or a failing store as a refusal", async () => {
   const { events, clientAssertion } = listening({ replay: () => Promise.reject(new Error("down")) });
-  for (const wrong of [{ clientId }, undefined as unknown as OAuthClient, remote, client])
+  for (const wrong of [{ clientId }, undefined as unknown as ClientKeyMetadata, remote, client])
     await assert.rejects(clientAssertion(tokenOf("clientAssertion"), wrong));
   assert.deepEqual(events, []);
 });
@@ -153,12 +153,12 @@ describe("an exhausted budget is reported in addition to the refusal", () => {
 
   test("requests in flight", async () => {
     const { events, clientAssertion, requestObject } = listeningTo(() => new Promise(() => {}));
-    const clients = Array.from({ length: 251 }, (_, i): OAuthClient => ({
+    const clients = Array.from({ length: 251 }, (_, i): ClientKeyMetadata => ({
       clientId,
       jwksUri: `https://client-${i}.example/`,
     }));
     for (const silent of clients.slice(1)) void verdict(clientAssertion(madeUp("a"), silent));
-    assert.equal(await verdict(requestObject(madeUp("a"), clients[0] as OAuthClient)), "ERR_FETCH_BUSY");
+    assert.equal(await verdict(requestObject(madeUp("a"), clients[0] as ClientKeyMetadata)), "ERR_FETCH_BUSY");
     assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "fetches", kind: "requestObject", clientId }]);
   });
 

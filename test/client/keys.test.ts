@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type OAuthClient, type JwksdErrorCode, FetchError } from "../../src/index.ts";
+import { type ClientKeyMetadata, type JwksdErrorCode, FetchError } from "../../src/index.ts";
 import { createClientKeys } from "../../src/verify/client/client-keys.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
@@ -19,12 +19,12 @@ import { clientId, hosted, jwks, jwksUri, kinds, remote, tokenOf, verifier } fro
 
 const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivate(key), kid });
 
-const at = (index: number): OAuthClient => ({ clientId, jwksUri: `https://client-${index}.example/jwks` });
+const at = (index: number): ClientKeyMetadata => ({ clientId, jwksUri: `https://client-${index}.example/jwks` });
 
 describe("keys by value", () => {
   test("belong to one client, even if another client has the same kids", async () => {
     const { clientAssertion } = verifier();
-    const mine: OAuthClient = { clientId, jwks: { keys: [published("ES256", ecKey("mine"))] } };
+    const mine: ClientKeyMetadata = { clientId, jwks: { keys: [published("ES256", ecKey("mine"))] } };
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), mine)), "ERR_TOKEN_SIGNATURE");
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
@@ -33,7 +33,7 @@ describe("keys by value", () => {
   test("are taken from the set's current content", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
-    const client: OAuthClient = { clientId, jwks: set };
+    const client: ClientKeyMetadata = { clientId, jwks: set };
     const verdicts = async (): Promise<string[]> => [await check("a", client), await check("b", client)];
     const unknown = "ERR_TOKEN_KID_UNKNOWN";
     assert.deepEqual(await verdicts(), ["accepted", "accepted"]);
@@ -52,7 +52,7 @@ describe("keys by value", () => {
   test("are taken from one state of the set, even if the set changes during the import", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
-    const client: OAuthClient = { clientId, jwks: set };
+    const client: ClientKeyMetadata = { clientId, jwks: set };
     const [before] = [check("b", client), set.keys.pop()];
     assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
   });
@@ -75,7 +75,7 @@ describe("keys by value", () => {
       const jwk = published(`k${i}`, ecKey("k"));
       return Object.defineProperty(jwk, "x", { enumerable: true, get: () => (reads += 1) });
     });
-    const client: OAuthClient = { clientId, jwks: { keys: [...others, published("a")] } };
+    const client: ClientKeyMetadata = { clientId, jwks: { keys: [...others, published("a")] } };
     assert.equal(await checkMadeUp(client), "ERR_TOKEN_KID_UNKNOWN");
     assert.equal(await check("a", client), "accepted");
     assert.equal(reads, 0);
@@ -94,7 +94,7 @@ describe("keys by value", () => {
 
   test("take precedence over a jwks_uri", async () => {
     const { origin, check } = hosted(served(["b"]));
-    const both: OAuthClient = { ...remote, jwks: { keys: [published("a")] } };
+    const both: ClientKeyMetadata = { ...remote, jwks: { keys: [published("a")] } };
     assert.deepEqual([await check("a", both), await check("b", both)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
     assert.equal(origin.requests.length, 0);
   });
@@ -112,14 +112,14 @@ describe("keys by value", () => {
   for (const [name, jwks] of malformed) {
     test(`cause a format error if the set is malformed: ${name}`, async () => {
       const { clientAssertion } = verifier();
-      const broken: OAuthClient = { clientId, jwks: jwks as { keys: object[] } };
+      const broken: ClientKeyMetadata = { clientId, jwks: jwks as { keys: object[] } };
       for (let use = 0; use < 2; use += 1)
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
     test(`are not read if the token has already been rejected, so a malformed set goes unnoticed: ${name}`, async () => {
       const unhandled = unhandledRejections();
-      const broken: OAuthClient = { clientId, jwks: jwks as { keys: object[] } };
+      const broken: ClientKeyMetadata = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
       await settled();
       assert.deepEqual(await unhandled(), []);
@@ -128,7 +128,7 @@ describe("keys by value", () => {
 
   test("count as missing if they are null, because database rows contain null", async () => {
     const { check } = hosted(served(["b"]));
-    const rows: [client: OAuthClient, kid: string, expect: string][] = [
+    const rows: [client: ClientKeyMetadata, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
       [{ clientId, jwks: { keys: [published("a")] }, jwksUri: null }, "a", "accepted"],
       [{ clientId, jwks: null, jwksUri: null }, "a", "ERR_OPTION_INVALID"],

@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import fc from "fast-check";
-import { type OAuthClient, type SetIfAbsent, type TokenError, memoryReplayStore } from "../../src/index.ts";
+import { type ClientKeyMetadata, type SetIfAbsent, type TokenError, memoryReplayStore } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { runSample, sample } from "../support/samples.ts";
 import { temporaryFolder } from "../support/service.ts";
@@ -56,7 +56,7 @@ for (const kind of kinds) {
     test("an invalid token does not use up its jti", async () => {
       const check = verifier()[kind];
       const jti = "x";
-      const spoiled: [name: string, token: string, client?: OAuthClient][] = [
+      const spoiled: [name: string, token: string, client?: ClientKeyMetadata][] = [
         ["signature", compact({ alg: "ES256", kid: "ES256" }, { jti }, signature("ES256", ecKey("other")))],
         ["aud", tokenOf(kind, { jti, aud: "https://other.example" })],
         ["iss", tokenOf(kind, { jti, iss: "client-2" })],
@@ -120,7 +120,7 @@ describe("around a token's expiry, the verifier", () => {
       return Response.json(jwks);
     };
     const { clientAssertion } = verifier({ clock, fetch });
-    const remote: OAuthClient = { clientId, jwksUri: "https://client.example/jwks" };
+    const remote: ClientKeyMetadata = { clientId, jwksUri: "https://client.example/jwks" };
     const token = tokenOf("clientAssertion", { exp: clock.now() / second + 2 });
     const verdicts = [token, token].map((token) => verdict(clientAssertion(token, remote)));
     await clock.advance(3 * second);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { type OAuthClient, createClientVerifier } from "../../src/index.ts";
+import { type ClientKeyMetadata, createClientVerifier } from "../../src/index.ts";
 import { read, verdict } from "../token/compact.ts";
 import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, verifier } from "./client.ts";
 
@@ -241,7 +241,7 @@ describe("rejects invalid options and clients", () => {
   for (const none of [undefined, null, "client-1"]) {
     test(`no client: ${inspect(none)}`, async () => {
       for (const kind of kinds) {
-        const verifying = verifier()[kind](tokenOf(kind), none as unknown as OAuthClient);
+        const verifying = verifier()[kind](tokenOf(kind), none as unknown as ClientKeyMetadata);
         assert.equal(await verdict(verifying), "ERR_OPTION_INVALID");
       }
     });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { planSvg } from "../../src/cli/keys/plan-svg.ts";
-import { planPicture } from "../../src/cli/keys/plan-terminal.ts";
+import { planSvg } from "../../src/cli/managed-keys/plan-svg.ts";
+import { planPicture } from "../../src/cli/managed-keys/plan-terminal.ts";
 import { terminalOf } from "../../src/cli/terminal.ts";
 import { planRotation } from "../../src/rotation/explain/plan.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { InvalidArgumentError, Option } from "commander";
-import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
+import { ConfigError, IoError, invalidOption } from "../../base/errors.ts";
 import { writing } from "../../base/file-errors.ts";
 import { allCodes } from "../../doctor/codes.ts";
 import { atLeast, severities } from "../../doctor/finding.ts";
@@ -167,7 +167,7 @@ async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffe
   } catch (error) {
     // Node's file errors have the operating system's error code.
     const { code = "no such file" } = error as NodeJS.ErrnoException;
-    throw new ServiceError(
+    throw new IoError(
       "ERR_FILE_UNREADABLE",
       `cannot read the file ${file} (${code}); if it is a URL, include https://`,
     );
@@ -176,8 +176,8 @@ async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffe
   return body;
 }
 
-const tooLarge = (name: string, maxBytes: number): ServiceError =>
-  new ServiceError("ERR_FILE_UNREADABLE", `${name} is larger than ${maxBytes.toLocaleString("en")} bytes`);
+const tooLarge = (name: string, maxBytes: number): IoError =>
+  new IoError("ERR_FILE_UNREADABLE", `${name} is larger than ${maxBytes.toLocaleString("en")} bytes`);
 
 async function readBlocklist(file: string): Promise<Set<string>> {
   const text = (await readBounded(file, maxBlocklistBytes)).toString("utf8");

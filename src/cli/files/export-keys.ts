@@ -16,8 +16,8 @@ import {
 } from "../../rotation/rules/key-records.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
-import { type Flags, addStoreSettings, takesKid, withKeys } from "../keys/open-keys.ts";
-import { resolveKid } from "../keys/resolve-kid.ts";
+import { type Flags, addStoreSettings, takesKid, withKeys } from "../managed-keys/open-keys.ts";
+import { resolveKid } from "../managed-keys/resolve-kid.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 

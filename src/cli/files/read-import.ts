@@ -31,7 +31,7 @@ export interface ImportOptions {
  * invalid, none is imported.
  *
  * @returns the keys; `isSet` if the file was a JWK Set, in which the first key of each use is the active one
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`

@@ -1,6 +1,6 @@
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
+import { JwksdError, IoError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import { createCommandLog } from "../../service/config/logger.ts";
 import { settingsWith } from "../../service/config/setting-definitions.ts";
@@ -9,8 +9,8 @@ import { type Publishing, startPublishing } from "../../service/targets/publish.
 import { waitSeconds } from "../argument-parsers.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printNotice } from "../io.ts";
-import type { Flags } from "../keys/open-keys.ts";
-import { notCaughtUp } from "../keys/wait-for-replicas.ts";
+import type { Flags } from "../managed-keys/open-keys.ts";
+import { notCaughtUp } from "../managed-keys/wait-for-replicas.ts";
 import { addSettings, settingsFrom } from "../setting-flags.ts";
 import { handleSignals } from "../signals.ts";
 
@@ -121,7 +121,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       return;
     }
     if (signal.aborted || !(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
-      throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published, because the command was stopped`);
+      throw failure ?? new IoError("ERR_TARGET", `${target} was not published, because the command was stopped`);
     }
     printNotice(io, `${target} was written, but ${messageOf(failure)}`);
     io.exitCode = notCaughtUp;

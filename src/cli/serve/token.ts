@@ -7,7 +7,7 @@ import { collect, wholeNumber } from "../argument-parsers.ts";
 import { addClaim } from "../claim-argument.ts";
 import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
-import { withKeys } from "../keys/open-keys.ts";
+import { withKeys } from "../managed-keys/open-keys.ts";
 import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };

@@ -9,8 +9,14 @@ import { type KeyRecord, isDecommissioned, liveRecords } from "../../rotation/ru
 import { Command } from "../command.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, iso, print, printNotice } from "../io.ts";
-import { type ChangeFlags, type DecideWithKey, addChangeFlags, byCommand, changeKeys } from "../keys/change-keys.ts";
-import { withKeys } from "../keys/open-keys.ts";
+import {
+  type ChangeFlags,
+  type DecideWithKey,
+  addChangeFlags,
+  byCommand,
+  changeKeys,
+} from "../managed-keys/change-keys.ts";
+import { withKeys } from "../managed-keys/open-keys.ts";
 
 interface DecommissionFlags extends ChangeFlags {
   readonly now?: true;

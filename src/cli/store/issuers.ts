@@ -5,7 +5,7 @@ import { printable } from "../../base/printable.ts";
 import { type IssuerStatus, issuerStatus, startOf } from "../../rotation/explain/issuer-status.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import type { Flags } from "../keys/open-keys.ts";
+import type { Flags } from "../managed-keys/open-keys.ts";
 import { addSettings } from "../setting-flags.ts";
 import { aligned, printParagraphs } from "../terminal.ts";
 import { inParallel, issuersSettings, withIssuers } from "./open-issuers.ts";

@@ -6,7 +6,7 @@ import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { type IssuersDatabase, openIssuers } from "../../service/store/open-database.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import type { Io } from "../io.ts";
-import { type Flags, managedSettings } from "../keys/open-keys.ts";
+import { type Flags, managedSettings } from "../managed-keys/open-keys.ts";
 
 /** Settings that a command needs to open a database of many issuers. */
 export const issuersSettings = ["store", "wrappingKeyFile", "logLevel", "jsonLogs"] as const satisfies SettingName[];

@@ -24,9 +24,9 @@ import {
 import { signersOf } from "../../service/config/signers.ts";
 import { Command } from "../command.ts";
 import { type Io, iso, print, printJson, printNotice } from "../io.ts";
-import { type DecideWithKey, byCommand, checkHasKeys } from "../keys/change-keys.ts";
-import { type CommandKeys, type Flags, viewOf, withCustody } from "../keys/open-keys.ts";
-import { progressLine } from "../keys/wait-for-replicas.ts";
+import { type DecideWithKey, byCommand, checkHasKeys } from "../managed-keys/change-keys.ts";
+import { type CommandKeys, type Flags, viewOf, withCustody } from "../managed-keys/open-keys.ts";
+import { progressLine } from "../managed-keys/wait-for-replicas.ts";
 import { addSettings } from "../setting-flags.ts";
 import { printParagraphs } from "../terminal.ts";
 import { inParallel, issuersSettings, withIssuers } from "./open-issuers.ts";

@@ -17,7 +17,7 @@ import { openStore } from "../../service/store/open-store.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { Command } from "../command.ts";
 import { type Io, print, printNotice } from "../io.ts";
-import { type Flags, closing } from "../keys/open-keys.ts";
+import { type Flags, closing } from "../managed-keys/open-keys.ts";
 import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 export function commandOf(io: Io): Command {

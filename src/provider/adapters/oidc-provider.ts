@@ -25,7 +25,7 @@ interface OidcInstance {
   callback(): (request: never, response: never) => unknown;
 }
 
-/** An `oidc-provider` instance whose keys rotate. */
+/** An OpenID provider whose `oidc-provider` instance is replaced when its keys change. */
 export interface RotatingOidcProvider<Instance> {
   /**
    * Handles requests from `node:http`, Express, Fastify and Koa. Their URLs do not need to include the issuer's path.

@@ -45,7 +45,7 @@ export interface Service {
 /**
  * Starts the service. The caller handles signals.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_LISTEN`
+ * @throws IoError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_LISTEN`
  * @throws ConfigError, KeyMaterialError, for the same reasons as `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_INVALID` for the metadata file
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file that lists the sign

@@ -27,7 +27,7 @@ export interface GuardConfig {
  * Reads the settings and hosts of a guard.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  */
 export async function readGuardConfig(sources: SettingSources): Promise<GuardConfig> {
   const path = configFileIn(sources);

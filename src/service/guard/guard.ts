@@ -48,7 +48,7 @@ export interface RunningGuard {
  * @param config initial configuration, which has already been read
  * @param read reads the configuration again
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws ServiceError `ERR_LISTEN`
+ * @throws IoError `ERR_LISTEN`
  */
 export const startGuard = (
   config: GuardConfig,

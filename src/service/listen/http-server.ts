@@ -4,7 +4,7 @@ import type { Server as HttpsServer, ServerOptions as HttpsOptions } from "node:
 import { type AddressInfo, type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
 import type { TlsOptions } from "node:tls";
 import { systemClock } from "../../base/clock.ts";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../publish/node-response.ts";
 import { type Reply, methodNotAllowed, problem, rawHttp, withoutBodyOnHead } from "../../publish/respond.ts";
 import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connection-limit.ts";
@@ -83,7 +83,7 @@ const expectationFailed = problem(417, "Expectation Failed", "The only supported
  * Starts an HTTP server whose requests go to `handler`. Request bodies that the handler does not read are discarded as
  * they arrive.
  *
- * @throws ServiceError `ERR_LISTEN`
+ * @throws IoError `ERR_LISTEN`
  */
 export async function startHttpServer(
   address: TcpAddress | SocketAddress,
@@ -119,7 +119,7 @@ export async function startHttpServer(
   const refuse = (socket: Socket, reply: Reply): void => {
     if (refuseOnce(socket, reply, connections)) onRefusal(reply.status);
   };
-  server.on("clientError", (error: ClientError, socket) => {
+  server.on("clientError", (error: ClientDocumentError, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
     else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
   });
@@ -172,7 +172,7 @@ function hasValidHost({ headers: { host }, httpVersionMinor }: IncomingMessage):
 }
 
 /** An HTTP parser error. A timeout error has only a code. */
-interface ClientError extends NodeJS.ErrnoException {
+interface ClientDocumentError extends NodeJS.ErrnoException {
   readonly reason?: string;
   readonly rawPacket?: Buffer;
   /** Offset at which the parser stopped. */
@@ -190,7 +190,7 @@ const foreignMethod = new Set([
  * Returns the reply for an error: 405 for a method that the parser does not know; otherwise, the reply for the error's
  * code.
  */
-function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
+function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientDocumentError): typeof badRequest {
   if (foreignMethod.has(reason)) return methodNotAllowed;
   // The parser stops inside the method, whose rest may arrive in a later packet.
   const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(?: |$)/.test(rawPacket?.toString("latin1", bytesParsed) ?? "");
@@ -198,7 +198,7 @@ function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientErr
 }
 
 /** Returns a refused request's method. May return other text if the request arrived in several packets. */
-function methodOf({ rawPacket, bytesParsed = 0 }: ClientError): string {
+function methodOf({ rawPacket, bytesParsed = 0 }: ClientDocumentError): string {
   const text = rawPacket?.toString("latin1") ?? "";
   const [, method = ""] = /^([^ ]*) /.exec(text.slice(0, bytesParsed).split("\r\n\r\n").at(-1) ?? "") ?? [];
   return method;
@@ -229,7 +229,7 @@ export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | Sock
  * Checks that addresses are free and distinct. Called before all other work, which would be wasted if the service could
  * not start.
  *
- * @throws ServiceError `ERR_LISTEN`
+ * @throws IoError `ERR_LISTEN`
  */
 export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   const probes: NetServer[] = [];
@@ -251,13 +251,13 @@ export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   }
 }
 
-/** Listens on an address. @returns the port @throws ServiceError `ERR_LISTEN` */
+/** Listens on an address. @returns the port @throws IoError `ERR_LISTEN` */
 function listen(server: NetServer, address: TcpAddress, setting?: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;
       const { code = error.message } = error;
-      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hintText(code, setting)}`, { cause: error }));
+      reject(new IoError("ERR_LISTEN", `cannot listen on ${where}: ${hintText(code, setting)}`, { cause: error }));
     });
     server.listen({ backlog: 1024, ...address }, () => resolve((server.address() as AddressInfo).port));
   });

@@ -2,7 +2,7 @@ import { X509Certificate, constants, createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TlsOptions } from "node:tls";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 
 /**
@@ -16,7 +16,7 @@ export const tlsFiles = (folder: string): string[] => names.map((name) => join(f
 /**
  * Reads the files for a TLS 1.3 server that requires client certificates.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_LISTEN`
+ * @throws IoError `ERR_FILE_UNREADABLE`, `ERR_LISTEN`
  * @see RFC 8446 section 4.3.2
  */
 export async function readMutualTls(folder: string): Promise<TlsOptions> {
@@ -28,7 +28,7 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
   // node:tls ignores anything that is not a certificate. If nothing is left, it trusts the public CAs.
   certificateIn(ca, caFile);
   if (!certificate.checkPrivateKey(privateKeyIn(key, keyFile))) {
-    throw new ServiceError(
+    throw new IoError(
       "ERR_LISTEN",
       `${keyFile} does not match ${certFile}; use a certificate and key from the same pair`,
     );
@@ -57,6 +57,6 @@ function parsed<T>(parse: () => T, message: string): T {
   try {
     return parse();
   } catch {
-    throw new ServiceError("ERR_LISTEN", message);
+    throw new IoError("ERR_LISTEN", message);
   }
 }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { chmodSync, chownSync, lstatSync, readFileSync, unlinkSync } from "node:fs";
 import { type Server, connect } from "node:net";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 
 /** A Unix socket to listen on, which only this machine can reach. */
 export interface SocketAddress {
@@ -14,7 +14,7 @@ export interface SocketAddress {
 /**
  * Listens on a Unix socket. If a dead process left its socket behind, replaces it, but never replaces anything else.
  *
- * @throws ServiceError `ERR_LISTEN`
+ * @throws IoError `ERR_LISTEN`
  * @see unix(7)
  */
 export async function listenOnSocket(server: Server, { path, mode, group }: SocketAddress): Promise<void> {
@@ -36,7 +36,7 @@ export async function listenOnSocket(server: Server, { path, mode, group }: Sock
 /**
  * Reports whether the path was free.
  *
- * @throws ServiceError `ERR_LISTEN` for any error other than a path that is in use
+ * @throws IoError `ERR_LISTEN` for any error other than a path that is in use
  */
 async function bind(server: Server, path: string): Promise<boolean> {
   // Node binds before listen() returns, so with this mask, only this user can connect until the mode is set.
@@ -62,7 +62,7 @@ async function bind(server: Server, path: string): Promise<boolean> {
 /**
  * Removes a socket if no process is listening on it.
  *
- * @throws ServiceError `ERR_LISTEN` if a process may be listening on it, or if it is not a socket
+ * @throws IoError `ERR_LISTEN` if a process may be listening on it, or if it is not a socket
  */
 async function removeDead(path: string): Promise<void> {
   const file = lstatSync(path, { throwIfNoEntry: false });
@@ -101,6 +101,6 @@ function gidOf(group: string, path: string): number {
   throw refused(path, `/etc/group has no group ${JSON.stringify(group)}; use its number`);
 }
 
-function refused(path: string, why: string, cause?: unknown): ServiceError {
-  return new ServiceError("ERR_LISTEN", `cannot listen on ${path}: ${why}`, { cause });
+function refused(path: string, why: string, cause?: unknown): IoError {
+  return new IoError("ERR_LISTEN", `cannot listen on ${path}: ${why}`, { cause });
 }

@@ -15,7 +15,7 @@ export interface FormerKey {
 /**
  * Reads all keys in PEM files.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export async function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {

@@ -24,7 +24,7 @@ export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
  * Checks that the sockets' files can be read. Called before a key is generated on the first start, because that key
  * would remain active even if the start then failed.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export async function checkFilesOf(sockets: readonly SignSocket[]): Promise<void> {
@@ -46,7 +46,7 @@ interface Common {
  *
  * @returns a function that stops accepting connections and finishes the requests in flight
  * @throws ConfigError `ERR_OPTION_INVALID`
- * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export async function startSignSockets(sockets: readonly SignSocket[], common: Common): Promise<() => Promise<void>> {

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { ConfigError, IoError, StoreError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
 import { makeFolder } from "../../node/new-files.ts";
 import { type CustodyOptions, type Custody, createCustody } from "../../rotation/custody/custody.ts";
@@ -46,7 +46,7 @@ export interface OpenedStore {
  * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_STORE_EMPTY`, `ERR_RECORDS_INVALID`,
  * `ERR_WRAPPING_KEY_MISSING`
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`
  */
 export async function openManaged(
   settings: StoreSettings,
@@ -73,7 +73,7 @@ export async function openManaged(
     const { records } = text === undefined ? { records: [] } : parseDocument(unsealed(text));
     if (mustHoldKeys && records.length === 0) throw await holdsNoKeys(settings, path, savedSet);
     const named = await wrappingKeysOf(settings, log).catch((error: unknown) => {
-      if (isUnreadable(error)) throw new ServiceError(error.code, `${error.message}${neededKeys(text)}`);
+      if (isUnreadable(error)) throw new IoError(error.code, `${error.message}${neededKeys(text)}`);
       throw error instanceof ConfigError ? new ConfigError(error.code, `${error.message}${neededKeys(text)}`) : error;
     });
     const wrappingKeys = named ?? (await firstWrappingKey(path, text, log));
@@ -143,6 +143,6 @@ async function makeDataFolder(folder: string): Promise<void> {
     await makeFolder(folder);
   } catch (error) {
     const message = `cannot create the data folder ${folder} (${fileErrorText(error)}); choose another one with --data`;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error });
+    throw new IoError("ERR_FILE_UNWRITABLE", message, { cause: error });
   }
 }

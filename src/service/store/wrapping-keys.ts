@@ -1,6 +1,6 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { ConfigError, IoError, StoreError } from "../../base/errors.ts";
 import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
@@ -28,7 +28,7 @@ type Log = Pick<Logger, "warn">;
  * there are none.
  *
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
- * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws IoError `ERR_FILE_UNREADABLE`
  */
 export async function wrappingKeysOf(settings: StoreSettings, log: Log): Promise<WrappingKeys | undefined> {
   if (settings.wrappingKeys !== undefined) {
@@ -79,7 +79,7 @@ async function generateWrappingKey(file: string, log: Log): Promise<void> {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
     // Another process, which started at the same time, has created the key file. Both processes use that key.
-    if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
+    if (error instanceof IoError && error.code === "ERR_FILE_EXISTS") return;
     throw error;
   }
   log.warn(
@@ -98,7 +98,7 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const name = (await isPath(file)) ? `: ${resolve(file)}` : "";
-    throw new ServiceError(
+    throw new IoError(
       "ERR_FILE_UNREADABLE",
       `cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names (${code})${name}; check its path and permissions`,
     );
@@ -117,8 +117,8 @@ async function isPath(text: string): Promise<boolean> {
 }
 
 /** Reports whether an error says that the file with the wrapping keys cannot be read. */
-export const isUnreadable = (error: unknown): error is ServiceError =>
-  error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
+export const isUnreadable = (error: unknown): error is IoError =>
+  error instanceof IoError && error.code === "ERR_FILE_UNREADABLE";
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   const stats = await reading(file, () => stat(file));

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
 import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { unlessMissing } from "../../base/file-errors.ts";
 
 /** Maximum size of a document, in bytes. No jwksd document is larger. */
@@ -13,7 +13,7 @@ const maxBytes = 1_000_000;
 const drafts = /^draft/;
 const othersWrite = 0o022;
 
-/** Reads a file. Returns `undefined` if it does not exist. @throws ServiceError `ERR_TARGET` */
+/** Reads a file. Returns `undefined` if it does not exist. @throws IoError `ERR_TARGET` */
 export async function contentOf(path: string): Promise<Buffer | undefined> {
   if ((await checkFile(path)) === undefined) return undefined;
   // The file may have been replaced since the check.
@@ -27,7 +27,7 @@ export async function contentOf(path: string): Promise<Buffer | undefined> {
   }
 }
 
-/** Checks that a path is free or a regular file that this user owns. @throws ServiceError `ERR_TARGET` */
+/** Checks that a path is free or a regular file that this user owns. @throws IoError `ERR_TARGET` */
 export async function checkFile(path: string): Promise<Stats | undefined> {
   const stats = await unlessMissing(lstat(path));
   if (stats !== undefined) check(path, stats, stats.isFile());
@@ -82,7 +82,7 @@ export async function removeDrafts(own: string): Promise<void> {
 /**
  * Creates a folder, and the folders of a relative path inside it. New folders are readable by every user.
  *
- * @throws ServiceError `ERR_TARGET`
+ * @throws IoError `ERR_TARGET`
  */
 export async function createFolders(folder: string, below: string): Promise<void> {
   // The operator chose this folder, so it may be a link.
@@ -98,7 +98,7 @@ export async function createFolders(folder: string, below: string): Promise<void
   }
 }
 
-/** Checks that no other user can write to jwksd's own folder. @throws ServiceError `ERR_TARGET` */
+/** Checks that no other user can write to jwksd's own folder. @throws IoError `ERR_TARGET` */
 export async function checkOwnFolder(path: string): Promise<void> {
   const { mode } = await lstat(path);
   if (process.platform === "win32" || (mode & othersWrite) === 0) return;
@@ -130,8 +130,8 @@ function isOurs(uid: number): boolean {
   return process.geteuid === undefined || uid === 0 || uid === process.geteuid();
 }
 
-function refusal(problem: string, remedy: string): ServiceError {
-  return new ServiceError("ERR_TARGET", `${problem}, so nothing was written there; ${remedy}`);
+function refusal(problem: string, remedy: string): IoError {
+  return new IoError("ERR_TARGET", `${problem}, so nothing was written there; ${remedy}`);
 }
 
 async function syncFolder(folder: string): Promise<void> {

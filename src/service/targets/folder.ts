@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { nodeSqlite } from "../../rotation/store/sqlite/load-sqlite.ts";
 import type { DocumentSet } from "./documents.ts";
 import {
@@ -108,7 +108,7 @@ export function folderTarget(folder: string, name: string): Target {
  * SQLite to take an operating system lock, because Node has no function for that.
  *
  * @param path file to lock; it stays empty
- * @throws ServiceError `ERR_TARGET` if another process has locked it
+ * @throws IoError `ERR_TARGET` if another process has locked it
  */
 function lockFile(path: string, folder: string): () => void {
   const { DatabaseSync } = nodeSqlite();
@@ -117,7 +117,7 @@ function lockFile(path: string, folder: string): () => void {
     database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
   } catch (cause) {
     database.close();
-    throw new ServiceError(
+    throw new IoError(
       "ERR_TARGET",
       `another jwksd publish is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again after it has exited`,
       { cause },
@@ -130,8 +130,8 @@ async function withFolderError<T>(folder: string, action: () => Promise<T>): Pro
   try {
     return await action();
   } catch (error) {
-    if (error instanceof ServiceError) throw error;
+    if (error instanceof IoError) throw error;
     const { code } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot publish to the folder ${folder} (${code})`, { cause: error });
+    throw new IoError("ERR_FILE_UNWRITABLE", `cannot publish to the folder ${folder} (${code})`, { cause: error });
   }
 }

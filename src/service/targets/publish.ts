@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { serial } from "../../base/async.ts";
-import { ServiceError, RotationError, invalidOption } from "../../base/errors.ts";
+import { IoError, RotationError, invalidOption } from "../../base/errors.ts";
 import { quoted } from "../../base/printable.ts";
 import { type JwkSet, jwkSetOf } from "../../publish/jwk-set.ts";
 import { type Keysets, checkKeysets } from "../../publish/keyset-check.ts";
@@ -63,7 +63,7 @@ export interface Publishing {
 /**
  * Publishes the configured keys to a target. Publishes them again when they change.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the same errors as
+ * @throws ConfigError `ERR_OPTION_INVALID`; IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the same errors as
  * `startService`
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
@@ -169,7 +169,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
       for (const change of changed) {
         const why = whyKept(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
-          throw new ServiceError(
+          throw new IoError(
             "ERR_TARGET",
             `another process wrote ${change.path} in ${target.name}, and its version contains ${why}. The file was not overwritten; make sure that only one publisher writes there`,
           );

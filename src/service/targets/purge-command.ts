@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 
 /** Time limit for a purge command, in seconds. */
 export const purgeSeconds = 60;
@@ -19,7 +19,7 @@ interface PurgeOptions {
  * contains the documents' URLs, one per line. It does not get jwksd's settings, because they may include wrapping keys.
  * After the time limit, or if `signal` aborts or this process exits, no process in the command's group is left running.
  *
- * @throws ServiceError `ERR_PURGE`
+ * @throws IoError `ERR_PURGE`
  */
 export async function runPurge(command: string, { urls, environment, signal }: PurgeOptions): Promise<void> {
   const own = Object.entries(environment).filter(([name]) => !/^(JWKSD_|PGPASS)/.test(name));
@@ -47,14 +47,14 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     if (code === 0 && !ending.aborted) return;
     const outcome = code === null ? String(name) : `exit code ${code}`;
     const why = timeout.aborted ? `took more than ${purgeSeconds} s` : `ended with ${outcome}`;
-    throw new ServiceError(
+    throw new IoError(
       "ERR_PURGE",
       `the purge command ${why}; the documents that were written stay in place, and jwksd will run the command again`,
     );
   } catch (cause) {
-    if (cause instanceof ServiceError) throw cause;
+    if (cause instanceof IoError) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_PURGE", `cannot run the purge command (${code})`, { cause });
+    throw new IoError("ERR_PURGE", `cannot run the purge command (${code})`, { cause });
   } finally {
     ending.removeEventListener("abort", end);
     process.removeListener("exit", kill);

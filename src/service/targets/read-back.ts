@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { bytesWithin } from "../../base/bytes.ts";
 import { cacheDirectives } from "../../base/cache-control.ts";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { StaticDocument } from "./documents.ts";
 
@@ -12,7 +12,7 @@ const timeoutMs = 10_000;
  * Cache-Control that lets caches keep them longer than a rotation allows for.
  *
  * @param base the documents' base URL, with a trailing slash
- * @throws ServiceError `ERR_NOT_SERVED`
+ * @throws IoError `ERR_NOT_SERVED`
  */
 export async function readBack(base: string, documents: readonly StaticDocument[], signal: AbortSignal): Promise<void> {
   await Promise.all(documents.map((document) => readOne(base + document.path, document, signal)));
@@ -55,6 +55,6 @@ function failureText(error: unknown): string {
   return cause?.code ?? name;
 }
 
-function notServed(url: string, problem: string, cause?: unknown): ServiceError {
-  return new ServiceError("ERR_NOT_SERVED", `${url} ${problem}`, { cause });
+function notServed(url: string, problem: string, cause?: unknown): IoError {
+  return new IoError("ERR_NOT_SERVED", `${url} ${problem}`, { cause });
 }

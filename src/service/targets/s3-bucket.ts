@@ -1,6 +1,6 @@
 import type * as Sdk from "@aws-sdk/client-s3";
 import { bytesWithin } from "../../base/bytes.ts";
-import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
+import { ConfigError, IoError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { ChangedFile, TargetFile } from "./overwrite-check.ts";
@@ -84,7 +84,7 @@ export function bucketTarget(
       // The error has no `cause`, because the SDK's error contains the request.
       throw error instanceof ConfigError
         ? error
-        : new ServiceError("ERR_TARGET", `cannot read ${name}: ${failureText(error, bucket)}`);
+        : new IoError("ERR_TARGET", `cannot read ${name}: ${failureText(error, bucket)}`);
     }
   }
 
@@ -118,14 +118,14 @@ export function bucketTarget(
    * Reads the object again after a failure. If the object was written but the response was lost, the next write would
    * fail, because its condition is out of date.
    *
-   * @throws ServiceError `ERR_TARGET` if the object is not this document
+   * @throws IoError `ERR_TARGET` if the object is not this document
    */
   async function recheck(document: StaticDocument, reason: string): Promise<boolean> {
     seen.delete(document.path);
     const current = await readObject(document.path);
     seen.set(document.path, current);
     if (isSameObject(current, document)) return true;
-    throw new ServiceError("ERR_TARGET", `cannot write ${name}: ${reason}`);
+    throw new IoError("ERR_TARGET", `cannot write ${name}: ${reason}`);
   }
 
   return {

@@ -10,7 +10,7 @@ export interface Target {
    * before it reads the keys from the store therefore never replaces a newer set with an older one.
    *
    * @returns warnings for the operator, for example about permissions
-   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   * @throws IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   open(): Promise<readonly string[]>;
   /** Returns the recorded content of a document, or `undefined` if there was none. */
@@ -18,7 +18,7 @@ export interface Target {
   /**
    * Finds files that differ from the published files. Records nothing.
    *
-   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   * @throws IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   changed(documentSet: DocumentSet): Promise<readonly ChangedFile[]>;
   /**
@@ -28,7 +28,7 @@ export interface Target {
    * @param replaced files that `changed` found before the keys were read from the store; they are replaced like
    * recorded files
    * @returns the paths of the written documents
-   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   * @throws IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   put(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<readonly string[]>;
   close(): Promise<void>;

@@ -8,7 +8,7 @@ export { type JwksdErrorCode, ConfigError, FetchError, JwksdError, TokenError } 
 export type { SetIfAbsent } from "../client/replay-store.ts";
 export { memoryReplayStore } from "../client/replay-store.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
-export type { KeySetState } from "../relying-party/stored-key-set.ts";
+export type { KeySetState } from "../relying-party/cached-key-set.ts";
 export { type BearerGuard, createBearerGuard } from "./bearer-guard.ts";
 export type { ExpressMiddleware } from "./adapters/express.ts";
 export type { FastifyHook } from "./adapters/fastify.ts";

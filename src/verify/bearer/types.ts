@@ -2,8 +2,8 @@ import type { Clock } from "../../base/clock.ts";
 import type { JwksdErrorCode } from "../../base/errors.ts";
 import type { Optional } from "../../base/options.ts";
 import type { SetIfAbsent } from "../client/replay-store.ts";
+import type { KeySetState } from "../relying-party/cached-key-set.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
-import type { KeySetState } from "../relying-party/stored-key-set.ts";
 import type { KeyResolver } from "../token/verify.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { ClientError } from "../../base/errors.ts";
+import { ClientDocumentError } from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
 import { shownUrl } from "../../base/urls.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
@@ -7,7 +7,7 @@ import { type ClientMetadata, offeredMethods } from "./document-metadata.ts";
 /** An authentication method that both a client and this package support. */
 export type ClientMethod = "private_key_jwt" | "none";
 
-/** Returns the strongest method that both sides support. @throws ClientError `ERR_CLIENT_METHOD` */
+/** Returns the strongest method that both sides support. @throws ClientDocumentError `ERR_CLIENT_METHOD` */
 export function chooseMethod(metadata: ClientMetadata, publicClients: boolean): ClientMethod {
   const { token_endpoint_auth_signing_alg: alg } = metadata;
   const offered = offeredMethods(metadata);
@@ -16,5 +16,5 @@ export function chooseMethod(metadata: ClientMetadata, publicClients: boolean): 
   if (publicClients && offered.includes("none")) return "none";
   const accepted = `private_key_jwt with ${clientAlgorithms.join(", ")}${publicClients ? ", or none" : ""}`;
   const message = `${shownUrl(metadata.client_id)}: the client does not offer an authentication method that is accepted here (${accepted})`;
-  throw new ClientError("ERR_CLIENT_METHOD", message);
+  throw new ClientDocumentError("ERR_CLIENT_METHOD", message);
 }

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ClientError, FetchError, type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
+import { ClientDocumentError, FetchError, type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
 import {
   type Optional,
@@ -16,17 +16,17 @@ import {
   strings,
 } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
+import { type Cached, createCached } from "../http-cache/cached-response.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
 import { type PoolTools, createPool } from "../http-cache/pool.ts";
-import { type Cached, createCached } from "../http-cache/response-cache.ts";
 import { fetchStored, isResponseState } from "../http-cache/stored-response.ts";
 import { type LimitedFetch, limitRequests } from "../http-cache/throttled-fetch.ts";
+import type { KeySetState } from "../relying-party/cached-key-set.ts";
 import { checkIssuer, checkSecureUrl } from "../relying-party/secure-urls.ts";
-import type { KeySetState } from "../relying-party/stored-key-set.ts";
 import { type ClientMethod, chooseMethod } from "./auth-method.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { checkClientId } from "./client-id.ts";
-import type { OAuthClient } from "./client-keys.ts";
+import type { ClientKeyMetadata } from "./client-keys.ts";
 import { type ClientMetadata, readClientMetadata } from "./document-metadata.ts";
 import { type ClientDocumentEvent, printableEvents } from "./events.ts";
 import { clientBounds, hostLimits, newBudget, timeoutMs } from "./fetch-limits.ts";
@@ -121,7 +121,7 @@ export type ClientWarning =
   | "loopback";
 
 /** A client that is identified by the URL of its metadata document. Everything in it is frozen. */
-export interface ResolvedClient extends OAuthClient {
+export interface ResolvedClient extends ClientKeyMetadata {
   /**
    * Authentication method at the token endpoint. It is the strongest method that the client offers and this server
    * accepts.
@@ -144,9 +144,9 @@ export interface ResolvedClient extends OAuthClient {
 }
 
 /** All results of `resolve`. They are recorded because a registered client may have the same members. */
-const documentClients = new WeakSet<OAuthClient>();
+const documentClients = new WeakSet<ClientKeyMetadata>();
 
-export const isDocumentClient = (client: OAuthClient): client is ResolvedClient => documentClients.has(client);
+export const isDocumentClient = (client: ClientKeyMetadata): client is ResolvedClient => documentClients.has(client);
 
 /** Clients that are identified by the URLs of their metadata documents. */
 export interface ClientDocuments {
@@ -155,7 +155,7 @@ export interface ClientDocuments {
    *
    * @param options `since` is the fingerprint that was stored with a consent, code or refresh token; `changed` in the
    * result lists the differences
-   * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`,
+   * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`,
    * `ERR_CLIENT_METHOD`, `ERR_CLIENT_WITHDRAWN`
    * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet, and for the same reasons as
    * `RemoteKeySet`
@@ -200,7 +200,7 @@ export function fetchOf(documents: ClientDocuments): LimitedFetch {
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws ClientError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is invalid
+ * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is invalid
  * @see draft-ietf-oauth-client-id-metadata-document;
  * https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
  */
@@ -276,7 +276,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   /**
    * Returns the client that a checked document describes.
    *
-   * @throws ClientError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN`
+   * @throws ClientDocumentError `ERR_CLIENT_METHOD`, `ERR_CLIENT_FORBIDDEN`
    */
   async function clientOf(metadata: ClientMetadata, since: Optional<string>): Promise<ResolvedClient> {
     const method = chooseMethod(metadata, publicClients);
@@ -311,7 +311,10 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   async function checkAllowed(url: string): Promise<void> {
     // Only `true` allows a URL, because any object is truthy.
     if (((await isAllowed(url)) as unknown) === true) return;
-    throw new ClientError("ERR_CLIENT_FORBIDDEN", `${shownUrl(url)}: the "allow" option does not accept this URL`);
+    throw new ClientDocumentError(
+      "ERR_CLIENT_FORBIDDEN",
+      `${shownUrl(url)}: the "allow" option does not accept this URL`,
+    );
   }
 
   async function fetched(clientId: string): Promise<ClientMetadata> {
@@ -370,9 +373,9 @@ function isOutage(error: unknown): boolean {
   return answered === undefined ? outageCodes.has(code) : answered === 404 || answered === 429 || answered >= 500;
 }
 
-function withdrawn(clientId: string): ClientError {
+function withdrawn(clientId: string): ClientDocumentError {
   const message = `${shownUrl(clientId)}: the client withdrew its metadata document (status 410)`;
-  return new ClientError("ERR_CLIENT_WITHDRAWN", message);
+  return new ClientDocumentError("ERR_CLIENT_WITHDRAWN", message);
 }
 
 function retryLater(pauseMs: number, cause?: unknown): FetchError {

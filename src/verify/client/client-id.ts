@@ -1,4 +1,4 @@
-import { ClientError } from "../../base/errors.ts";
+import { ClientDocumentError } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
 const maxLength = 2_048;
@@ -7,12 +7,12 @@ const maxLength = 2_048;
  * Returns a client identifier. Rejects an identifier that cannot be the URL of a metadata document.
  *
  * @param allowsLoopback whether http and loopback hosts are accepted
- * @throws ClientError `ERR_CLIENT_ID`
+ * @throws ClientDocumentError `ERR_CLIENT_ID`
  * @see draft-ietf-oauth-client-id-metadata-document-02 section 3
  */
 export function checkClientId(clientId: unknown, allowsLoopback: boolean): string {
   const problem = urlProblem(clientId, allowsLoopback);
-  if (problem !== undefined) throw new ClientError("ERR_CLIENT_ID", `the client identifier ${problem}`);
+  if (problem !== undefined) throw new ClientDocumentError("ERR_CLIENT_ID", `the client identifier ${problem}`);
   return clientId as string;
 }
 

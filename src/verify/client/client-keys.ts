@@ -27,11 +27,11 @@ const meanSetBytes = 4_096;
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 
 /**
- * A client, as registered with the provider. It has an ID, and its keys are given by value or by URL.
+ * A registered client's ID and its keys, which are given by value or by URL.
  *
  * @see RFC 7591 section 2
  */
-export interface OAuthClient {
+export interface ClientKeyMetadata {
   /** The client's identifier, which must be the `iss` and `sub` of its tokens. */
   readonly clientId: string;
   /** The client's keys, as a JWK Set. Takes precedence over `jwksUri`. */
@@ -141,7 +141,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     };
   }
 
-  return ({ clientId, jwks, jwksUri }: OAuthClient): ClientKeys => {
+  return ({ clientId, jwks, jwksUri }: ClientKeyMetadata): ClientKeys => {
     if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
     if (jwksUri !== undefined && jwksUri !== null) return remote(clientId, jwksUri);
     throw invalidOption(`client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);

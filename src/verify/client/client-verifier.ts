@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import {
-  ClientError,
+  ClientDocumentError,
   ConfigError,
   type JwksdErrorCode,
   JwksdError,
@@ -33,7 +33,7 @@ import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./audie
 import type { ClientMethod } from "./auth-method.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { type ClientDocuments, type ResolvedClient, fetchOf, isDocumentClient } from "./client-documents.ts";
-import { type OAuthClient, createClientKeys } from "./client-keys.ts";
+import { type ClientKeyMetadata, createClientKeys } from "./client-keys.ts";
 import { type ClientVerifierEvent, type TokenKind, printableEvents } from "./events.ts";
 import { hostLimits } from "./fetch-limits.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay-store.ts";
@@ -106,14 +106,14 @@ export interface ClientVerifier {
    *
    * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
    * @throws TokenError `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`, and for the same reasons as `verify`
-   * @throws ClientError, for the same reasons as `ClientDocuments`, if no client is passed
+   * @throws ClientDocumentError, for the same reasons as `ClientDocuments`, if no client is passed
    * @throws FetchError if the client's keys are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
    * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but `fetch` is not
    * given
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
-  clientAssertion(this: void, assertion: string, client?: OAuthClient): Promise<VerifiedToken>;
+  clientAssertion(this: void, assertion: string, client?: ClientKeyMetadata): Promise<VerifiedToken>;
   /**
    * Verifies a request object (JAR). Requires that `iss` and `client_id` are the client, `aud` is or contains the
    * provider, and `exp` is not too far in the future. `sub` must not identify the client, because that would make it a
@@ -122,14 +122,14 @@ export interface ClientVerifier {
    *
    * @param client the client, if it is registered. Default: the client that `iss` names, as found by `documents`
    * @throws TokenError `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`, and for the same reasons as `verify`
-   * @throws ClientError, for the same reasons as `ClientDocuments`, if no client is passed
+   * @throws ClientDocumentError, for the same reasons as `ClientDocuments`, if no client is passed
    * @throws FetchError if the client's keys are unavailable
    * @throws KeyMaterialError `ERR_KEY_FORMAT` if the client's `jwks` is not a JWK Set or its key is invalid
    * @throws ConfigError `ERR_OPTION_INVALID` if the client has no ID or no keys, or has a `jwksUri` but `fetch` is not
    * given
    * @see RFC 9101 sections 4, 6 and 10.8
    */
-  requestObject(this: void, requestObject: string, client?: OAuthClient): Promise<VerifiedToken>;
+  requestObject(this: void, requestObject: string, client?: ClientKeyMetadata): Promise<VerifiedToken>;
   /**
    * Authenticates a client that is identified by its metadata document, at the token endpoint. The authorization
    * request fixed the method, so a client is refused if it has since changed its method, does not send an assertion, or
@@ -139,7 +139,7 @@ export interface ClientVerifier {
    * `client_assertion_type`
    * @param granted the values that were stored with the code or refresh token: the `method`, and the `fingerprint` for
    * `changed`
-   * @throws ClientError `ERR_CLIENT_METHOD`, and the same errors as `ClientDocuments`
+   * @throws ClientDocumentError `ERR_CLIENT_METHOD`, and the same errors as `ClientDocuments`
    * @throws TokenError, FetchError, for the same reasons as `clientAssertion`
    * @see draft-ietf-oauth-client-id-metadata-document-02 section 8.2; RFC 7521 section 4.2
    */
@@ -184,7 +184,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
   async function check(
     token: string,
-    client: OAuthClient,
+    client: ClientKeyMetadata,
     { typ, requiredClaims, algMember, isGranted }: Expected,
   ): Promise<VerifiedToken> {
     const alg = isDocumentClient(client) ? client.metadata[algMember] : undefined;
@@ -210,7 +210,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   /** Marks a token as used. This runs last, so that a rejected token does not count as used. */
-  async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: OAuthClient): Promise<void> {
+  async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: ClientKeyMetadata): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a non-empty string');
     // Uses a hash, because stores limit the number of entries, not the length of a jti.
@@ -224,9 +224,12 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
-  async function assertion(token: string, client: OAuthClient, isGranted: boolean): Promise<VerifiedToken> {
+  async function assertion(token: string, client: ClientKeyMetadata, isGranted: boolean): Promise<VerifiedToken> {
     if (isDocumentClient(client) && client.method !== "private_key_jwt")
-      throw new ClientError("ERR_CLIENT_METHOD", "the client is public, so it must not send a client assertion");
+      throw new ClientDocumentError(
+        "ERR_CLIENT_METHOD",
+        "the client is public, so it must not send a client assertion",
+      );
     const verified = await check(token, client, {
       typ: "client-authentication+jwt",
       requiredClaims: ["sub", "jti"],
@@ -241,9 +244,9 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  async function request(token: string, client: OAuthClient): Promise<VerifiedToken> {
+  async function request(token: string, client: ClientKeyMetadata): Promise<VerifiedToken> {
     if (isDocumentClient(client) && client.jwks === undefined && client.jwksUri === undefined)
-      throw new ClientError(
+      throw new ClientDocumentError(
         "ERR_CLIENT_KEYS_MISSING",
         "the client signed a request object, but its metadata document has no keys",
       );
@@ -274,7 +277,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
    */
   function reporting(
     kind: TokenKind,
-    verifyToken: (token: string, client: OAuthClient) => Promise<VerifiedToken>,
+    verifyToken: (token: string, client: ClientKeyMetadata) => Promise<VerifiedToken>,
   ): ClientVerifier[TokenKind] {
     return async (token, client) => {
       let clientId = "";
@@ -326,7 +329,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
                 : isSigned !== (typeof given === "string")
                   ? `the client's method is ${method}, so client_assertion must ${isSigned ? "" : "not "}be sent`
                   : undefined;
-      if (broken !== undefined) throw new ClientError("ERR_CLIENT_METHOD", broken);
+      if (broken !== undefined) throw new ClientDocumentError("ERR_CLIENT_METHOD", broken);
       if (typeof given === "string") await grantedAssertion(given, client);
       documents.prove(clientId);
       return client;
@@ -358,7 +361,7 @@ const authenticationParameters: ReadonlySet<string> = new Set([
 /**
  * Returns the form parameters that authenticate a client, keyed by name.
  *
- * @throws ClientError `ERR_CLIENT_METHOD` if a parameter is repeated, because servers disagree about which value to use
+ * @throws ClientDocumentError `ERR_CLIENT_METHOD` if a parameter is repeated, because servers disagree about which value to use
  * @see RFC 6749 section 3.2
  */
 function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unknown> {
@@ -366,7 +369,7 @@ function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unkn
   const sent = all.filter(([name, value]) => value !== undefined && authenticationParameters.has(name));
   const byName = new Map(sent);
   if (byName.size < sent.length)
-    throw new ClientError("ERR_CLIENT_METHOD", "a parameter that authenticates the client is repeated");
+    throw new ClientDocumentError("ERR_CLIENT_METHOD", "a parameter that authenticates the client is repeated");
   return byName;
 }
 

@@ -1,4 +1,4 @@
-import { ClientError } from "../../base/errors.ts";
+import { ClientDocumentError } from "../../base/errors.ts";
 import { isGiven, jsonOf, memberOf } from "../../base/json.ts";
 import { object, string, strings } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
@@ -56,12 +56,12 @@ const forbiddenSchemes = new Set(["javascript:", "data:", "vbscript:", "blob:", 
  * Reads a client's metadata document and freezes it. Keeps members that are not checked.
  *
  * @param clientId its URL, already checked; the `jwks_uri` may be on a loopback host only if this URL is
- * @throws ClientError `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`
+ * @throws ClientDocumentError `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`
  * @see draft-ietf-oauth-client-id-metadata-document-02 section 4; MCP 2026-07-28, Client Registration
  */
 export function readClientMetadata(text: string, clientId: string): ClientMetadata {
-  const refuse = (rule: string): ClientError =>
-    new ClientError("ERR_CLIENT_DOCUMENT", `${shownUrl(clientId)}: the client's metadata document ${rule}`);
+  const refuse = (rule: string): ClientDocumentError =>
+    new ClientDocumentError("ERR_CLIENT_DOCUMENT", `${shownUrl(clientId)}: the client's metadata document ${rule}`);
   const document = jsonOf(text);
   if (!object.holds(document)) throw refuse("is not a JSON object");
   freeze(document, refuse, 1);
@@ -81,7 +81,7 @@ export function readClientMetadata(text: string, clientId: string): ClientMetada
   return metadata;
 }
 
-type Refuse = (rule: string) => ClientError;
+type Refuse = (rule: string) => ClientDocumentError;
 
 /** Freezes a value and everything in it. Rejects a value that is too deep or too wide or contains a secret key. */
 function freeze(value: unknown, refuse: Refuse, depth: number): void {
@@ -146,5 +146,5 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
   }
   if (!methods.includes("private_key_jwt") || isGiven(jwksUri) || isGiven(jwks?.keys)) return;
   const message = `${shownUrl(clientId)}: the client offers private_key_jwt, but its metadata document has no keys`;
-  throw new ClientError("ERR_CLIENT_KEYS_MISSING", message);
+  throw new ClientDocumentError("ERR_CLIENT_KEYS_MISSING", message);
 }

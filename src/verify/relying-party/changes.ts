@@ -1,7 +1,7 @@
 import type { Change } from "../http-cache/cache-entry.ts";
 import type { FreshnessBounds } from "../http-cache/freshness.ts";
+import { type StoredSet, difference } from "./cached-key-set.ts";
 import type { KeySetEvent } from "./options.ts";
-import { type StoredSet, difference } from "./stored-key-set.ts";
 
 export interface ChangesOptions {
   readonly bounds: FreshnessBounds;

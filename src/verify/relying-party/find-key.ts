@@ -2,12 +2,12 @@ import type { CryptoKey } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import { FetchError, type JwksdError, TokenError } from "../../base/errors.ts";
 import { maxKidLength } from "../../keys/jwk/verification-keys.ts";
+import type { Cached } from "../http-cache/cached-response.ts";
 import type { Budget } from "../http-cache/request-budget.ts";
-import type { Cached } from "../http-cache/response-cache.ts";
 import { withPause } from "../http-cache/single-flight.ts";
+import type { KeptKeys } from "./cached-key-set.ts";
 import type { KeySetEvent } from "./options.ts";
 import type { SavedState } from "./restore-state.ts";
-import type { KeptKeys } from "./stored-key-set.ts";
 import type { UnknownKids } from "./unknown-kids.ts";
 
 /** The members of a header that select a key. Others are ignored. */

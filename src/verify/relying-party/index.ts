@@ -11,4 +11,4 @@ export type { KeyHeader } from "./find-key.ts";
 export { type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 export type { Fetch } from "../http-cache/fetch-json.ts";
-export type { KeySetState } from "./stored-key-set.ts";
+export type { KeySetState } from "./cached-key-set.ts";

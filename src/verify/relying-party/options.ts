@@ -14,8 +14,8 @@ import {
 } from "../../base/options.ts";
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
+import type { KeySetState } from "./cached-key-set.ts";
 import { checkIssuer, checkSecureUrl } from "./secure-urls.ts";
-import type { KeySetState } from "./stored-key-set.ts";
 
 /** An event from a key set. */
 export type KeySetEvent =

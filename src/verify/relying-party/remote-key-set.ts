@@ -3,15 +3,15 @@ import { notify } from "../../base/async.ts";
 import { FetchError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { createCached } from "../http-cache/cached-response.ts";
 import { type Budget, createBudget } from "../http-cache/request-budget.ts";
-import { createCached } from "../http-cache/response-cache.ts";
+import { type KeySetState, type ReadKeys, setReader, withKeys } from "./cached-key-set.ts";
 import { createChanges } from "./changes.ts";
 import { type KeyHeader, findKey, retryLater } from "./find-key.ts";
 import { createKeySetMetrics } from "./metrics.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
 import { createSavedState } from "./restore-state.ts";
 import { createSource } from "./source.ts";
-import { type KeySetState, type ReadKeys, setReader, withKeys } from "./stored-key-set.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
 /**

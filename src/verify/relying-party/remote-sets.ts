@@ -3,10 +3,10 @@ import { maxUntrustedKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Pool, type PoolEntry, createPool } from "../http-cache/pool.ts";
 import type { Budget } from "../http-cache/request-budget.ts";
 import type { LimitedFetch } from "../http-cache/throttled-fetch.ts";
+import type { KeySetState } from "./cached-key-set.ts";
 import { retryLater } from "./find-key.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 import { type InternalOptions, type RemoteKeySet, type SharedKeySet, createKeySet } from "./remote-key-set.ts";
-import type { KeySetState } from "./stored-key-set.ts";
 import { createUnknownKids } from "./unknown-kids.ts";
 
 const maxUnknownKids = 10_000;

@@ -3,9 +3,9 @@ import type { Clock } from "../../base/clock.ts";
 import { asJwksdError, invalidOption } from "../../base/errors.ts";
 import type { Keeper } from "../http-cache/cache-entry.ts";
 import { type Read, isResponseState } from "../http-cache/stored-response.ts";
+import type { KeptKeys, KeySetState } from "./cached-key-set.ts";
 import type { KeySetEvent, KeySetPlace } from "./options.ts";
 import { checkSecureUrl } from "./secure-urls.ts";
-import type { KeptKeys, KeySetState } from "./stored-key-set.ts";
 
 export interface SavedStateOptions {
   readonly place: KeySetPlace;

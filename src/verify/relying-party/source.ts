@@ -9,9 +9,9 @@ import {
   fetchStored,
   isRetryable,
 } from "../http-cache/stored-response.ts";
+import type { KeptKeys, StoredSet } from "./cached-key-set.ts";
 import type { KeySetPlace } from "./options.ts";
 import { checkSecureUrl, shownIssuer } from "./secure-urls.ts";
-import type { KeptKeys, StoredSet } from "./stored-key-set.ts";
 
 export interface SourceOptions extends FetchStoredOptions<KeptKeys> {
   readonly place: KeySetPlace;

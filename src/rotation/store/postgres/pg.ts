@@ -2,7 +2,7 @@ import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { NotSent, noResponse } from "../databases/database-calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
-import { isRefusal } from "./errors.ts";
+import { isRefusal } from "./error-details.ts";
 
 /** The part of a `pg` pool that jwksd uses. */
 export interface PostgresPool {

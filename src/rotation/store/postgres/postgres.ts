@@ -11,7 +11,7 @@ import { issuerKey } from "../issuer-hash.ts";
 import { poll } from "../poll.ts";
 import type { ClosableRegister } from "../register.ts";
 import type { Driver } from "./driver.ts";
-import { postgresFault } from "./errors.ts";
+import { postgresFault } from "./error-details.ts";
 import { urlDriver } from "./open-pool.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";

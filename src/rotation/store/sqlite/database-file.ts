@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
-import { isIoError } from "./errors.ts";
+import { isDiskError } from "./errors.ts";
 import { checkJournal } from "./hot-journal.ts";
 import { nodeSqlite } from "./load-sqlite.ts";
 
@@ -94,7 +94,7 @@ export function change(
   try {
     db.exec("COMMIT");
   } catch (cause) {
-    if (!isIoError(cause)) throw cause;
+    if (!isDiskError(cause)) throw cause;
     throw new Error(`the disk failed at the end of a write to the store ${path}`, { cause });
   }
   return true;

@@ -33,7 +33,7 @@ function resultCode(error: unknown): number | undefined {
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
 /** Reports whether the disk failed. If the disk failed at the end of a write, the write may be in the file. */
-export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
+export const isDiskError = (error: unknown): boolean => resultCode(error) === ioError;
 
 /**
  * Returns the operating system's reason why a file or its folder cannot be written. SQLite reports only that the write

@@ -1,5 +1,5 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
-import { ServiceError } from "../../base/errors.ts";
+import { IoError } from "../../base/errors.ts";
 import { unlessMissing, writing } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, planRotation } from "../../rotation/explain/plan.ts";
@@ -74,10 +74,7 @@ const write = (file: string, text: string): Promise<void> =>
   writing(file, async () => {
     const found = await unlessMissing(stat(file));
     if (found?.isFile() === true && found.size > 0 && !(await readFile(file, "latin1")).startsWith("<svg ")) {
-      throw new ServiceError(
-        "ERR_FILE_EXISTS",
-        `${file} exists and is not an SVG file; choose another name or remove it`,
-      );
+      throw new IoError("ERR_FILE_EXISTS", `${file} exists and is not an SVG file; choose another name or remove it`);
     }
     await writeFile(file, text);
   });
