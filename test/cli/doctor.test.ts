@@ -66,7 +66,7 @@ describe("jwksd doctor", () => {
     assert.equal(summary, `${url}: no problems found. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery.`);
     assert.match(
       rotation ?? "",
-      /^Key rotation:\n  2 signing keys are published: .*\n  Caches may keep the set for 10 min/,
+      /^Key rotation:\n  2 signing keys are published: [^]*?\n  Caches may keep the set for 10 min/,
     );
     assert.match(
       (rotation ?? "").replaceAll(/\n\s+/g, " "),
