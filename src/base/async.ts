@@ -13,8 +13,8 @@ export interface Deadline {
 }
 
 /**
- * Runs `work` with a signal that aborts at the deadline or when the caller aborts. In either case, it rejects
- * immediately, even if `work` ignores its signal.
+ * Runs `work` with a signal that aborts at the deadline or when the caller aborts. In either case, the returned promise
+ * rejects immediately, even if `work` ignores its signal.
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,

@@ -1,4 +1,7 @@
-/** Returns the known name that was probably meant, if the given name looks like a misspelling or a prefix of one. */
+/**
+ * Returns the known name that was probably meant, if the given name looks like a misspelling or a prefix of a known
+ * name.
+ */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known

@@ -14,7 +14,10 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The codes that are marked as retryable in the table. If this object differs from the table, it does not compile. */
+/**
+ * The codes that are marked as retryable in the table. If this object differs from the table, the code does not
+ * compile.
+ */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -94,7 +97,9 @@ export class InternalError extends CodedError<"InternalError"> {}
 /** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): JwksdErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** Returns an error from jwksd unchanged. Wraps any other error in an `InternalError`, as its cause. */
+/**
+ * Returns an error from jwksd unchanged. Returns an `InternalError` for any other error, with that error as its cause.
+ */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
   return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });
@@ -105,7 +110,10 @@ export class SignerError extends CodedError<"SignerError"> {}
 
 /** Thrown if the states of the managed keys do not allow a step. */
 export class RotationError extends CodedError<"RotationError"> {
-  /** Earliest time at which the step breaks nothing, in epoch milliseconds, if known. Only set with `ERR_TOO_EARLY`. */
+  /**
+   * Earliest time at which the step would not break anything, in epoch milliseconds, if known. Only set with
+   * `ERR_TOO_EARLY`.
+   */
   readonly allowedAt: number | undefined;
 
   constructor(

@@ -16,7 +16,7 @@ export const shortened = (text: string): string => (text.length > maxShown ? `${
  */
 export const printable = (text: string): string => printableLine(shortened(text));
 
-/** Returns the JSON of an external value, converted as by {@link printable}. */
+/** Converts an external value to JSON, and then to one printable line as {@link printable} does. */
 export const quoted = (value: unknown): string => printable(JSON.stringify(value) ?? "undefined");
 
 /** Like {@link printableLine}, but accepts a string with several lines. */

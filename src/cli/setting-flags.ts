@@ -52,7 +52,7 @@ export function defaultOf(option: Option): string | undefined {
   return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
 }
 
-/** Adds flags for settings, and `--config`, to a command, after the command's own flags. */
+/** Adds `--config` and the flags for settings to a command, after the command's own flags. */
 export function addSettings(
   command: Command,
   names: readonly string[] = settingNames,

@@ -47,8 +47,8 @@ export function isForSignatures(jwk: Members): boolean {
 }
 
 /**
- * Returns the algorithms that a key may be used to verify: its `alg` or, if that is missing, all algorithms for its
- * type.
+ * Returns the algorithms with which a key may be used to verify signatures: its `alg` or, if that is missing, all
+ * algorithms for its type.
  */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);

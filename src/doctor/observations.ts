@@ -12,7 +12,9 @@ export interface HttpExchange {
   readonly redirects?: readonly string[];
   /** The reason the response is missing or incomplete. */
   readonly failure?: Failure;
-  /** Time from the connection (including TLS) to the first byte of the response, in milliseconds. */
+  /**
+   * Time from when the connection (including TLS) was established to the first byte of the response, in milliseconds.
+   */
   readonly waitMs?: number;
   /** Time at which the TLS certificate expires, in epoch milliseconds. */
   readonly tls?: { readonly notAfter: number };

@@ -57,7 +57,7 @@ function isPrivateDer(base64: string): boolean {
 }
 
 /**
- * Serializes a document as JSON that may be shared, without private key parameters' values and without strings that
+ * Serializes a document as JSON that may be shared. Omits the values of private key parameters and any strings that
  * contain private keys.
  */
 export function withoutSecrets(document: unknown): string {

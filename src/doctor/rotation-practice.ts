@@ -9,8 +9,8 @@ import { counted, quoted } from "./value-text.ts";
 import { removedKeyText } from "./verifiers/behavior-text.ts";
 
 /**
- * Describes in sentences how the issuer rotates its keys, as far as fetches and tokens reveal this. The sentences may
- * quote the issuer, so escape them before you print them.
+ * Describes in sentences how the issuer rotates its keys, to the extent that fetches and tokens reveal it. The
+ * sentences may quote the issuer, so escape them before you print them.
  */
 export async function describeRotation(observations: Observations): Promise<readonly string[]> {
   const states = (await statesOf(observations)).filter(({ keys }) => keys !== undefined);

@@ -5,8 +5,8 @@ import { IoError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 
 /**
- * Creates a folder and its missing parents with mode 0700. Does not use `mkdir` with `recursive`, because that would
- * loop forever below /proc, where it gets ENOENT.
+ * Creates a folder and its missing parents with mode 0700. Does not use `mkdir` with `recursive`, because `mkdir` gets
+ * ENOENT below /proc and, with `recursive`, would then loop forever.
  */
 export async function makeFolder(folder: string): Promise<void> {
   const problem = await createOne(folder);

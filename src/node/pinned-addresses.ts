@@ -7,7 +7,7 @@ import type { Address } from "./dns-lookup.ts";
 /** Maximum number of informational responses (1xx). Without a limit, a server could send an endless stream of them. */
 const maxInformational = 16;
 
-/** Returns the addresses of a URL's host. If the host is an address, returns that. */
+/** Returns the addresses of a URL's host. If the host is itself an address, returns that address. */
 export async function addressesOf(
   hostname: string,
   resolve: (host: string) => Promise<readonly Address[]>,

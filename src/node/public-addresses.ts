@@ -30,8 +30,8 @@ const platformNetworks = [
 
 /**
  * Reports whether an address is public. Private, loopback, link-local (cloud metadata services), unique local,
- * multicast and reserved addresses are not public, and neither are the addresses of cloud platforms' own services and
- * the IPv6 forms of non-public IPv4 addresses.
+ * multicast and reserved addresses are not public, nor are the addresses of cloud platforms' own services or the IPv6
+ * forms of non-public IPv4 addresses.
  */
 export function isPublicAddress(address: string): boolean {
   // The library would also accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.

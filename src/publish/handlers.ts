@@ -17,13 +17,13 @@ import { type FetchHandler, fetchHandler, toResponse } from "./web-response.ts";
 /** Request handlers for an issuer's documents. */
 export interface ProviderHandlers {
   /**
-   * Handles a web-standard request. Returns 404 for other paths. It is synchronous unless keys are read on demand, and
-   * returns 503 if they cannot be read. Also accepts the arguments of the global `fetch`.
+   * Handles a web-standard request. Returns 404 for paths without a document. It is synchronous unless keys are read on
+   * demand; if such a read fails, it returns 503. Also accepts the arguments of the global `fetch`.
    */
   readonly fetch: FetchHandler;
   /**
-   * Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if given; otherwise, responds
-   * with 404.
+   * Handles a request from `node:http`, Express or Connect. For paths without a document, calls `next` if given;
+   * otherwise, responds with 404.
    */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
   /** Returns the response counts, for a scrape. See docs/metrics.md. */

@@ -5,7 +5,7 @@ import { notModified } from "./if-none-match.ts";
 /** A complete response, created once per change. */
 export interface Reply {
   readonly status: number;
-  /** Headers as name, value, name, value, the form that Node writes fastest. */
+  /** Headers as a list of alternating names and values, the form that Node writes fastest. */
   readonly headers: readonly string[];
   /** Body in ASCII; `null` if there is none. */
   readonly body: string | null;

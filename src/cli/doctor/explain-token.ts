@@ -55,7 +55,7 @@ async function explained(token: string, observations: Observations): Promise<Exp
   );
 }
 
-/** Returns the expected issuer: from the discovery document or, if there is none, the observed URL. */
+/** Returns the expected issuer: the one that the discovery document names or, if it names none, the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
   const document = discovery?.body === undefined ? undefined : jsonOf(new TextDecoder().decode(discovery.body));
   const named = isObject(document) ? document["issuer"] : undefined;

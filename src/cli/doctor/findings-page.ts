@@ -82,7 +82,7 @@ function tokenSection({ verified, steps, advice }: NonNullable<Results["explanat
   </article> `;
 }
 
-/** Formats a finding's sentence. Text in backticks becomes code. */
+/** Formats a sentence from a finding. Text in backticks becomes code. */
 function prose(text: string): Html {
   const [first = "", ...rest] = text.split("`");
   const parts = rest.map((part, index) => (index % 2 === 0 ? html`<code>${part}</code>` : html`${part}`));

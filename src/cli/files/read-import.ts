@@ -20,7 +20,10 @@ export interface ImportedKey {
 
 /** Options for an import. */
 export interface ImportOptions {
-  /** Use of the key. Default: the JWK's `use`. Without a `use`, it is `sig`, which requires an EC key on P-256. */
+  /**
+   * Use of the key. Default: the JWK's `use` or, if that is missing, `enc` for an encryption `alg` and `sig` otherwise.
+   * `sig` requires an EC key on P-256.
+   */
   readonly use?: KeyUse | undefined;
   /** For a set, the kid of the key to import. For a single key without a kid, the kid to publish. */
   readonly kid?: string | undefined;

@@ -45,7 +45,7 @@ export interface ChangeOptions {
 /** Decides on a change. @param key the new key, if the change needs one */
 export type DecideWithKey = (seen: Seen, key?: NewKey) => DocumentChange | Promise<DocumentChange>;
 
-/** Creates a function that applies one of the rotation rules' commands, using the store's policy. */
+/** Creates a function that applies one of the commands from the rotation rules, using the store's policy. */
 export const byCommand =
   (command: (key: NewKey | undefined) => KeyCommand): DecideWithKey =>
   (seen, key) =>

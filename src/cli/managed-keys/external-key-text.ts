@@ -17,9 +17,9 @@ import type { Signers } from "../../service/config/signers.ts";
 const cannotBeUndone = "That cannot be undone unless the service keeps deleted keys for a while.";
 
 /**
- * Returns messages that say where a change generates its new signing key, unless all keys are in the store, and where
- * an imported key stays. Without them, a rotation could move signing out of the HSM unnoticed, because commands have
- * their own `--signer-type` flag and do not know the flag that `serve` was given.
+ * Returns messages that say where a change generates its new signing key (unless all keys are in the store) and where
+ * an imported key stays. Without these messages, a rotation could move signing out of the HSM unnoticed, because
+ * commands have their own `--signer-type` flag and do not know the flag that `serve` was given.
  *
  * @param key the new key, if there is one; in a dry run, a key in memory
  */

@@ -133,8 +133,8 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
 }
 
 /**
- * Runs an action with the store and the wrapping keys. With `create`, creates a store if there is none; with `create`
- * and `dryRun`, only in memory.
+ * Runs an action with the store and the wrapping keys. With `create`, creates a store if there is none; with both
+ * `create` and `dryRun`, creates it only in memory.
  *
  * @throws the same errors as `openManaged` and `StoreAccess.read`
  */

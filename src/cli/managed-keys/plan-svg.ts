@@ -5,7 +5,7 @@ import type { RotationPlan } from "../../rotation/explain/plan.ts";
 import { indented } from "../terminal.ts";
 
 const margin = 28;
-/** Estimated width of a character in the text below the picture. */
+/** Estimated width of a character in the text below the chart. */
 const characterWidth = 6.5;
 const lineHeight = 19;
 
@@ -14,7 +14,7 @@ const style = `${chartStyle}
   @media screen and (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
 
 /**
- * Draws a plan as an SVG picture for a runbook, without scripts or external resources. The background follows the
+ * Draws a plan as an SVG image for a runbook, without scripts or external resources. The background follows the
  * reader's light or dark mode. States differ in pattern as well as in color.
  */
 export function planSvg(plan: RotationPlan, title: string): string {

@@ -4,7 +4,7 @@ import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotat
 import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
 import { type Color, type Terminal, indented, colored } from "../terminal.ts";
 
-/** Characters of the picture, in Unicode and in ASCII. */
+/** Characters used to draw the picture, in Unicode and in ASCII. */
 const glyphs = {
   announced: ["╍", "."],
   active: ["█", "#"],
@@ -35,7 +35,7 @@ const colors: Readonly<Record<Pattern | "quiet", Color>> = {
 
 const narrowest = 40;
 
-/** One character of the picture. */
+/** One character in the picture. */
 interface Cell {
   readonly text: string;
   readonly color?: Color;

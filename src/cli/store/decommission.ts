@@ -23,7 +23,7 @@ interface DecommissionFlags extends ChangeFlags {
   readonly from?: string;
 }
 
-/** A line of output from which the issuer can be decommissioned again. */
+/** A line of output that can be used to decommission the issuer again. */
 interface DecommissionLine {
   readonly issuer: string;
   readonly now: boolean;
@@ -95,8 +95,9 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
 }
 
 /**
- * Refuses to repeat the command for an issuer whose keys were all generated later: its name must have been reused,
- * because a backup made before the command contains earlier keys.
+ * Refuses to repeat the command for an issuer whose keys were all generated after the issuer was decommissioned. In
+ * that case, the issuer's name must have been reused, because a backup made before the command ran would contain
+ * earlier keys.
  *
  * @throws RotationError `ERR_TRANSITION`
  */

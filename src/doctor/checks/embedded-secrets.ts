@@ -3,7 +3,7 @@ import { type Note, note } from "../finding.ts";
 import { entriesIn, isObject } from "../lenient-json.ts";
 import { isPrivateText, secretsIn } from "../private-key-patterns.ts";
 
-/** Maximum number of values to examine. 1,000 complete keys have fewer. */
+/** Maximum number of values to examine. Even 1,000 complete keys contain fewer values. */
 const maxNodes = 50_000;
 
 /**

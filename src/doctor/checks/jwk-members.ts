@@ -11,7 +11,7 @@ const operationsFor = {
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
 /**
- * Checks those members of a key that do not depend on its type.
+ * Checks the members of a key that do not depend on its type.
  *
  * @param isOfIssuer whether the key is at an issuer's `jwks_uri`
  */

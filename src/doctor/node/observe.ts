@@ -100,7 +100,10 @@ function documentAt(exchange: HttpExchange): Found | undefined {
   return isMetadata(value) ? { discovery: exchange } : undefined;
 }
 
-/** Guesses from the name or the response whether a URL that returned neither document was meant to serve a JWK Set. */
+/**
+ * Guesses, from the end of the URL's path or from the response, whether a URL that returned neither a discovery
+ * document nor a JWK Set was meant to serve a JWK Set.
+ */
 function isSetUrl(target: string, { status, headers }: HttpExchange): boolean {
   const last = new URL(target).pathname.split("/").at(-1) ?? "";
   if (/jwk|keys|certs|\.json$/i.test(last)) return true;

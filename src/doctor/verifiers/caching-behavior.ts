@@ -15,14 +15,14 @@ export interface Behavior {
   readonly refetchesUnknownKid: boolean;
   /** How long the verifier rejects tokens signed with a key that is used as soon as it is published. */
   readonly refusesNewKey: {
-    /** The time if the verifier has just fetched the set. */
+    /** How long the verifier rejects these tokens if it has just fetched the set. */
     readonly afterFetch: number | null;
     /**
-     * The time if the verifier has sent no request for at least ten minutes, apart from refetches that it makes on its
-     * own.
+     * How long the verifier rejects these tokens if it has sent no request for at least ten minutes, apart from
+     * refetches that it makes on its own.
      */
     readonly inCalm: number | null;
-    /** The time if a forged kid has just caused a useless refetch. */
+    /** How long the verifier rejects these tokens if a forged kid has just caused a useless refetch. */
     readonly afterForgedKid: number | null;
   };
   /** How long the verifier trusts a removed key if no token names an unknown kid, for each `max-age` of the set. */
@@ -30,11 +30,11 @@ export interface Behavior {
   /** How long the verifier trusts a key that was replaced immediately, while tokens signed with the new key arrive. */
   readonly trustsRevokedKey: number | null;
   /**
-   * How long the verifier accepts tokens during a day-long outage that begins just before a refetch. `null` means
-   * during the whole outage.
+   * How long the verifier accepts tokens during a day-long outage that begins just before a refetch. `null` means that
+   * it accepts them throughout the outage.
    */
   readonly livesThrough: number | null;
-  /** Number of requests that 1,000 tokens with forged kids cause over 103 seconds. */
+  /** Number of requests caused by 1,000 tokens with forged kids that arrive within 103 seconds. */
   readonly floodRequests: number;
 }
 

@@ -32,7 +32,8 @@ export function derFromRaw(signature: Uint8Array): Bytes {
 
 /**
  * Converts a P-256 ECDSA signature from DER to the 64 bytes that ES256 uses: r, then s, each padded on the left.
- * Accepts only the shortest encoding, with nothing after it. Verifying the signature later checks the range of r and s.
+ * Accepts only the shortest encoding, with nothing after it. The range of r and s is checked later, when the signature
+ * is verified.
  *
  * @param name the key's name in messages
  * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`

@@ -54,8 +54,8 @@ const minRsaBits = 2048;
 
 /**
  * Copies a JWK's public members, using a list for each `kty`, so that no private member is ever published. Checks that
- * they are canonical base64url, that coordinates have their full size, and that RSA integers have a safe size and no
- * leading zeros. Importing the key later checks that a point is on its curve.
+ * the members are canonical base64url, that coordinates have their full size, and that RSA integers have a safe size
+ * and no leading zeros. Whether a point is on its curve is checked later, when the key is imported.
  *
  * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`

@@ -38,7 +38,7 @@ export function failure(name: string, code: FailureCode, detail: string): Signer
 /** One call to a service, including all its requests and retries. */
 export interface ServiceCall<Client> {
   readonly client: Client;
-  /** The key's name in messages: its URI, as soon as it has one. */
+  /** The key's name in messages. This is the key's URI once the key has one. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
@@ -167,7 +167,10 @@ export function keyServiceBackend<Key, Client>(
   };
 }
 
-/** Returns a value as text for a message if it is a number or a single word, which cannot quote a secret. */
+/**
+ * Returns a value as text for a message, but only if it is a number or a single word, because neither can contain a
+ * quoted secret.
+ */
 export function safeDetail(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;

@@ -45,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure as plain data, which is how processes send it, because an error would lose its members when sent. */
+/** A failure as plain data. Processes send failures in this form, because an error would lose its members when sent. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
@@ -74,7 +74,9 @@ const reasons: readonly [reason: Reason, values: RegExp][] = [
   ],
 ];
 
-/** Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Does not show other errors' messages. */
+/**
+ * Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Does not show the message of any other error.
+ */
 export function returnValue(error: unknown): string {
   const message = error instanceof Error ? error.message : "";
   return /^CKR_\w+/.exec(message)?.[0] ?? "an unknown error";

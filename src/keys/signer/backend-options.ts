@@ -1,7 +1,11 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, stringThat, timeout } from "../../base/options.ts";
 
-/** Returns the rule for an option that a signers file cannot contain. @param otherwise what to do instead in a file */
+/**
+ * Returns the rule for an option that a signers file cannot contain.
+ *
+ * @param otherwise what to do in a signers file instead
+ */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
   ...rule,
   must: `${rule.must}, which can be set only in code (${otherwise})`,

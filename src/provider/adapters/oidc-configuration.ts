@@ -15,8 +15,8 @@ export interface Configuration {
 }
 
 /**
- * oidc-provider's default lifetimes, in seconds. In oidc-provider, these are functions that return these values if the
- * resource server does not set a lifetime.
+ * oidc-provider's default lifetimes, in seconds. In oidc-provider, the defaults are functions that return these values
+ * if the resource server does not set a lifetime.
  */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
 
@@ -62,7 +62,10 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
 
 type SignedToken = readonly [name: keyof typeof defaultTtl, marginSeconds: number];
 
-/** Returns the kinds of tokens that are signed JWTs, whose lifetimes become an `exp`. Opaque tokens are not signed. */
+/**
+ * Returns the kinds of tokens that are signed JWTs, in which the lifetime becomes the `exp`. Opaque tokens are not
+ * signed.
+ */
 function signedTokens({ features = {} }: Configuration): SignedToken[] {
   const { resourceIndicators, jwtUserinfo } = features;
   const tokens: SignedToken[] = [["IdToken", 0]];

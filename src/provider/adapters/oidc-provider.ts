@@ -91,7 +91,8 @@ export async function createRotatingOidcProvider<Given extends object, Instance 
     });
 
   /**
-   * Serves the JWK Set. Also accepts the path without the issuer's path, because a framework may have stripped that.
+   * Serves the JWK Set. Also accepts a path that lacks the issuer's path, because a framework may have stripped the
+   * issuer's path.
    */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);

@@ -7,8 +7,8 @@ import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jwe
 import { sealed, unsealed, verifySeal } from "./mac.ts";
 
 /**
- * Opens stored documents, verifying their MAC, and seals them with a new MAC. Also wraps and unwraps the private keys.
- * Nothing that the MAC does not cover is trusted.
+ * Opens stored documents, verifying their MACs, and seals them with new MACs. Also wraps and unwraps the private keys.
+ * Trusts only what the MAC covers.
  */
 export interface Custody extends Wrapping {
   readonly register: Register;

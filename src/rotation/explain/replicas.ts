@@ -48,7 +48,7 @@ export interface WaitStatus {
   readonly use: "sig" | "enc";
   /** Step that follows the period. */
   readonly action: "activated" | "removed";
-  /** Time at which the period began waiting to start, in epoch milliseconds. */
+  /** Time from which the period has been waiting to start, in epoch milliseconds. */
   readonly since: number;
   /** Names of the targets that have not received the step that precedes the period. */
   readonly targets: readonly string[];
@@ -59,7 +59,7 @@ export interface WaitStatus {
 /** Sentence that says which processes are never listed. */
 export const unlistedText = "Not listed: on-demand processes, and processes that can only read the store.";
 
-/** Reports how many presence records were not read. Returns an empty list if all were. */
+/** Reports how many presence records were not read. Returns an empty list if all of them were read. */
 export function unreadTexts({ unread }: Pick<Processes, "unread">): string[] {
   if (unread === 0) return [];
   const records = unread === 1 ? "presence record that was" : "presence records that were";

@@ -13,7 +13,7 @@ import {
 export interface Why {
   /** The reason as a clause. */
   readonly reason: string;
-  /** The policy's durations that add up to the time. */
+  /** The durations from the policy that add up to the time at which the step is due. */
   readonly bound: string;
 }
 

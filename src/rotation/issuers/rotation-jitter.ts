@@ -1,7 +1,7 @@
 import { type RotationPolicyOptions, leastPeriodDays, rotationPolicy } from "../rules/policy.ts";
 import { issuerKey } from "../store/issuer-hash.ts";
 
-/** Maximum fraction of its period by which an issuer rotates early. */
+/** Maximum fraction of the rotation period by which an issuer rotates early. */
 const share = 0.1;
 
 /**

@@ -60,7 +60,10 @@ export interface ManagedIssuer {
 
 /** A request, including everything that names its host. */
 export interface HostRequest extends NodeRequest {
-  /** All header fields, as name, value, name, value. They include a second `Host` field, which `headers` leaves out. */
+  /**
+   * All header fields, as a list of alternating names and values. They include a second `Host` field, which `headers`
+   * leaves out.
+   */
   readonly rawHeaders?: readonly string[] | undefined;
   readonly headers: NodeRequest["headers"] & {
     readonly host?: string | undefined;
@@ -150,7 +153,7 @@ export interface Issuers {
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
   list(this: void, options?: ListIssuersOptions): Promise<readonly IssuerStatus[]>;
-  /** Returns metrics about all issuers together, for a scrape. See docs/metrics.md. */
+  /** Returns combined metrics for all issuers, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
   /**
    * Waits for database calls in flight and closes the managers of all issuers in memory. Afterwards, nothing signs,

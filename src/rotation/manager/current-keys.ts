@@ -162,7 +162,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   }
 
   /**
-   * Reports the commits that all processes have made since the last call, except for commits that other processes made
+   * Reports all commits that any process has made since the last call, except for commits that other processes made
    * before this process started.
    */
   function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {

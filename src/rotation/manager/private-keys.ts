@@ -36,7 +36,10 @@ import {
 
 /** The open private keys, by kid. */
 export interface OpenKeys {
-  /** Signers for active and announced keys. Retiring keys are not included, because they do not sign new requests. */
+  /**
+   * Signers for active and announced keys. Retiring keys are not included, because they are not used for new signing
+   * requests.
+   */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
@@ -113,8 +116,8 @@ interface OpenerOptions {
 /** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published.
-   * Otherwise, a broken key could cause a key that another process has removed or revoked to stay in the set.
+   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
+   * broken key cannot cause a key that another process has removed or revoked to stay in the set.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are currently open. */
@@ -216,7 +219,7 @@ export function createKeyOpener(
   };
 }
 
-/** Reports whether a key may sign new requests, now or later. */
+/** Reports whether a key may be used for new signing requests, now or later. */
 const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "active" || state === "announced";
 
 /** Returns the keysets for a provider. */

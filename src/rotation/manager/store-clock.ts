@@ -37,14 +37,15 @@ export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): n
 }
 
 /**
- * Returns the time that this machine's clock would have shown at an instant if it had been set then as it is now, in
- * epoch milliseconds.
+ * Returns the time, in epoch milliseconds, that this machine's clock would have shown at an instant if the clock's
+ * current setting had already applied then.
  */
 const asSetNow = (instant: Instant, clock: Clock): number => epochMs(instant.wall) + setSince(instant, clock);
 
 /**
- * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. Compares with the
- * times of the request and the response, because the store read its clock at some point between them.
+ * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. Compares the
+ * store's time with the times of the request and the response, because the store read its clock at some point between
+ * them.
  *
  * @param policy policy whose skew applies. Default: the document's policy
  */

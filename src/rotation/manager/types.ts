@@ -60,7 +60,7 @@ export type KeyManagerEvent =
    * process still generates a first key.
    */
   | { readonly type: "store-emptied"; readonly error: JwksdError }
-  /** Keys are managed again, after `failed`. */
+  /** Keys are being managed again after a `failed` event. */
   | { readonly type: "recovered" }
   /**
    * An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays active.
@@ -91,9 +91,9 @@ export interface KeyManagerOptions {
    */
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /**
-   * Wrapping keys, each with 32 random bytes in base64url; in a single string, they are separated by whitespace. In a
-   * new store, the first key wraps the private keys and computes the MAC; all of them unwrap and verify. `jwksd keys
-   * rewrap` moves an existing store to the first key.
+   * Wrapping keys, each consisting of 32 random bytes in base64url; in a single string, they are separated by
+   * whitespace. In a new store, the first key wraps the private keys and computes the MAC; all of them unwrap and
+   * verify. `jwksd keys rewrap` moves an existing store to the first key.
    */
   readonly wrappingKeys: string | readonly string[];
   /**
@@ -212,7 +212,7 @@ export interface KeyManager extends KeysetSource {
   readonly policy: RotationPolicy;
   /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process may sign, and has read the keys that it publishes within the past `maxStaleSeconds`. */
+  /** Whether this process may sign and has, within the past `maxStaleSeconds`, read the keys that it publishes. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.

@@ -149,7 +149,7 @@ export function activate(change: KeyChange, next: LiveRecord, now: number, reaso
  */
 const keptHalves = 8;
 
-/** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
+/** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist at that URI. */
 export function end(
   change: KeyChange,
   kid: string,

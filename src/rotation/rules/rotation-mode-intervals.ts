@@ -16,8 +16,8 @@ export interface Way extends Pick<LiveRecord, "announcedAt" | "activatedAt" | "r
 }
 
 /**
- * Returns the intervals during which rotation mode is on, because any of these keys is announced or retiring. The
- * intervals are sorted, and adjacent ones are merged.
+ * Returns the intervals during which rotation mode is on because at least one of these keys is announced or retiring.
+ * The intervals are sorted, and adjacent ones are merged.
  */
 export function rotationIntervals(ways: readonly Way[]): Interval[] {
   const spans = ways.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
