@@ -54,7 +54,7 @@ export const errorTable = {
   },
   KeyMaterialError: {
     ERR_KEYSET_EMPTY: {
-      when: "there is no signing key, or a key folder contains no key file",
+      when: "there is no signing key, or a key folder contains no key files",
       remedy: "configure at least one key, for example from `jwksd keygen`; the first key becomes active",
     },
     ERR_KID_INVALID: {
@@ -120,7 +120,7 @@ export const errorTable = {
       remedy: "check that the signer uses the right key for its kid and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
-      when: "this process has not reached its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
+      when: "this process has been unable to reach its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
       remedy:
         "retry with the key that is now active, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
@@ -146,20 +146,20 @@ export const errorTable = {
       remedy: "choose another kid; a kid is never used twice",
     },
     ERR_KID_UNMANAGED: {
-      when: "no key in the store has this kid",
+      when: "the store has no key with this kid",
       remedy: "look for the kid in `manager.records` or in the output of `jwksd keys`",
     },
     ERR_TRANSITION: { when: "the keys' states do not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "if taken now, the step would make valid tokens fail; `allowedAt` is the earliest allowed time, and is missing while clocks differ",
+      when: "if taken now, the step would make valid tokens fail; `allowedAt` is the earliest allowed time, and is not set while clocks differ",
       remedy: "wait, or force the step",
     },
     ERR_ISSUER_DECOMMISSIONED: {
-      when: "the issuer was decommissioned; `allowedAt` says when its name can be used again, and is missing while its keys retire",
+      when: "the issuer was decommissioned; `allowedAt` says when its name can be used again, and is not set while its keys are still retiring",
       remedy: "use another issuer; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
     },
     ERR_UPDATE: {
-      when: "a provider, or another subscriber of a key manager, threw an error or took more than 10 s; `cause` has the details",
+      when: "a provider, or another subscriber to a key manager, threw an error or took more than 10 s; `cause` has the details",
       remedy: "fix the cause; jwksd retries",
       retryable: true,
     },
@@ -216,7 +216,7 @@ export const errorTable = {
     },
     ERR_WRAPPED_KEY: {
       when: "a wrapped key is damaged, or was wrapped for a different kid or issuer",
-      remedy: "restore the store, or set the keys' issuer",
+      remedy: "restore the store, or set the issuer that the keys belong to",
     },
     ERR_CLOSED: {
       when: "the key manager or the result of `createIssuers` was closed",
@@ -248,7 +248,7 @@ export const errorTable = {
       when: "a claim is missing or has an unexpected value; the message names the claim",
       remedy: "reject the token",
     },
-    ERR_TOKEN_REPLAYED: { when: "the token's `jti` was used before", remedy: "reject the token" },
+    ERR_TOKEN_REPLAYED: { when: "the token's `jti` has already been used", remedy: "reject the token" },
     ERR_REPLAY_FULL: {
       when: "the client used more tokens than the replay store can remember, and this token may be one of them",
       remedy: "have the client send a new token; use a larger replay store or a shared one",
@@ -283,12 +283,12 @@ export const errorTable = {
   },
   FetchError: {
     ERR_CLIENT_RETRY_LATER: {
-      when: "a client's metadata document must not be requested yet, because of a failure or too many new clients; `cause` has the failure",
+      when: "a client's metadata document cannot be requested yet, because of a failure or because there were too many new clients; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
     ERR_KEYS_RETRY_LATER: {
-      when: "keys must not be requested yet, because of a failure, or too many unknown kids or new issuers; `cause` has the failure",
+      when: "keys cannot be requested yet, because of a failure or because there were too many unknown kids or new issuers; `cause` has the failure",
       remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
@@ -321,7 +321,7 @@ export const errorTable = {
     },
     ERR_FETCH_OUTDATED: {
       when: "a cache returned an expired set that is older than the stored set",
-      remedy: "configure the cache to send `Age` and to forward requests with `no-cache`, or bypass it",
+      remedy: "configure the cache to send `Age` and to forward requests that specify `no-cache`, or bypass it",
       retryable: true,
     },
     ERR_DISCOVERY_ISSUER: {

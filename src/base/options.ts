@@ -59,7 +59,7 @@ export const boolean: Rule<boolean> = {
 };
 
 export const number = (least: number, most = Infinity): Rule<number> => ({
-  must: most === Infinity ? `a number of at least ${least}` : `a number from ${least} to ${most}`,
+  must: most === Infinity ? `a number greater than or equal to ${least}` : `a number from ${least} to ${most}`,
   types: ["number"],
   holds: (value): value is number => Number.isFinite(value) && (value as number) >= least && (value as number) <= most,
 });

@@ -9,7 +9,7 @@ export const wholeNumber =
   };
 
 /** Parses a count. */
-export const count = wholeNumber(/^[1-9]\d{0,8}$/, "Must be a whole number of at least 1.");
+export const count = wholeNumber(/^[1-9]\d{0,8}$/, "Must be a whole number, at least 1.");
 
 /** Parses the value of `--wait`. */
 export const waitSeconds = wholeNumber(/^\d{1,6}$/, "Must be a whole number of seconds, at most 999999.");

@@ -3,7 +3,7 @@ import { withFlags } from "../service/config/flags-in-messages.ts";
 
 /** Remedies, keyed by error code, that name flags and commands, which the library does not know about. */
 const advice: { readonly [Code in JwksdErrorCode]?: string } = {
-  ERR_STORE_ISSUER: "the flags are --issuer, --store and --data",
+  ERR_STORE_ISSUER: "the relevant flags are --issuer, --store and --data",
 };
 
 /** Returns the message of a library error for the command line. */

@@ -57,5 +57,5 @@ async function guard(
   const { adminUrl } = await starting;
   if (settings.jsonLogs) return;
   const ready = adminUrl === undefined ? "" : `\n  try  curl ${adminUrl}/readyz`;
-  print(io, `jwksd guard listens for ${proxy} on ${settings.listen}${ready}`);
+  print(io, `jwksd guard is listening for ${proxy} on ${settings.listen}${ready}`);
 }

@@ -95,7 +95,7 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
     .showHelpAfterError("(jwksd help COMMAND shows all options)")
     .notes(`
 Start here:
-  $ jwksd serve          serve on port 9900; generates keys at the first start
+  $ jwksd serve          serve on port 9900; the first start generates the keys
   $ jwksd keys           list the keys and the next step of each
   $ jwksd help serve     list all options of serve, with examples
   $ jwksd help --port    explain an option, and list the commands that have it

@@ -92,7 +92,7 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   const warnings = read.flatMap((file) => file.warnings);
   if (isFolder && process.platform !== "win32" && (stats.mode & 0o022) !== 0) {
     warnings.push(
-      `users other than its owner can write to ${path} and replace the active key; fix it with: chmod go-w ${path}`,
+      `users other than the owner can write to ${path} and replace the active key; fix it with: chmod go-w ${path}`,
     );
   }
   return { keys: read.flatMap(({ keys }) => keys), warnings };
@@ -161,5 +161,5 @@ export function permissionWarnings(file: string, stats: FileStats): string[] {
   const mode = stats.mode & 0o777;
   const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
   if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];
-  return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
+  return [`users other than the owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }

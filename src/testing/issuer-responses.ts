@@ -128,7 +128,7 @@ function checkParameter(name: string, value: unknown): void {
   const members = text.match(/[\p{L}\p{N}_.-]+(?=[\s\]]*=|["']\s*:)/gu) ?? [];
   if (claimName.test(name) && !members.some(isSecret)) return;
   throw invalidOption(
-    "a parameter is not a claim; send name=value pairs separated by &, or JSON with Content-Type: application/json",
+    "one of the parameters is not a claim; send name=value pairs separated by &, or JSON with Content-Type: application/json",
   );
 }
 

@@ -257,7 +257,7 @@ function checkPresence(check: Check): void {
 
 function checkDue(check: Check): void {
   check(
-    "lists issuers with a due step page by page, with the due time from the latest write",
+    "lists issuers that have a step due, page by page, with the due time from the latest write",
     async (register, handle) => {
       if (register.due === undefined) return;
       const id = crypto.randomUUID();

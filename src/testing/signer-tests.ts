@@ -154,7 +154,7 @@ export function defineSignerTests(
     }
 
     for (const half of signatures >= 100 ? (["r", "s"] as const) : []) {
-      test(`keeps a leading zero of ${half}`, async () => {
+      test(`keeps a leading zero in ${half}`, async () => {
         const { key } = opened;
         if (key !== undefined) key.zeroHalf = half;
         const concurrency = key === undefined ? 16 : 1;

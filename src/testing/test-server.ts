@@ -15,7 +15,7 @@ export type Handle = (request: Request) => Promise<Response | undefined>;
 
 const maxBodyBytes = 1024 * 1024;
 const misdirected =
-  "The test issuer accepts only requests for localhost, its own address, and its issuer's host, because otherwise a web page under another name could read its tokens.\n";
+  "The test issuer accepts only requests for localhost, its own address, and its issuer's host, because otherwise a web page on another host name could read its tokens.\n";
 
 /**
  * Serves a handler over HTTP, on 127.0.0.1.

@@ -63,7 +63,7 @@ export const tokenFaults = {
   tooLarge: claims("longer than 16 KiB", "ERR_TOKEN_TOO_LARGE", () => ({ padding: "x".repeat(16_384) })),
   wrongTyp: header("a logout token", "ERR_TOKEN_TYP", { typ: "logout+jwt" }),
   noKid: header("no kid", "ERR_TOKEN_KID_MISSING", { kid: undefined }),
-  unknownKid: header("an unpublished kid, even though its key is published", "ERR_TOKEN_KID_UNKNOWN", {
+  unknownKid: header("an unpublished kid, even though the token's key is published", "ERR_TOKEN_KID_UNKNOWN", {
     kid: "unknown",
   }),
   critical: header("an unknown critical header parameter", "ERR_TOKEN_CRIT", { crit: ["x"], x: 1 }),

@@ -375,7 +375,7 @@ describe("a guard with DPoP", () => {
     const iat = Math.floor(clock.now() / 1000);
     assert.equal(await prove({ jti: "x", iat }), "let through");
     await clock.advance(30_000);
-    assert.match(challengeOf(await prove({ jti: "x", iat })), /used before/);
+    assert.match(challengeOf(await prove({ jti: "x", iat })), /already been used/);
     await clock.advance(1_000);
     assert.match(challengeOf(await prove({ jti: "x", iat })), /too old/);
     await clock.advance(60_000);
@@ -421,7 +421,7 @@ describe("a guard with DPoP", () => {
     assert.ok(!((await check(request)) instanceof Response));
     const scoped = await check(request, { scope: "orders:read" });
     assert.ok(scoped instanceof Response && scoped.status === 403, "the second guard's requirements are checked");
-    assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
+    assert.match(challengeOf((await check(new Request(request))) as Response), /already been used/);
   });
 
   test("uses a proof only once if two adapters handle the same request", async () => {

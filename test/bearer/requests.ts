@@ -272,7 +272,7 @@ const tokens: readonly Row[] = [
     "OIDC Core 10.1.1",
     "an unknown kid",
     { kid: "ec-9" },
-    invalid("the token's kid does not match any usable key of the provider"),
+    invalid("the token's kid does not match any of the provider's usable keys"),
   ),
   headerRow("7515 4.1.4", "no kid", { kid: undefined }, invalid("the token's header has no kid")),
   headerRow(
@@ -356,7 +356,7 @@ const stepUp = (description: string, parameters: string): Expected =>
   challenged(`error="insufficient_user_authentication", error_description="${description}", ${parameters}`);
 const otherWay = stepUp("the user must sign in with a different method", `acr_values="${silver} phr"`);
 const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
-const future = stepUp("the sign-in is in the future (auth_time)", 'max_age="60"');
+const future = stepUp("the sign-in time is in the future (auth_time)", 'max_age="60"');
 const needed = "orders:read orders:list";
 /** Claims with the time of the request, which may be long after this file was loaded. */
 const signedInNow = {
@@ -699,7 +699,7 @@ const dpopRows: readonly Row[] = [
     name: "a reused proof",
     request: (setup) => proven(setup, "/dpop"),
     again: true,
-    expected: badProof("the proof was used before (jti)"),
+    expected: badProof("the proof has already been used (jti)"),
   },
   row("9449 9", "no nonce", (setup) => proven(setup, "/dpop-nonce"), {
     ...(badDpop("use_dpop_nonce", "the proof needs the nonce from the DPoP-Nonce header") as object),

@@ -477,7 +477,7 @@ describe("--token", () => {
     [
       "a dash inserted by a word processor",
       (token) => token.replace(".", ".\u2013"),
-      "it contains characters that no token",
+      "it contains characters that never",
     ],
     ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "part of it is missing"],
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
@@ -598,7 +598,7 @@ describe("--token", () => {
       });
       assert.equal(code, 1);
       const [, detail] =
-        /^FAIL {2}jwks {7}(.*)\n\nWhat to do: (?=The keys .*: the findings say what is wrong\.\n)/m.exec(stdout) ?? [];
+        /^FAIL {2}jwks {7}(.*)\n\nWhat to do: (?=The keys .*; the findings say what is wrong\.\n)/m.exec(stdout) ?? [];
       assert.equal(detail?.replaceAll(url, "URL"), said, stdout);
     });
   }

@@ -130,7 +130,7 @@ describe("replaces option names in the library's errors with flags", () => {
       "the keys of another issuer",
       { issuer: "https://b.example" },
       /set the issuer to https:\/\/a\.example, or use a different store$/,
-      /or use a different store; the flags are --issuer, --store and --data \[ERR_STORE_ISSUER\]$/,
+      /or use a different store; the relevant flags are --issuer, --store and --data \[ERR_STORE_ISSUER\]$/,
     ],
   ];
   for (const [name, more, library, text] of rows) {

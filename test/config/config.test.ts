@@ -207,7 +207,7 @@ describe("the --signers file", () => {
       await writeFile(file, secret, { mode: 0o600 });
       assert.deepEqual(await read(optionsFor(file)), []);
       await chmod(file, 0o640);
-      const warning = `users other than its owner can read ${file} (mode 0640); fix it with: chmod 600 ${file}`;
+      const warning = `users other than the owner can read ${file} (mode 0640); fix it with: chmod 600 ${file}`;
       assert.deepEqual(await read(optionsFor(file)), [[{ file }, warning]]);
     });
   }

@@ -90,7 +90,7 @@ describe("rejects invalid command lines", { timeout, concurrency: 4 }, () => {
     [["keys", "remove"], "missing required argument 'kid'"],
     [["rotate", "--use", "signing"], "Allowed choices are sig, enc"],
     [["keys", "import", "x", "--state", "removed"], "Allowed choices are announced, active, retiring"],
-    [["events", "--limit", "none"], "Must be a whole number of at least 1"],
+    [["events", "--limit", "none"], "Must be a whole number, at least 1"],
     [["keys", "--keys", "x"], "unknown option '--keys'"],
   ];
   for (const [args, ...says] of rows) {

@@ -179,7 +179,7 @@ describe("jwksd issuers revoke-keys", () => {
     const [leaked, first] = [wrappingKeys, newWrappingKey()];
     const both = { ...environment, JWKSD_WRAPPING_KEYS: `${first} ${leaked}` };
     const dry = await runCli(t, ["issuers", "revoke-keys", "--dry-run"], both);
-    assert.match(dry.stdout, /^Dry run: nothing was changed\. 12 issuers: 13 keys revoked\.\n/);
+    assert.match(dry.stdout, /^Dry run: nothing was changed\. 12 issuers: 13 keys would be revoked\.\n/);
     assert.match(dry.stdout, /\nKeys are still valid for 1 of 12 issuers: https:/);
     const [{ id }] = await readWrappingKeys([first]);
     const refusal = await cliRefused(t, ["issuers", "revoke-keys"], both);

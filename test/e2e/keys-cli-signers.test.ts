@@ -47,7 +47,7 @@ test("imports a key in a key service by its URI and stores only the URI", { time
   );
   assert.match((await run("keys", "rewrap")).stdout, /^There is nothing to change/);
   const { stdout: help } = await run("keys", "import", "--help");
-  assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+kid\s+to\s+publish/);
+  assert.match(help, /--kid <kid> +[^-]*--signer,\s+the\s+kid\s+to\s+publish/);
 });
 
 test("generates a signing key in a key service only when the key is certain to be needed", { timeout }, async (t) => {
@@ -138,7 +138,7 @@ test("the list of keys shows where each key is, but no private key", { timeout }
 });
 
 const destroyed = (uri: string, tense: "is" | "was"): RegExp =>
-  new RegExp(`"[abc]" in\\s+${uri}\\s+${tense}\\s+destroyed\\s+permanently\\.\\s+That\\s+cannot\\s+be\\s+undone`);
+  new RegExp(`"[abc]" in\\s+${uri}\\s+${tense}\\s+destroyed\\s+permanently\\.\\s+This\\s+cannot\\s+be\\s+undone`);
 
 test("--destroy-external names the keys both before and after it destroys them", { timeout }, async (t) => {
   const { vault, run } = await setUp(t);
@@ -194,7 +194,7 @@ test(
     assert.deepEqual([refused.code, vault.keys.has("b")], [1, true]);
     assert.match(
       refused.stderr,
-      /nothing was destroyed; to confirm this effect, add --yes: The private key of "b" in .* \[ERR_CONFIRMATION\]/,
+      /nothing was destroyed; to destroy the key, add --yes\. The private key of "b" in .* \[ERR_CONFIRMATION\]/,
     );
     const dry = await run("keys", "destroy", "b", "--dry-run");
     assert.deepEqual([dry.code, vault.keys.has("b")], [0, true]);

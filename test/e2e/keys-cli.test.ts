@@ -118,7 +118,10 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
     const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
-    assert.match(asked, /nothing was changed.*confirm it with --yes:\n- .*\n- .*Until .* reject the key's tokens/s);
+    assert.match(
+      asked,
+      /nothing was changed.*to make the change anyway, add --yes\. Effects:\n- .*\n- .*Until .* reject the key's tokens/s,
+    );
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
     assert.match(
@@ -191,7 +194,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await cp(data, join(folder, "backup"), { recursive: true });
     assert.match(
       await refused("ERR_CONFIRMATION", "decommission"),
-      /the issuer's keys would never sign again; confirm it with --yes:\n- /,
+      /the issuer's keys would never sign again; to make the change anyway, add --yes\. Effects:\n- /,
     );
     const { effects, next } = await change("decommission", "--yes");
     assert.match(
@@ -214,7 +217,10 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
       ["keys", "import", file, "--kid", "first"],
     ])
       await refused("ERR_ISSUER_DECOMMISSIONED", ...args);
-    assert.match(await ok("keys"), /\nThe issuer has been decommissioned: no key signs, and none is generated\./);
+    assert.match(
+      await ok("keys"),
+      /\nThe issuer has been decommissioned: its keys no longer sign, and no new keys are\ngenerated\./,
+    );
     assert.match(
       await ok("decommission", "--yes"),
       /^There is nothing to change\. The issuer has already been decommissioned\.\n/,
@@ -329,7 +335,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await writeFile(own, JSON.stringify({ ...named("second"), kid: "other" }));
     assert.match(
       await refused("ERR_TRANSITION", "keys", "import", own),
-      /to give it another kid, import it into a store/,
+      /to give this key a different kid, import it into a store/,
     );
   });
 
@@ -521,7 +527,7 @@ describe("arguments and refusals", { timeout, concurrency: 3 }, () => {
     ]) {
       assert.match(
         await cliRefused(t, [...args, "--data", data]),
-        /^jwksd: there is no store at .*\. If there was none yet, create it with jwksd serve; if .* \[ERR_STORE_UNAVAILABLE\]\n$/,
+        /^jwksd: there is no store at .*\. If no store has been created yet, create one with jwksd serve; if .* \[ERR_STORE_UNAVAILABLE\]\n$/,
       );
     }
     const file = join(folder, "key.json");

@@ -144,7 +144,7 @@ export function checkPage(browser: () => Browser): void {
       const { page } = await openPage(browser(), files.admin);
       await isLive(page);
       await files.service.stop();
-      await page.locator("#live", { hasText: "The service does not respond. Retrying." }).waitFor();
+      await page.locator("#live", { hasText: "The service is not responding. Retrying." }).waitFor();
       assert.match((await page.locator("#health").textContent()) ?? "", /The key files were rejected/);
       await page.context().close();
     });

@@ -146,7 +146,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
       await chmod(file, octal);
       const { msg } = await service.logged(isWarning, from);
       const hint = `fix it with: chmod 600 ${file}`;
-      assert.equal(msg, `users other than its owner can read ${file} (mode 0${octal}); ${hint}`);
+      assert.equal(msg, `users other than the owner can read ${file} (mode 0${octal}); ${hint}`);
       await service.logged(isReload, from);
     }
     const from = service.log.length;

@@ -28,7 +28,7 @@ const halfARequest = "GET /jwks HTTP/1.1\r\nHost: op.exa";
 const theOtherHalf = "mple\r\n\r\n";
 
 const partial =
-  "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery";
+  "the discovery document lacks members that clients need but verifiers do not; add them with --metadata FILE, or set --no-discovery and let your provider serve its own document";
 const firstStart = [
   "generated a wrapping key, which encrypts the private keys. Anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   "key announced",
@@ -110,7 +110,8 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
     const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "127.0.0.1:0"]);
     const lines: string[] = [];
     for await (const line of createInterface({ input: child.stdout })) if (lines.push(line) === 4) break;
-    const url = /^jwksd serves (http:\/\/127\.0\.0\.1:\d+\/jwks)$/.exec(lines[0] ?? "")?.[1] ?? assert.fail(lines[0]);
+    const url =
+      /^jwksd is serving (http:\/\/127\.0\.0\.1:\d+\/jwks)$/.exec(lines[0] ?? "")?.[1] ?? assert.fail(lines[0]);
     assert.deepEqual(lines.slice(1, 3), ["  kid  new (active, and 1 more for verification)", `  try  curl -i ${url}`]);
     const page = /^ {2}see {2}(http:\/\/127\.0\.0\.1:\d+)$/.exec(lines[3] ?? "")?.[1] ?? assert.fail(lines[3]);
     assert.match(await (await fetch(page)).text(), /^<!doctype html>/);

@@ -171,7 +171,7 @@ describe("an invalid value is rejected with a message that names its source and 
   const trueOrFalse = "must be true or false";
   const address = 'must be HOST:PORT or "off"';
   const level = "must be debug, info, warn, error or silent";
-  const path = "must be a path, not the content of a file";
+  const path = "must be a path, not the contents of a file";
   const store = `must be ${settingDefinitions.store.rule.must}`;
   const secret = "91827364";
   const object = { pin: secret };
@@ -288,7 +288,7 @@ describe(
       [
         "missing wrapping key file",
         { args: ["--wrapping-key-file", "no.key"] },
-        /cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
+        /cannot read the file set by --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
       ],
       [
         "unavailable host",
@@ -384,17 +384,14 @@ test("does not echo a wrapping key passed instead of its path", async (t) => {
     const stderr = await cliRefused(t, ["serve", "--port", "0", "--admin", "off", "--data", data], {
       JWKSD_WRAPPING_KEY_FILE: key,
     });
-    assert.match(
-      stderr,
-      /the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names .*\[ERR_FILE_UNREADABLE\]/,
-    );
+    assert.match(stderr, /the file set by --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE .*\[ERR_FILE_UNREADABLE\]/);
     assert.ok(!stderr.includes(key), stderr);
   }
 });
 
 test("rejects a configuration file's content passed instead of its path, without echoing it", async () => {
   const code = "ERR_CONFIG_FORMAT";
-  const message = "the configuration file must be a path, not the content of a file";
+  const message = "the configuration file must be a path, not the contents of a file";
   for (const configFile of [`{"keys":"a-secret"}`, "91827364".repeat(6).slice(5)]) {
     await assert.rejects(resolveSettings({ flags: {}, environment: {}, configFile }), { code, message });
     await assert.rejects(resolveSettings({ flags: {}, environment: { JWKSD_CONFIG: configFile } }), { code, message });

@@ -125,7 +125,7 @@ describe("a store that an attacker has written", { timeout }, () => {
     assert.equal(code, 1);
     assert.match(
       stderr,
-      /nothing was changed; if you know each of these keys .*--yes.*:\n- first, sig active\n- evil, sig retiring, in pkcs11:token=evil;object=evil\n.*\[ERR_CONFIRMATION\]\n$/s,
+      /nothing was changed; if you recognize each of these keys .*--yes.*:\n- first, sig active\n- evil, sig retiring, in pkcs11:token=evil;object=evil\n.*\[ERR_CONFIRMATION\]\n$/s,
     );
     assert.match((await ok("keys", "rewrap", "--yes", "--dry-run")).stdout, /^Dry run: nothing was changed\./);
     await refused("ERR_STORE_NOT_AUTHENTIC", "rotate");
@@ -258,7 +258,7 @@ describe("files", { timeout, skip: !isSupported }, () => {
     ];
     for (const [name, mode, isWarned] of rows) {
       await chmod(name, mode);
-      const told = `users other than its owner can write to ${name} (mode 0${mode.toString(8)}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${name}`;
+      const told = `users other than the owner can write to ${name} (mode 0${mode.toString(8)}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${name}`;
       assert.deepEqual(await warnings(), isWarned ? [told] : [], `${name} ${mode.toString(8)}`);
       await chmod(name, 0o700);
     }

@@ -107,7 +107,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
     assert.match(
       tooLong.stderr,
-      /3601, but must be at most 3600, .*raise --max-token-lifetime-seconds \(for managed keys: jwksd policy\) \[ERR_CLAIMS_INVALID\]\n$/,
+      /3601, but must be at most 3600, .*raise --max-token-lifetime-seconds \(for managed keys, with jwksd policy\) \[ERR_CLAIMS_INVALID\]\n$/,
     );
     await cliDone(t, ["policy", "--data", data, "--max-token-lifetime-seconds", "7200"]);
     await cliDone(t, [...args, "--lifetime", "3601"]);
@@ -122,7 +122,7 @@ describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 
     await writeFile(file, keySetText("active"));
     assert.equal((await runCli(t, ["keys", "import", file, "--data", data])).code, 0);
     await chmod(join(data, "wrapping.key"), 0o644);
-    const warning = /users other than its owner can read .*wrapping\.key/;
+    const warning = /users other than the owner can read .*wrapping\.key/;
     for (const jsonLogs of ["0", "1"]) {
       const args = ["token", "--data", data, "--aud", "api"];
       const { stdout, stderr } = await cliDone(t, args, { JWKSD_JSON_LOGS: jsonLogs });

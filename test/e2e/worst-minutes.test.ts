@@ -51,7 +51,10 @@ describe("a store without keys", () => {
       msg,
       new RegExp(`the store in --data ${data} had no keys for https:\\S+, so .*first start.*--require-store`),
     );
-    assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --issuer/);
+    assert.match(
+      msg,
+      /every verifier that fetches this set rejects the tokens.*stop this process, correct --data or --issuer/,
+    );
     await first.stop();
     const again = await startService(t, ["--data", data, ...issuer]);
     const withoutIssuer = await startService(t, ["--data", await dataOf(t)]);
@@ -248,7 +251,7 @@ test("the startup banner reports an active key that cannot be opened", async (t)
   vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
   assert.equal(
     (await startService(t, [...there, "--signer-type", "vault-transit"])).stateText,
-    "active, but cannot be opened here",
+    "active, but cannot be opened by this process",
   );
 });
 

@@ -115,7 +115,10 @@ describe("jwksd guard --check", () => {
   test("rejects a nonce secret that is too short", async (t) => {
     const secret = await fileWith(t, `${"x".repeat(31)}\n`);
     const flags = ["guard", "--check", await fileWith(t, withHost({})), "--nonce-secret-file", secret];
-    assert.match(await cliRefused(t, flags), /has fewer than 32 characters; write a secret with: openssl rand -hex 32/);
+    assert.match(
+      await cliRefused(t, flags),
+      /has fewer than 32 characters; generate a secret with: openssl rand -hex 32/,
+    );
     await writeFile(secret, "x".repeat(32));
     await cliDone(t, flags);
   });

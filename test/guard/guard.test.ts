@@ -344,7 +344,7 @@ describe("a second check", () => {
       ] as HeaderLine[],
     });
     const one = request();
-    const used = "401 the proof was used before (jti)";
+    const used = "401 the proof has already been used (jti)";
     assert.equal(await result(guard, { ...one, id: "1" }), "200");
     assert.equal(await result(guard, { ...one, id: "1" }), "200");
     assert.equal(await result(guard, { ...one, id: "2" }), used);
@@ -404,14 +404,14 @@ test(
     const first = request();
     assert.equal(await result(one, first), "200");
     assert.equal(await result(one, first), "200", "nginx's second check");
-    assert.equal(await result(other, first), "401 the proof was used before (jti)");
+    assert.equal(await result(other, first), "401 the proof has already been used (jti)");
     assert.equal(await result(other, request()), "200");
     await redis.kill();
     assert.match(await result(one, request()), /^503 /);
     assert.equal(await result(one, { target: "/a", headers: [bearer(accessToken(setup))] }), "200");
     await redis.start();
     await eventually("it loads its data", async () => (await result(one, request())) === "200");
-    assert.equal(await result(other, first), "401 the proof was used before (jti)", "after the restart");
+    assert.equal(await result(other, first), "401 the proof has already been used (jti)", "after the restart");
     assert.match(
       warnings(one).join("\n"),
       /DPoP proofs do not need a nonce[^]*request refused: cannot use the store redis:\/\/127\.0\.0\.1:\d+ /,

@@ -173,7 +173,7 @@ test("warns about a folder that other users can write to", async (t) => {
   await chmod(folder, 0o777);
   const { warnings } = await readKeyset(folder);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? "", /users other than its owner can write.*chmod go-w/);
+  assert.match(warnings[0] ?? "", /users other than the owner can write.*chmod go-w/);
   await chmod(folder, 0o755);
   assert.deepEqual((await readKeyset(folder)).warnings, []);
 });

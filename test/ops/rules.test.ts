@@ -200,7 +200,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
     assert.equal(ready.status, 503);
     assert.match(
       await ready.text(),
-      /not checked in with its store for --max-stale-seconds; the last failure is ERR_STORE/,
+      /not checked in with its store for --max-stale-seconds; the last failure was ERR_STORE/,
     );
     await rename(`${data}-gone`, data);
     // A commit wakes the service before its own retry.
@@ -250,7 +250,7 @@ describe("each fault fires its alert and no other", { skip: skipWithout("promtoo
       const service = await start();
       const seen = await check("the keys cannot be opened", service, {
         name: "JwksdSignerFailing",
-        pageText: /cannot be opened here/,
+        pageText: /cannot be opened by this process/,
       });
       assert.equal(count(seen, "jwksd_key_unusable"), 2);
       vault.recover();

@@ -329,7 +329,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "announce with twin",
     "a key that has a different kid",
-    /^kid "t" is the same key and is r/,
+    /^kid "t" already belongs to this key, which is r/,
     { given: [active, removed] },
   ],
   ["rotate sig", "without a key", /a planned rotation needs a new key/, { given: quiet }],
@@ -345,7 +345,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "rotate sig now with twin",
     "a key that was removed before",
-    /^kid "t" is the same key/,
+    /^kid "t" already belongs to this key/,
     { given: [active, removed] },
   ],
   [
@@ -359,8 +359,8 @@ const refusedCommands: readonly Refused[] = [
     (command): Refused[] => [
       [
         command,
-        "a decommissioned issuer while its keys retire",
-        /^the issuer has been decommissioned, .* while its keys retire$/,
+        "a decommissioned issuer while its keys are still retiring",
+        /^the issuer has been decommissioned, .* while its keys are still retiring$/,
         { ...isDecommissioned, ...decommissionedCode },
       ],
       [

@@ -150,7 +150,7 @@ describe("one error names valid values for all invalid ones", () => {
     test(JSON.stringify(options), () => {
       const message = refusalOf(options);
       const announceForSeconds = numberIn(message, /announceForSeconds is \d+ but must be at least (\d+)/);
-      const rotateEveryDays = numberIn(message, /\(as a whole number: (\d+)\)/);
+      const rotateEveryDays = numberIn(message, /\(rounded up: (\d+)\)/);
       const better = {
         ...options,
         ...(announceForSeconds !== undefined && { announceForSeconds }),
@@ -161,7 +161,7 @@ describe("one error names valid values for all invalid ones", () => {
         const less = { ...better, rotateEveryDays: rotateEveryDays - 1 };
         assert.throws(() => rotationPolicy(less), { code: "ERR_POLICY_INVALID" }, "it is the smallest");
       }
-      const longest = numberIn(message, /or announceForSeconds at most (\d+)/);
+      const longest = numberIn(message, /or announceForSeconds must be at most (\d+)/);
       if (longest === undefined) return;
       assert.doesNotThrow(() => rotationPolicy({ ...options, announceForSeconds: longest }));
       assert.throws(() => rotationPolicy({ ...options, announceForSeconds: longest + 1 }));
@@ -169,7 +169,7 @@ describe("one error names valid values for all invalid ones", () => {
   }
 
   test("and suggests a shorter propagation period as an alternative to a larger number of days", () => {
-    assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 64200: /);
+    assert.match(refusalOf({ rotateEveryDays: 1 }), /rounded up: 2\), or announceForSeconds must be at most 64200: /);
     assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
   });
 });

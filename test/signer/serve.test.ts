@@ -132,7 +132,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     }
     const pasted = await runCli(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
     assert.equal(pasted.code, 1);
-    assert.match(pasted.stdout, /--signers must be a path, not the content of a file/);
+    assert.match(pasted.stdout, /--signers must be a path, not the contents of a file/);
     assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
   });
 

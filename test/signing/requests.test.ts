@@ -249,7 +249,10 @@ describe("the service refuses to start with", () => {
       /"mode" member of .* must be the string "0600" or "0660"(?: \[|$)/,
     ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
-    "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
+    "an abstract socket, which has no mode": [
+      { "@jwksd": {} },
+      /a path .*, not an abstract socket \(@name\), which is open to/,
+    ],
     "a socket that is not an object": [{ "s.sock": true }, /must be an object/],
     "an unknown protocol": [
       { "s.sock": { protocol: "grpc" } },
@@ -265,7 +268,7 @@ describe("the service refuses to start with", () => {
     ],
     "a former key in the wrong format": [
       { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
-      /former keys must be public keys in PEM/,
+      /former keys must be public keys in PEM format/,
     ],
     "a missing former key": [
       { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
@@ -284,7 +287,7 @@ describe("the service refuses to start with", () => {
     const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));
     await writeFile(file, blocks.join(""));
     const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
-    assert.match(await cleanStartRefusal(t, members), /former keys must be public keys in PEM/);
+    assert.match(await cleanStartRefusal(t, members), /former keys must be public keys in PEM format/);
   });
 
   // The policy is in the store, so the store is opened first.

@@ -254,7 +254,7 @@ describe("the PostgreSQL store", { skip }, () => {
       await refusal(
         humble.write("a", undefined),
         "ERR_STORE_UNAVAILABLE",
-        /\(42501\): the user lacks a privilege; grant the privileges that jwksd store sql prints/,
+        /\(42501\): the user lacks a privilege; grant the privileges that this command prints: jwksd store sql/,
       );
 
       server.sql(
@@ -420,7 +420,7 @@ describe("the PostgreSQL store", { skip }, () => {
       const next = await opened(t, standby.url("failover"), options);
       assert.equal(await old.write("a", undefined), true);
       assert.equal((await reading.read(undefined, { confirmed: true })).text, "a");
-      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby or read-only; connect to the primary/);
+      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby or is read-only; connect to the primary/);
       await refusal(next.read(undefined, { confirmed: true }), "ERR_STORE_UNAVAILABLE", /standby/);
       await refusal(next.write("b", undefined), "ERR_STORE_READ_ONLY", /\(25006\)/);
 

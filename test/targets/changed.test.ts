@@ -95,7 +95,7 @@ describe("restores a folder that another process has changed, with a warning", (
     await at.publisher.reload();
     assert.equal(at.publisher.warnings().length, rows.length, "nothing has changed");
     const second = await runCli(t, ["publish", at.folder, "--issuer", at.flags.issuer, "--data", at.flags.data]);
-    assert.match(second.stderr, /another jwksd publish is writing/, "the lock is back");
+    assert.match(second.stderr, /another jwksd publish process is writing/, "the lock is back");
   });
 });
 

@@ -218,7 +218,10 @@ test("only one process at a time writes to a folder", async (t) => {
   const [one, other] = [folderTarget(folder, "one"), folderTarget(folder, "other")];
   await one.open();
   await one.open();
-  await assert.rejects(other.open(), { code: "ERR_TARGET", message: /another jwksd publish is writing to the folder/ });
+  await assert.rejects(other.open(), {
+    code: "ERR_TARGET",
+    message: /another jwksd publish process is writing to the folder/,
+  });
   await one.close();
   await other.open();
   await other.close();

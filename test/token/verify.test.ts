@@ -580,7 +580,7 @@ describe("rejects times that the policy does not allow and names the claim", () 
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
     [
       { exp: now + 3601 },
-      / is 3601 seconds in the future, but must be at most 3600, .*raise maxTokenLifetimeSeconds \(for managed keys: jwksd policy\); "exp" is in seconds/,
+      / is 3601 seconds in the future, but must be at most 3600, .*raise maxTokenLifetimeSeconds \(for managed keys, with jwksd policy\); "exp" is in seconds/,
     ],
     [{}, /^lifetimeSeconds is 3601, but must be at most 3600/, { lifetimeSeconds: 3601 }],
     [{ exp: 1e300 }, /^claim "exp" is .* in the future/],

@@ -186,7 +186,7 @@ async function readBlocklist(file: string): Promise<Set<string>> {
   if (wrong !== -1) {
     throw new ConfigError(
       "ERR_CONFIG_FORMAT",
-      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint, nor 20 hex digits from openssl-blacklist, nor a number of 64 hex digits or more`,
+      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint, nor 20 hex digits from openssl-blacklist, nor a hex number with at least 64 digits`,
     );
   }
   return new Set(lines.filter((line) => line !== ""));

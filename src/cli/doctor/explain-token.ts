@@ -49,7 +49,10 @@ async function explained(token: string, observations: Observations): Promise<Exp
         if (kid === undefined) throw new TokenError("ERR_TOKEN_KID_MISSING", "its header has no kid");
         const key = await keys?.find(kid, alg);
         if (key !== undefined) return key;
-        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
+        throw new TokenError(
+          "ERR_TOKEN_KID_UNKNOWN",
+          "the token's kid does not match any of the provider's usable keys",
+        );
       },
     },
   );

@@ -109,7 +109,7 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/=/, "it contains padding (=), which the parts of a token do not have"],
   [/^\.|\.$/, "it begins or ends with a dot"],
   [/…|\.\.\./, "part of it is missing"],
-  [/[^\w.~+/-]/, "it contains characters that no token has"],
+  [/[^\w.~+/-]/, "it contains characters that never occur in a token"],
 ];
 
 /** @see RFC 7515 section 7.1, RFC 7516 section 7.1 */

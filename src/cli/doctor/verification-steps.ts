@@ -100,7 +100,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
     if (withoutKeyPair.test(alg ?? "")) {
       step = "key";
-      throw new TokenError("ERR_TOKEN_ALG", `alg ${alg} cannot be verified with a published key`);
+      throw new TokenError("ERR_TOKEN_ALG", `a token with alg ${alg} cannot be verified with a published key`);
     }
 
     ({ step } = source);

@@ -73,7 +73,7 @@ export function addWaitFlags(command: Command): Command {
   return command
     .option(
       "--wait <seconds>",
-      "how long to wait for every replica to have the change; 0 means not at all",
+      "how long to wait for every replica to receive the change; 0 means do not wait",
       waitSeconds,
       10,
     )
@@ -101,11 +101,11 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   const preview: Report = { isDry: true, note, unchanged, change, remarks: remarks(change), external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
   if (breaks !== false && flags.yes !== true) {
-    const why = breaks === true ? "this may make valid tokens fail" : breaks;
+    const why = breaks === true ? "this change may make valid tokens fail" : breaks;
     const effects = [...effectsOf(preview), ...(note === undefined ? [] : [note])].map((effect) => `\n- ${effect}`);
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was changed, because ${why}; confirm it with --yes:${effects.join("")}\n`,
+      `nothing was changed, because ${why}; to make the change anyway, add --yes. Effects:${effects.join("")}\n`,
     );
   }
   const done = await commit(keys, draft, decide);

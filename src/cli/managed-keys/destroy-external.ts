@@ -79,7 +79,7 @@ async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void
     if (!isDry && flags.yes !== true) {
       throw new ConfigError(
         "ERR_CONFIRMATION",
-        `nothing was destroyed; to confirm this effect, add --yes: ${destroyEffect(key)}`,
+        `nothing was destroyed; to destroy the key, add --yes. ${destroyEffect(key)}`,
       );
     }
     const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });

@@ -14,7 +14,7 @@ import {
 import type { Settings } from "../../service/config/setting-definitions.ts";
 import type { Signers } from "../../service/config/signers.ts";
 
-const cannotBeUndone = "That cannot be undone unless the service keeps deleted keys for a while.";
+const cannotBeUndone = "This cannot be undone unless the service keeps deleted keys for a while.";
 
 /**
  * Returns messages that say where a change generates its new signing key (unless all keys are in the store) and where

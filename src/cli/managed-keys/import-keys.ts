@@ -33,11 +33,14 @@ export function importCommand(io: Io): Command {
     .addOption(
       new Option(
         "--state <state>",
-        "state of the key, if there is only one (default: active if it is the first key for its use, otherwise announced)",
+        "state of the key, if there is only one (default: active if it is the first key with that use, otherwise announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())
-    .option("--kid <kid>", "for a JWK Set: the only key to import; for a PEM file or --signer: the kid to publish");
+    .option(
+      "--kid <kid>",
+      "for a JWK Set, the kid of the only key to import; for a PEM file or --signer, the kid to publish",
+    );
   return addChangeFlags(command, { force: true }, ...policyNames)
     .notes(`
 Without --kid, all keys in a set are imported, and the store must be empty: the
@@ -61,9 +64,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   if ((file === undefined) === (signer === undefined))
     throw invalidOption("either a file or --signer URI is required; pass exactly one of them");
   if (file !== undefined && looksLikeSecret(file)) {
-    throw invalidOption(
-      "this looks like a key, not like the path of a file; write the key to a file and pass its path",
-    );
+    throw invalidOption("this looks like a key, not a file path; write the key to a file and pass its path");
   }
   if (signer !== undefined && flags.use === "enc") {
     throw invalidOption(

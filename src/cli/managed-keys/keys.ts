@@ -23,7 +23,9 @@ export function commandOf(io: Io): Command {
   return new Command("keys")
     .addCommand(listCommand(io), { isDefault: true })
     .addCommand(announceCommand(io))
-    .addCommand(stepCommand(io, "activate", "Activate an announced key now; the active key retires."))
+    .addCommand(
+      stepCommand(io, "activate", "Activate an announced key now, and retire the key that is currently active."),
+    )
     .addCommand(stepCommand(io, "retire", "Retire the active key; the announced key replaces it."))
     .addCommand(stepCommand(io, "remove", "Remove a retiring or announced key permanently."))
     .addCommand(revokeCommand(io))
@@ -101,7 +103,8 @@ function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
     "Remove a key immediately and permanently, because its private key may have leaked.",
   );
-  const help = "acknowledge that the store's wrapping key is lost; new keys are encrypted with the one that you pass";
+  const help =
+    "acknowledge that the store's wrapping key is lost; new keys are encrypted with the wrapping key that you pass";
   return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true }, ...newKeySettings)
     .notes(`
 If the key was active, the announced key replaces it or, if no key is announced,
@@ -124,7 +127,7 @@ Examples:
         if (isLost)
           printNotice(
             io,
-            "a jwksd serve process that does not have this command's wrapping keys cannot read the change; restart it with them",
+            "a jwksd serve process that does not have this command's wrapping keys cannot read the change; restart any such process with these wrapping keys",
           );
         const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
         return changeKeys(open, { flags, breaks: true, newKey, remarks: remarkUnlisted }, decide);

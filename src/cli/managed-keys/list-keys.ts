@@ -64,9 +64,9 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const { columns } = terminalOf(io);
   const lines = listed.length === 0 && !isDecommissioned(records) ? indented(noKeys, columns, 0) : keyTable(rows, now);
   const ended = records.length - records.filter(isLive).length;
-  const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; to list them, add --all.` : "";
+  const hidden = flags.all !== true && ended > 0 ? `Removed or revoked keys: ${ended}; to list them, add --all.` : "";
   const off = isDecommissioned(records)
-    ? "The issuer has been decommissioned: no key signs, and none is generated."
+    ? "The issuer has been decommissioned: its keys no longer sign, and no new keys are generated."
     : "Rotation mode: off.";
   const mode =
     since === undefined ? off : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;

@@ -45,7 +45,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = planRotation(records, policy, now, until);
   if (records.length === 0)
-    printNotice(io, `the store has no keys for ${owner.issuer}; this is the plan for a first start`);
+    printNotice(io, `the store has no keys for ${owner.issuer}; this is the plan for the first start`);
   const still = aftermath(records, policy, now);
   const title = `Key rotation for ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
@@ -74,7 +74,10 @@ const write = (file: string, text: string): Promise<void> =>
   writing(file, async () => {
     const found = await unlessMissing(stat(file));
     if (found?.isFile() === true && found.size > 0 && !(await readFile(file, "latin1")).startsWith("<svg ")) {
-      throw new IoError("ERR_FILE_EXISTS", `${file} exists and is not an SVG file; choose another name or remove it`);
+      throw new IoError(
+        "ERR_FILE_EXISTS",
+        `${file} exists and is not an SVG file; choose another name, or remove the file`,
+      );
     }
     await writeFile(file, text);
   });

@@ -60,7 +60,7 @@ async function showPolicy(io: Io, flags: ChangeFlags): Promise<void> {
   const rows = aligned(policyNames.map((name) => [flagName(name), String(policy[name])]));
   const title =
     records.length === 0
-      ? `The store has no keys for ${owner.issuer}. This is the policy for a first start.`
+      ? `The store has no keys for ${owner.issuer}. This is the policy for the first start.`
       : `Rotation policy for ${owner.issuer}:`;
   print(io, [...indented(title, columns, 0), "", ...rows].join("\n"));
   printParagraphs(io, effects);
@@ -73,7 +73,7 @@ function effectsOf({ records, policy }: Pick<StoreDocument, "records" | "policy"
   return [
     `A key is active for ${durationText(rotateEveryMs(policy))}, and published for ${durationText(announceForMs(policy))} before that.`,
     `Afterwards, a signing key stays published for another ${sig}, and an encryption key decrypts for another ${enc}.`,
-    `A process that cannot reach the store signs for at most ${durationText(policy.maxStaleSeconds * 1000)}.`,
+    `A process that cannot reach the store keeps signing for at most ${durationText(policy.maxStaleSeconds * 1000)}.`,
     ...longerWaits(liveRecords(records), policy),
   ];
 }

@@ -56,7 +56,8 @@ function acceptConfirmed(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] 
       printNotice(io, `the store is not verified: ${problem.message}; these keys are accepted:${live.join("")}`);
       return true;
     }
-    const remedy = "nothing was changed; if you know each of these keys and what happened, accept them with --yes";
+    const remedy =
+      "nothing was changed; if you recognize each of these keys and know what happened, accept them with --yes";
     throw new ConfigError("ERR_CONFIRMATION", `${remedy}:${live.join("")}\n${problem.message}`);
   };
 }

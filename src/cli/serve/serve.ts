@@ -45,7 +45,7 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
     const page = service.adminUrl === undefined ? "" : `\n  see  ${service.adminUrl}`;
     print(
       io,
-      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${service.stateText}${rest})\n  try  curl -i ${service.url}${page}`,
+      `jwksd is serving ${service.url}\n  kid  ${printable(first ?? "")} (${service.stateText}${rest})\n  try  curl -i ${service.url}${page}`,
     );
   }
 }

@@ -152,6 +152,6 @@ function linesOf(text: string, file: string): readonly DecommissionLine[] {
       return [{ issuer, now, at }];
     throw invalidOption(`${file} contains a damaged line: ${JSON.stringify(line.slice(0, 80))}`);
   });
-  if (found.length === 0) throw invalidOption(`${file} contains no line that jwksd decommission has printed`);
+  if (found.length === 0) throw invalidOption(`${file} contains no lines printed by jwksd decommission`);
   return found;
 }

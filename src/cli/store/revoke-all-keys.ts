@@ -124,7 +124,7 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
       });
     }
     const keys = `${revoked.toLocaleString("en")} ${revoked === 1 ? "key" : "keys"}`;
-    print(io, `${isDry ? "Dry run: nothing was changed. " : ""}${all}: ${keys} revoked.`);
+    print(io, isDry ? `Dry run: nothing was changed. ${all}: ${keys} would be revoked.` : `${all}: ${keys} revoked.`);
     if (revoked > 0)
       printParagraphs(io, [
         `Caches and processes that have not read the change may trust these keys until ${timeText(trustedUntil)}.`,

@@ -22,7 +22,7 @@ import { addSettings, settingsFrom } from "../setting-flags.ts";
 
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
-    .description("Copy the managed keys to another, empty store.")
+    .description("Copy the managed keys to a different store, which must be empty.")
     .option("--to <url>", "URL of the destination store, in the same form as for --store");
   addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
@@ -41,10 +41,12 @@ Examples:
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
-    .description("Print the SQL that creates the PostgreSQL tables and grants rights to their users.")
+    .description(
+      "Print the SQL that creates the PostgreSQL tables and grants privileges on them to the database users.",
+    )
     .notes(`
-If its database user has the right to, jwksd creates the tables at its first
-write. If not, have an administrator run the printed SQL.
+If its database user has the privilege to do so, jwksd creates the tables at its
+first write. If not, have an administrator run the printed SQL.
 
 Example:
   $ jwksd store sql`)
@@ -55,10 +57,10 @@ Example:
 
 const sqlText = `${schema}
 
--- Rights for a user that runs jwksd serve and commands; replace :user with its name.
+-- Privileges for a user that runs jwksd serve and commands; replace :user with its name.
 ${rights}
 
--- Rights for a user that publishes and signs, but leaves every change to other users.
+-- Privileges for a user that publishes and signs, but leaves every change to other users.
 ${readingRights}`;
 
 async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Promise<void> {

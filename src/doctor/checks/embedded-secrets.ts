@@ -21,11 +21,11 @@ export function checkPrivate(document: unknown, what: string): Note[] {
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const { value, name } = next;
     if (typeof value === "string" && isPrivateText(value))
-      notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} contains one`));
+      notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} contains a private key`));
     if (typeof value !== "object" || value === null) continue;
     const found = entries.has(value) || !isObject(value) ? [] : secretsIn(value);
     if (isObject(value) && Object.keys(value).some(isPrivateText))
-      notes.push(note("JWKS_PRIVATE_MEMBERS", `a member's name in ${name} is one`));
+      notes.push(note("JWKS_PRIVATE_MEMBERS", `a member's name in ${name} is a private key`));
     if (found.length > 0) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has ${found.join(", ")}`));
     const inner: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
     for (let index = 0; index < inner.length && nodes < maxNodes; index += 1) {

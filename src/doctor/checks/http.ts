@@ -165,7 +165,7 @@ function checkSpeed(exchanges: readonly HttpExchange[]): Note[] {
   return [
     note(
       median > tooSlowMs ? "HTTP_SLOW_500" : "HTTP_SLOW_250",
-      `${Math.round(median)} ms, the median of ${waits.length}`,
+      `${Math.round(median)} ms, the median of ${counted(waits.length, "response time")}`,
     ),
   ];
 }

@@ -49,7 +49,7 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
     const problem = values[member]?.problem;
     if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
     else if (typeof value !== "string")
-      notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is not a string`));
+      notes.push(note("JWKS_MEMBER_MISSING", `"${member}" in ${name} is not a string`));
     else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
     else if (isTooLong(value))
       notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" of ${name} has ${counted(value.length, "character")}`));

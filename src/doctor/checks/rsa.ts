@@ -65,7 +65,7 @@ function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPr
 
 function checkExponent(e: bigint, name: string): Note[] {
   if (e < 3n || e % 2n === 0n)
-    return [note("JWKS_RSA_EXPONENT", `${name} has ${e < 2n ** 64n ? e : "a large even exponent"}`)];
+    return [note("JWKS_RSA_EXPONENT", `the exponent of ${name} is ${e < 2n ** 64n ? e : "a large even number"}`)];
   const bits = bitLength(e);
   return bits > mostExponentBits ? [note("JWKS_RSA_EXPONENT_LARGE", `${name} has an exponent of ${bits} bits`)] : [];
 }

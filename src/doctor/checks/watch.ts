@@ -143,7 +143,7 @@ function checkRotationAtAll(states: readonly WithKeys[]): Note[] {
   if (first === undefined || last === undefined || last.at - first.at <= yearMs) return [];
   const kids = new Set(states.flatMap(({ keys }) => [...keys.keys()]));
   return kids.size === 1
-    ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])} was the only key for more than a year of watching`)]
+    ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])} was the only key throughout more than a year of watching`)]
     : [];
 }
 

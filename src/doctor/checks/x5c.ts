@@ -60,7 +60,7 @@ function checkDigests({ jwk, name }: Key, first: CertificateFacts | undefined): 
     if (hexOf(text, bytes) !== undefined) return [note("JWKS_X5T_HEX", where)];
     const decoded = decode(text);
     if (decoded.bytes.length !== bytes || decoded.problem !== undefined)
-      return [note("JWKS_X5T_MISMATCH", `${where} is not base64url of ${bytes} bytes`)];
+      return [note("JWKS_X5T_MISMATCH", `${where} is not the base64url encoding of ${bytes} bytes`)];
     return first !== undefined && text !== of(first)
       ? [note("JWKS_X5T_MISMATCH", `${where} belongs to a different certificate`)]
       : [];

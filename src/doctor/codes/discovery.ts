@@ -43,7 +43,7 @@ export const discovery = {
     why: "The comparison is exact: a relying party configured with one form rejects the other.",
     rule: `${openidDiscovery} 4.3`,
     remedy:
-      "Use exactly the same string as `issuer` in the document, as `iss` in the tokens, and in the configuration of relying parties.",
+      "Use exactly the same string for `issuer` in the document, for `iss` in the tokens, and in the configuration of relying parties.",
   },
   DISCOVERY_ISSUER_CASE: {
     severity: "broken",
@@ -97,7 +97,7 @@ export const discovery = {
   DISCOVERY_JWKS_URI_SITE: {
     severity: "advice",
     title: "`jwks_uri` is on a different site from the issuer",
-    why: "That is allowed, but anyone who runs the other site can forge logins from this issuer.",
+    why: "This is allowed, but anyone who controls the other site can forge this issuer's tokens.",
     rule: `${openidDiscovery} 3`,
     remedy: "Serve the JWK Set from the issuer's host, unless the other site is equally well protected.",
   },
@@ -135,7 +135,7 @@ export const discovery = {
     title: "The issuer has a query or a fragment",
     why: "An issuer must have neither. Relying parties that append a path to the issuer request the wrong URL.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Use an issuer that consists of scheme, host, and optionally port and path.",
+    remedy: "Use an issuer that consists of a scheme, a host, and optionally a port and a path.",
   },
   DISCOVERY_MEMBERS_MISSING: {
     severity: "risk",

@@ -132,7 +132,7 @@ export const key = {
   JWKS_ENCRYPTION_KEY: {
     severity: "advice",
     title: "An encryption key is in the set",
-    why: "That is allowed, but some older verifiers reject a set that contains an algorithm that they cannot use for verification.",
+    why: "This is allowed, but some older verifiers reject a set that contains an algorithm that they cannot use for verification.",
     rule: "RFC 7517 section 4.2",
     remedy: "Keep the key if relying parties encrypt to this issuer. Otherwise, remove it.",
   },

@@ -385,7 +385,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
           failures.values("code"),
         ),
         gauge(
-          ["jwksd_due_run_issuers", "Issuers with a due step in the last run of runAllDueSteps, by result."],
+          ["jwksd_due_run_issuers", "Issuers that had a step due in the last run of runAllDueSteps, by result."],
           byLabel("result", ran ?? {}),
         ),
         gauge(

@@ -356,7 +356,7 @@ function checkNew({ records }: KeyChange, key: NewKey, use: KeyUse = key.use): v
   if (twin !== undefined)
     throw refused(
       twin,
-      `is the same key and is ${twin.state}; to give it another kid, import it into a store that never had it`,
+      `already belongs to this key, which is ${twin.state}; to give this key a different kid, import it into a store that has never contained it`,
     );
 }
 

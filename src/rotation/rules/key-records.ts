@@ -189,8 +189,8 @@ export function uriOf(record: Tombstone | Pick<LiveRecord, "privateHalf">): stri
 export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;
-  const known = records.length === 0 ? "it has no keys" : "for all kids, see the manager's records";
-  throw new RotationError("ERR_KID_UNMANAGED", `no key in the store has the kid ${JSON.stringify(kid)}; ${known}`);
+  const known = records.length === 0 ? "it has no keys at all" : "for a list of all kids, see the manager's records";
+  throw new RotationError("ERR_KID_UNMANAGED", `the store has no key with the kid ${JSON.stringify(kid)}; ${known}`);
 }
 
 /** Returns the keys that a change added. */

@@ -113,10 +113,10 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
   const leastDays = leastPeriodDays(policy);
   if (rotateEveryDays >= leastDays) return undefined;
   const longest = Math.floor(rotateEveryDays * secondsPerDay - retireForSeconds);
-  const other = longest < leastAnnouncement ? "" : `, or announceForSeconds at most ${longest}`;
+  const other = longest < leastAnnouncement ? "" : `, or announceForSeconds must be at most ${longest}`;
   return (
-    `rotateEveryDays is ${rotateEveryDays} but must be at least ${Math.ceil(leastDays * 100) / 100} (as a whole number: ` +
-    `${Math.ceil(leastDays)})${other}: one rotation takes ${announceForSeconds} s (announceForSeconds), plus ${retireForSeconds} s in ` +
+    `rotateEveryDays is ${rotateEveryDays} but must be at least ${Math.ceil(leastDays * 100) / 100} (rounded up: ` +
+    `${Math.ceil(leastDays)})${other}: one rotation takes ${announceForSeconds} s (announceForSeconds), plus ${retireForSeconds} s during ` +
     "which the old key retires, and must end before the next rotation begins"
   );
 }

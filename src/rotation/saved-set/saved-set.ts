@@ -127,7 +127,7 @@ function isOf(found: Owner, wanted: Owner): boolean {
 function checkAge(at: number, policy: RotationPolicy, { now, maxAgeSeconds: given }: SavedSetRule): void {
   const maxAgeSeconds = maxSavedSetSeconds(given, policy);
   if (at > now + policy.clockSkewSeconds * 1000)
-    throw new Unusable(`its time is ${durationText(at - now)} in the future; correct the clock`);
+    throw new Unusable(`its timestamp is ${durationText(at - now)} in the future; correct the clock`);
   if (now - at <= maxAgeSeconds * 1000) return;
   throw new Unusable(
     `it was last up to date ${durationText(now - at)} ago, but maxSavedSetSeconds allows only ${maxAgeSeconds} s`,

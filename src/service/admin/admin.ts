@@ -51,7 +51,10 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
       return { status: 200, contentType, text };
     } catch (error) {
       if (!(error instanceof ConfigError) || error.code !== "ERR_PACKAGE_MISSING") throw error;
-      return plainText(501, `no metrics: ${error.message} in the folder where jwksd is installed, then restart jwksd`);
+      return plainText(
+        501,
+        `metrics are unavailable: ${error.message} in the folder where jwksd is installed, then restart jwksd`,
+      );
     }
   };
 }
@@ -60,7 +63,7 @@ const refusals = {
   421: problem(
     421,
     "Misdirected Request",
-    "The admin address accepts requests only for localhost and for the address on which it listens. To reach it from another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
+    "The admin address accepts requests only if they are for localhost or for that address itself. To reach it from another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
   ).get,
   403: problem(403, "Forbidden", "The admin address does not accept requests from other websites.").get,
 };

@@ -62,7 +62,10 @@ function managerFaults(manager: ManagerSnapshot, now: number): Fault[] {
   const faults = [
     unmanaged(manager),
     staleProcess(manager),
-    ...keyFaults(health.unavailable, (name) => `The active key ${name} cannot be opened here but is still published`),
+    ...keyFaults(
+      health.unavailable,
+      (name) => `The active key ${name} cannot be opened by this process but is still published`,
+    ),
     ...keyFaults(
       health.activationBlocked,
       (name) => `The next key ${name} cannot sign, so the active key stays active`,

@@ -20,7 +20,7 @@ const maxPathBytes = 107;
 
 /** Rule for the path of a Unix socket. */
 export const socketPath: Rule<string> = stringThat(
-  `a path of at most ${maxPathBytes} bytes; an abstract socket (@name) is open to every user`,
+  `a path of at most ${maxPathBytes} bytes, not an abstract socket (@name), which is open to every user`,
   (value) => !/^@|\0/.test(value) && new TextEncoder().encode(value).length <= maxPathBytes,
 );
 

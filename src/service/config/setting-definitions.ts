@@ -11,7 +11,7 @@ import { isDatabaseUrl } from "./database-scheme.ts";
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-export const path = stringThat("a path, not the content of a file", (value) => !looksLikeSecret(value));
+export const path = stringThat("a path, not the contents of a file", (value) => !looksLikeSecret(value));
 
 export const addressOrOff = stringThat('HOST:PORT or "off"', (value) => {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
@@ -89,7 +89,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    `${about} This value is written to an empty store. To change it later for all processes, use jwksd policy.`,
+    `${about} This value is written to the store if the store is empty. To change it later for all processes, use jwksd policy.`,
     { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
@@ -127,7 +127,7 @@ export const settingDefinitions = {
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    "maximum age of the saved set at startup. The saved set is published if jwksd starts while the store is unreachable; 0 turns that off. The default is derived from the store's policy: 82200.",
+    "maximum age of the saved set at startup. The saved set is published if jwksd starts while the store is unreachable; 0 turns that off. The default is derived from the store's policy; with the default policy, it is 82200.",
     { managed: true },
   ),
   signSocket: optional(
@@ -149,7 +149,7 @@ export const settingDefinitions = {
     "issuer identifier of the provider. Default for serve: http://HOST:PORT, which works only on this machine. Default for other commands: the store's issuer.",
     { heading: "Issuer and store:", publish: true, store: true },
   ),
-  data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. It is created at the first start.", {
+  data: withDefault(nonEmptyString, "./.jwksd", "<folder>", "data folder. It is created the first time jwksd starts.", {
     heading: "Issuer and store:",
     publish: true,
     store: true,
@@ -160,7 +160,7 @@ export const settingDefinitions = {
       (value) => (value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value)),
     ),
     "<url>",
-    "URL of the key store. sqlite:PATH, or a database that replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT; see docs/stores.md. Default: sqlite:DATA/keys.db, where DATA is the folder of --data.",
+    "URL of the key store. sqlite:PATH, or a database that replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT; see docs/stores.md. Default: sqlite:DATA/keys.db, where DATA is the --data folder.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   wrappingKeyFile: optional(
@@ -212,7 +212,7 @@ export const settingDefinitions = {
     heading: "Documents:",
   }),
   rotationMode: toggle(
-    "always send the short Cache-Control. Caches then keep the documents for only 5 minutes, as in rotation mode, even while no key rotates.",
+    "always send the short Cache-Control. Caches then keep the documents for only 5 minutes, as in rotation mode, even when no key is being rotated.",
     { heading: "Documents:", publish: true },
   ),
 
@@ -233,7 +233,7 @@ export const settingDefinitions = {
     oneOf("local", ...signerTypes),
     "local",
     "<type>",
-    "place for new signing keys. local: in the store, encrypted. The other values are HSMs and key services; see docs/signers.md.",
+    "where new signing keys go. local: in the store, encrypted. The other values are HSMs and key services; see docs/signers.md.",
     { heading: "HSMs and key services:", managed: true, publish: true },
   ),
   signers: optional(path, "<file>", "options for HSMs and key services. A JSON file; see docs/signers.md.", {
@@ -275,7 +275,7 @@ export const settingDefinitions = {
     "lowest level to log. silent turns logging off.",
     { heading: "Other settings:", publish: true },
   ),
-  jsonLogs: toggle("log as JSON lines. Each line is one object, including the error that ends a command.", {
+  jsonLogs: toggle("log as JSON lines. Each line, including the error that ends a command, is one object.", {
     heading: "Other settings:",
     publish: true,
   }),

@@ -132,7 +132,7 @@ async function readConfigFile(
 ): Promise<Record<string, unknown>> {
   if (path === undefined) return {};
   if (looksLikeSecret(path)) {
-    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file must be a path, not the content of a file");
+    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file must be a path, not the contents of a file");
   }
   const members = await readJsonObject(path, "the configuration file");
   checkKnown(Object.keys(members), known, `member of ${path}:`, command);

@@ -137,6 +137,6 @@ function logMissingMembers({ discovery, metadata = {} }: Site, log: Logger): voi
   if (missing.length === 0) return;
   log.info(
     { missing },
-    "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
+    "the discovery document lacks members that clients need but verifiers do not; add them with --metadata FILE, or set --no-discovery and let your provider serve its own document",
   );
 }

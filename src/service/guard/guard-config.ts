@@ -39,12 +39,14 @@ export async function readGuardConfig(sources: SettingSources): Promise<GuardCon
   if (typeof sources.flags["replayStore"] === "string") refusePassword(sources.flags["replayStore"], "replayStore");
   if (proxy === "traefik" && certificateHeader !== undefined)
     throw invalidOption(
-      "--certificate-header cannot be used with Traefik, which does not set the header if there is no certificate; remove it",
+      "--certificate-header cannot be used with Traefik, which does not set the header if there is no certificate; remove this option",
     );
   const nonceSecret =
     nonceSecretFile && (await reading(nonceSecretFile, () => readFile(nonceSecretFile, "utf8"))).trim();
   if (nonceSecret !== undefined && nonceSecret.length < 32)
-    throw invalidOption(`${nonceSecretFile} has fewer than 32 characters; write a secret with: openssl rand -hex 32`);
+    throw invalidOption(
+      `${nonceSecretFile} has fewer than 32 characters; generate a secret with: openssl rand -hex 32`,
+    );
   return {
     settings,
     proxy,

@@ -199,7 +199,7 @@ function hostOf(name: string, members: HostMembers, use: UseKeySet, shared: Shar
   const hidden = hiddenRoute(routes);
   if (hidden !== undefined)
     throw invalidOption(
-      `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move it before that route`,
+      `route ${hidden[0] + 1} never applies, because route ${hidden[1].map((by) => by + 1).join(" or ")} matches first; move route ${hidden[0] + 1} before that route`,
     );
   const baseUrl = name === "*" ? undefined : `https://${name}`;
   const guards = issuers.map((issuer, index) =>

@@ -53,7 +53,7 @@ export function onlyLine(name: string, rawHeaders: readonly string[]): string {
     throw new RefusedCheck(
       400,
       "proxy",
-      `the proxy must set the ${name} header exactly once; configure it as in docs/guard.md`,
+      `the proxy must set the ${name} header exactly once; configure the proxy as described in docs/guard.md`,
     );
   return value;
 }

@@ -25,7 +25,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   /** Logs a change of mode, and the decommissioning of the issuer. */
   function logMode(records: Modes): void {
     if (isDecommissioned(records) && !wasDecommissioned)
-      log.warn("the issuer has been decommissioned: nothing signs for it (ERR_SIGNER_DECOMMISSIONED)");
+      log.warn("the issuer has been decommissioned, so no key signs for it (ERR_SIGNER_DECOMMISSIONED)");
     wasDecommissioned = isDecommissioned(records);
     const was = isOn;
     isOn = isRotating(records);
@@ -71,7 +71,7 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
       return ["error", { code, retryInMs }, `keys cannot be managed: ${why}; the last valid keys ${use}`];
     }
     case "stale":
-      return ["error", { code }, `${why}; /readyz returns 503 until it recovers, and /jwks is still served`];
+      return ["error", { code }, `${why}; /readyz returns 503 until this process recovers, and /jwks is still served`];
     case "fresh":
       return ["info", {}, "this process can sign again"];
     case "policy-differs": {
@@ -84,7 +84,7 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
       return [
         "warn",
         { bytes, maxBytes },
-        `${fillingText(event)}; before it is full, copy the keys to a larger store with: jwksd store migrate`,
+        `${fillingText(event)}; before the store is full, copy the keys to a larger store with: jwksd store migrate`,
       ];
     }
     case "store-emptied":
@@ -92,7 +92,11 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
     case "activation-blocked":
       return ["error", { kid: event.kid, code }, `the next key cannot sign, so the active key stays active: ${why}`];
     case "key-unavailable": {
-      return ["error", { kid: event.kid, code }, `the active key cannot be opened here but is still published: ${why}`];
+      return [
+        "error",
+        { kid: event.kid, code },
+        `the active key cannot be opened by this process but is still published: ${why}`,
+      ];
     }
     case "destroyed":
       return ["info", { kid: event.kid, uri: event.uri }, "key destroyed in its HSM or key service"];
@@ -109,12 +113,12 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
 }
 
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
-  `the stored document has ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes, and every removed key leaves a tombstone in it`;
+  `the stored document uses ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes, and every removed key leaves a tombstone in it`;
 
 /** Warns that new keys were generated, because a lost store or a mistyped store URL looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },
-    `${name} had no keys for ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails in each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
+    `${name} had no keys for ${issuer}, so new keys were generated. If this is the first start for this issuer, this is expected: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every verifier that fetches this set rejects the tokens signed with those keys: stop this process, correct ${flag} or --issuer, and start it again; if the store is lost, see "A lost store" in docs/emergencies.md`,
   );
 }

@@ -121,7 +121,9 @@ export async function startServiceKeys(
     },
     stateText(kid) {
       if (source.manager === undefined) return "from the saved set; nothing is signed until the store is back";
-      return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
+      return source.manager.health.unavailable[kid] === undefined
+        ? "active"
+        : "active, but cannot be opened by this process";
     },
     async snapshot() {
       const { manager, outage, takenAt: savedAt } = source;
@@ -145,7 +147,7 @@ export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<st
 
 function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager): string {
   const [unavailableKey] = Object.values(unavailable);
-  const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
+  const why = failure === undefined ? "" : `; the last failure was ${failure.code}`;
   const { message } = stale ?? unavailableKey ?? { message: "it has not published the store's latest keys yet" };
   return `${withFlags(message)}${why}`;
 }

@@ -48,10 +48,13 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
 }
 
 const certificateIn = (text: string, file: string): X509Certificate =>
-  parsed(() => new X509Certificate(text), `${file} must be a certificate in PEM ("BEGIN CERTIFICATE")`);
+  parsed(() => new X509Certificate(text), `${file} must be a certificate in PEM format ("BEGIN CERTIFICATE")`);
 
 const privateKeyIn = (text: string, file: string) =>
-  parsed(() => createPrivateKey(text), `${file} must be a private key in PEM without a password`);
+  parsed(
+    () => createPrivateKey(text),
+    `${file} must be a private key in PEM format that is not protected by a password`,
+  );
 
 function parsed<T>(parse: () => T, message: string): T {
   try {

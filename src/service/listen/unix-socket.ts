@@ -98,7 +98,7 @@ function gidOf(group: string, path: string): number {
     .map((line) => line.split(":"))
     .find(([name]) => name === group);
   if (entry !== undefined) return Number(entry[2]);
-  throw refused(path, `/etc/group has no group ${JSON.stringify(group)}; use its number`);
+  throw refused(path, `/etc/group has no group ${JSON.stringify(group)}; use the group's number instead`);
 }
 
 function refused(path: string, why: string, cause?: unknown): IoError {

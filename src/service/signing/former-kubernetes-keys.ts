@@ -43,5 +43,5 @@ const notPublicKeys = (file: string): KeyMaterialError =>
   keyError(
     "ERR_KEY_FORMAT",
     file,
-    'former keys must be public keys in PEM ("BEGIN PUBLIC KEY"); remove everything else from the file',
+    'former keys must be public keys in PEM format ("BEGIN PUBLIC KEY"); remove everything else from the file',
   );

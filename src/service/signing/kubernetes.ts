@@ -45,7 +45,7 @@ export function createKubernetesSigner(
     const published = signing.signingRecords();
     // The API server also rejects an empty set. It then keeps the keys that it has.
     if (published.length === 0) {
-      throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since startup");
+      throw new SignerError("ERR_SIGNER_STALE", "this process has been unable to reach its store since startup");
     }
     const own = published.map(({ kid, publicJwk }) => {
       const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });

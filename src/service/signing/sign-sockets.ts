@@ -14,7 +14,7 @@ import { createAudit } from "./signature-counts.ts";
 /** Maximum number of connections. Each needs a file descriptor, and a process can often have only 1,024. */
 const maxConnections = 512;
 
-const remedy = `let programs share connections, or give some of them their own socket: each socket accepts ${maxConnections} connections`;
+const remedy = `let programs share connections, or give some of them their own socket, because each socket accepts only ${maxConnections} connections`;
 
 /** Returns the addresses of sockets, each with the setting that names it. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>

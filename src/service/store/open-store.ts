@@ -63,7 +63,7 @@ export async function openManaged(
     if (!(await exists(path)) && (await exists(defaultKeyPath(path)))) {
       log.warn(
         { store: path },
-        "there is a wrapping key but no store, so a new store is created. If there was one, stop jwksd and restore it, because the new store does not contain its keys",
+        "there is a wrapping key but no store, so a new store is being created. If a store existed before, stop jwksd and restore that store, because the new store does not contain the old keys",
       );
     }
   }
@@ -129,7 +129,7 @@ export async function openStore(
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; set its path with --store sqlite:PATH or --data FOLDER. If there was none yet, create it with jwksd serve; if it is lost, see "A lost store" in docs/emergencies.md`,
+      `there is no store at ${path}; set its path with --store sqlite:PATH or --data FOLDER. If no store has been created yet, create one with jwksd serve; if the store is lost, see "A lost store" in docs/emergencies.md`,
     );
   }
   const store = sqliteStore(path);

@@ -100,7 +100,7 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
     const name = (await isPath(file)) ? `: ${resolve(file)}` : "";
     throw new IoError(
       "ERR_FILE_UNREADABLE",
-      `cannot read the file that --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE names (${code})${name}; check its path and permissions`,
+      `cannot read the file set by --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code})${name}; check its path and permissions`,
     );
   }
   return readKeyFile(file, log);

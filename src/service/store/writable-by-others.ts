@@ -24,7 +24,7 @@ export async function writableByOthers(file: string): Promise<string[]> {
     if ((mode & others) === 0 || (above.has(path) && (mode & sticky) !== 0)) continue;
     const octal = (mode & 0o7777).toString(8);
     warnings.push(
-      `users other than its owner can write to ${path} (mode 0${octal}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${path}`,
+      `users other than the owner can write to ${path} (mode 0${octal}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${path}`,
     );
   }
   return warnings;

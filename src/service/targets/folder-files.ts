@@ -102,7 +102,7 @@ export async function createFolders(folder: string, below: string): Promise<void
 export async function checkOwnFolder(path: string): Promise<void> {
   const { mode } = await lstat(path);
   if (process.platform === "win32" || (mode & othersWrite) === 0) return;
-  throw refusal(`users other than its owner can write to ${path}`, `run: chmod go-w ${path}`);
+  throw refusal(`users other than the owner can write to ${path}`, `run: chmod go-w ${path}`);
 }
 
 /** If other users can write to the folder, returns a warning for the operator. */

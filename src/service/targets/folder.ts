@@ -119,7 +119,7 @@ function lockFile(path: string, folder: string): () => void {
     database.close();
     throw new IoError(
       "ERR_TARGET",
-      `another jwksd publish is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again after it has exited`,
+      `another jwksd publish process is writing to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again after it has exited`,
       { cause },
     );
   }

@@ -34,7 +34,7 @@ export function parseBucketUrl(url: string): BucketUrl {
 }
 
 const writtenMeanwhile =
-  "another process has written there in the meantime; make sure that only one jwksd publish does";
+  "another process has written there in the meantime; make sure that only one jwksd publish process writes there";
 
 /**
  * Creates a target for objects in a bucket, using the `@aws-sdk/client-s3` SDK. An object is replaced only if it still

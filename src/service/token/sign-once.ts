@@ -67,7 +67,7 @@ export async function signOnce(
   const { signers, unavailable } = await keyring.open([active]);
   if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {
-    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it read the store too long ago");
+    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it last read the store too long ago");
     if (clocksDiffer(seen, clock)) throw stale(clocksText(seen, clock));
   };
   const signing = await checkSigning([{ kid: active.kid, signer: signers.get(active.kid) }]);

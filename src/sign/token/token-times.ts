@@ -66,4 +66,4 @@ export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSe
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>
-  `, but must be at most ${maxLifetimeSeconds}, because otherwise the key might be removed before the token expires; to allow it, raise maxTokenLifetimeSeconds (for managed keys: jwksd policy)`;
+  `, but must be at most ${maxLifetimeSeconds}, because otherwise the key might be removed before the token expires; to allow a longer lifetime, raise maxTokenLifetimeSeconds (for managed keys, with jwksd policy)`;

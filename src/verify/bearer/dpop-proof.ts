@@ -55,7 +55,7 @@ export function createProofCheck(settings: BearerSettings) {
     // Done last, so that a rejected proof does not count as used.
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
-    if (!isNew) throw invalidProof("the proof was used before (jti)");
+    if (!isNew) throw invalidProof("the proof has already been used (jti)");
     // If the proof expired while the store was called, the store may have forgotten its first use.
     if (clock.now() >= expiresAt) throw invalidProof("the proof is too old (iat)");
   };

@@ -200,6 +200,6 @@ function signInProblem(
   { clock, aheadSeconds, verification }: SignInLimits,
 ): string | undefined {
   const age = Math.floor(clock.now() / 1000) - (typeof authTime === "number" ? authTime : Number.NaN);
-  if (age < -aheadSeconds) return "the sign-in is in the future (auth_time)";
+  if (age < -aheadSeconds) return "the sign-in time is in the future (auth_time)";
   return age <= maxAgeSeconds + verification.clockToleranceSeconds ? undefined : "the user signed in too long ago";
 }

@@ -34,7 +34,7 @@ const httpsUrl: Rule = stringThat("an https URL without a query or fragment", (v
 
 export const bearerRules: Rules<BearerGuardOptions> = {
   issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
-  audience: required({ ...anything, must: "the name of this API in tokens" }),
+  audience: required({ ...anything, must: "the name by which tokens identify this API" }),
   typ: oneOf("at+jwt", "JWT"),
   scopeClaims: strings,
   maxTokenBytes: wholeNumber(1, 2 ** 20),

@@ -152,7 +152,7 @@ async function callState<T>(method: keyof KeySetStateStore, call: () => T | Prom
  */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
-  throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
+  throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any of the provider's usable keys");
 }
 
 function untrusted(hint: string): never {

@@ -98,7 +98,7 @@ const rules: Rules<ClientDocumentsOptions> = {
   publicClients: boolean,
   pinned: strings,
   state: {
-    must: "a result of state()",
+    must: "a value that state() returned",
     types: ["array"],
     holds: (value): value is unknown[] =>
       array.holds(value) &&

@@ -29,7 +29,7 @@ export function urlProblem(value: unknown, allowsLoopback: boolean): string | un
   if (protocol !== "https:" && !(isLocal && protocol === "http:")) return "is not an https URL";
   if (username !== "" || password !== "") return "contains a user name or password";
   if (value.includes("#")) return "has a fragment";
-  if (hostname.endsWith(".")) return "has a dot after its host name, which is a second spelling of the same host";
+  if (hostname.endsWith(".")) return "has a dot after its host name, which is just another way to write the same host";
   if (hasDotSegment(value.replace(/\?.*/s, ""))) return "has a dot segment";
   return href === value ? undefined : "is not in the canonical form that `URL` produces";
 }

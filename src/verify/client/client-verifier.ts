@@ -218,7 +218,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     // The first time at which the token is rejected anyway, because times are compared in whole seconds.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
     if (!(await replay(key, expiresAt, clientId))) {
-      throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
+      throw new TokenError("ERR_TOKEN_REPLAYED", "the token has already been used (claim jti)");
     }
     // If the token expired while its keys were fetched, the store may have forgotten its first use.
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");

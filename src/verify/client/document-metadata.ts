@@ -107,7 +107,7 @@ function isPage(value: unknown): boolean {
 
 function checkRedirectUri(uri: string, refuse: Refuse): void {
   if (!URL.canParse(uri) || /[#\s\p{Cc}]/u.test(uri))
-    throw refuse("has a redirect URI that is not an absolute URL without a fragment");
+    throw refuse("has a redirect URI that is not an absolute URL or that has a fragment");
   const { protocol, hostname, username, password } = new URL(uri);
   if (forbiddenSchemes.has(protocol) || (protocol === "http:" && !isLoopback(hostname)))
     throw refuse("has a redirect URI with a forbidden scheme; http is allowed only for loopback hosts");

@@ -115,7 +115,7 @@ function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchEr
 
 function unknownKid({ emit }: KeySetContext): TokenError {
   emit({ type: "unknown-kid" });
-  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any usable key of the provider");
+  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the token's kid does not match any of the provider's usable keys");
 }
 
 /** Creates the error for keys that cannot be fetched yet. @param cause the last failure, if it is the reason */

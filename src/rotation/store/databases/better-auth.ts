@@ -89,7 +89,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: StoreOption
       await pauseAfter(count, maxPauseMs, systemClock, signal);
     }
     throw new Error(
-      "a read does not return what was just written: either other processes write constantly, or this database is not the primary",
+      "a read did not return what was just written: either other processes are constantly writing, or this database is not the primary",
     );
   }
 
@@ -127,7 +127,7 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: StoreOption
           // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is
           // read back.
           const error = await written.then(
-            () => new Error("a read does not return what was just written; connect to the primary"),
+            () => new Error("a read did not return what was just written; connect to the primary"),
             (error: unknown) => error,
           );
           const found = await find(["version"]);

@@ -66,7 +66,7 @@ const unconnected = new Map([
 export function networkFault(error: unknown): Fault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code: given } = (thrown ?? {}) as { readonly code?: unknown };
-  const code = typeof given === "string" ? given : "no response in time, or the connection broke";
+  const code = typeof given === "string" ? given : "no response in time, or the connection was lost";
   return { code, advice: unconnected.get(code), isCertain: error instanceof NotSent || unconnected.has(code) };
 }
 

@@ -53,7 +53,7 @@ interface JsonResponse extends KeyRange {
 }
 
 const membersRule: Rule = {
-  must: "the URL of a member, or an array of them",
+  must: "the URL of a member, or an array of member URLs",
   types: ["string", "array"],
   holds: (value): value is unknown => nonEmptyString.holds(value) || (strings.holds(value) && value.length > 0),
 };

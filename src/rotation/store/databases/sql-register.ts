@@ -175,7 +175,7 @@ export function sqlRegister(
       if (isFromStandby(result))
         throw new StoreError(
           "ERR_STORE_UNAVAILABLE",
-          `the store ${name} is a standby or read-only; connect to the primary`,
+          `the store ${name} is a standby or is read-only; connect to the primary`,
         );
       const [now, version, text] = ["now", "version", "text"].map((wanted) => column(result.rows[0], wanted));
       return {

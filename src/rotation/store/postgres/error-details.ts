@@ -8,7 +8,7 @@ const advice = new Map([
     "3D000",
     'the database does not exist; check its name; if it is new, create it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
   ],
-  ["42501", "the user lacks a privilege; grant the privileges that jwksd store sql prints"],
+  ["42501", "the user lacks a privilege; grant the privileges that this command prints: jwksd store sql"],
   ["25006", "it is a standby, or default_transaction_read_only is on; connect to the primary"],
   ["53100", "its disk is full; free some space"],
   ["53300", "it has too many connections; close some, or use PgBouncer"],

@@ -76,7 +76,7 @@ export function postgresStore(database: string | PostgresPool | PostgresSql, opt
             .finally(() => (listening = undefined));
           const [row] = await driver.run(versionQuery, [own], both);
           // If a poll fails, it calls back, and the read that follows reports the cause.
-          if (row?.["standby"] !== "0") throw new Error("a standby, or a row that was changed");
+          if (row?.["standby"] !== "0") throw new Error("the server is a standby, or the row was changed");
           return row["version"];
         },
         pollMs,

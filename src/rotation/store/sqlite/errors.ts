@@ -4,11 +4,11 @@ import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 
 const locked =
-  "another process, such as sqlite3 in a transaction, has locked it for a write or an unfinished read; end that process (fuser finds it), or try again";
+  "another process, such as sqlite3 in a transaction, has locked it for a write or an unfinished read; end that process (use fuser to find it), or try again";
 
 /** Advice for each of SQLite's primary result codes. @see https://sqlite.org/rescode.html */
 const advice = new Map([
-  [3, "permission is denied; check the mode of the file and of its folder"],
+  [3, "permission denied; check the mode of the file and its folder"],
   [5, locked],
   [6, locked],
   [7, "the system is out of memory; free some memory"],
@@ -68,7 +68,7 @@ export function storeError(error: unknown, path: string, writes?: "document" | "
     const isFull = statfsSync(dirname(path)).bavail === 0;
     const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";
     if (writes === undefined || isFull) return unavailable(path, why, error);
-    return new StoreError("ERR_STORE_READ_ONLY", `cannot write the store ${path}: ${why}`, { cause: error });
+    return new StoreError("ERR_STORE_READ_ONLY", `cannot write to the store ${path}: ${why}`, { cause: error });
   }
   const why = advice.get(code);
   if (why !== undefined) return unavailable(path, why, error);

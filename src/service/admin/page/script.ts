@@ -33,7 +33,7 @@ const showConnection = (state, text) => {
 const refresh = async () => {
   const response = await fetch("", { signal: AbortSignal.timeout(10000) }).catch(() => undefined);
   const text = response?.ok ? await response.text().catch(() => undefined) : undefined;
-  if (text === undefined) return showConnection("lost", "The service does not respond. Retrying.");
+  if (text === undefined) return showConnection("lost", "The service is not responding. Retrying.");
   const next = document.createElement("template");
   // Compares without the head, because its style has a new nonce each time.
   next.innerHTML = text.slice(text.indexOf("<main"), text.lastIndexOf("</main>"));

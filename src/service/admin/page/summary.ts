@@ -69,7 +69,9 @@ function replicasText({ source, replicas, revision }: Status): Html {
   const published =
     revision === undefined
       ? undefined
-      : html` <span class="quiet">revision ${revision.published} published here, ${revision.stored} stored</span>`;
+      : html` <span class="quiet"
+          >revision ${revision.published} is published here; revision ${revision.stored} is stored</span
+        >`;
   return html`${caughtUpText(caughtUp, replicas.length)}${published}`;
 }
 
