@@ -18,7 +18,7 @@ import { type FetchHandler, fetchHandler, toResponse } from "./web-response.ts";
 export interface ProviderHandlers {
   /**
    * Handles a web-standard request. Returns 404 for paths without a document. It is synchronous unless keys are read on
-   * demand; if such a read fails, it returns 503. Also accepts the arguments of the global `fetch`.
+   * demand; if that read fails, it returns 503. Also accepts the arguments of the global `fetch`.
    */
   readonly fetch: FetchHandler;
   /**
