@@ -171,7 +171,7 @@ describe("the page", () => {
     assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
   });
 
-  test("is complete for keys from files and for a saved set", () => {
+  test("is complete whether the keys come from files or from a saved set", () => {
     const files = { ...knownWith("name"), manager: undefined, refused: undefined, notReady: undefined };
     const filesPage = page(statusOf(files), served, nonce);
     assert.match(filesPage, /No errors or warnings\./);

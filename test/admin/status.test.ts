@@ -279,7 +279,7 @@ describe("the status", () => {
   });
 });
 
-test("the page explains why a process does not sign", () => {
+test("the page explains why a process is not signing", () => {
   const rows: readonly [presence: Parameters<typeof presenceRecord>[1], markup: RegExp][] = [
     [{ kid: "now" }, /<code>now<\/code>/],
     [{ kid: undefined }, />not signing at the moment; its log and \/readyz say why</],

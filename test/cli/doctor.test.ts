@@ -562,7 +562,7 @@ describe("--token", () => {
     assert.ok(!text.includes(token.slice(-40)));
   });
 
-  test("verifies a token from the command line or standard input with a set from a file; standard input cannot be both", async (t) => {
+  test("verifies a token from the command line or standard input with a set from a file; standard input cannot be used for both", async (t) => {
     const file = await fileOf(t, { keys: [sound] });
     assert.equal((await runCli(t, ["doctor", file, "--token", signed({}, { iss: "https://any.example" })])).code, 0);
     const [code, output] = await through(

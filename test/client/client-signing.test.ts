@@ -87,7 +87,7 @@ const permit = () => () => {
   throw new Error("stale");
 };
 
-test("respects the keys' policy and does not sign in a stale process", async () => {
+test("respects the keys' policy and does not sign if the process is stale", async () => {
   const short = await provide({ maxTokenLifetimeSeconds: 30 });
   assert.equal(await verdict(createClientAssertion(short, usual)), "ERR_CLAIMS_INVALID");
   assert.equal(await verdict(createClientAssertion(short, { ...usual, lifetimeSeconds: 30 })), "accepted");

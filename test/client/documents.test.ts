@@ -266,7 +266,7 @@ describe("a document is cached", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("and is requested only once for many calls, with a conditional request if it has an ETag", async () => {
+  test("and a single request serves many calls; later requests for the document are conditional if it has an ETag", async () => {
     const { resolve, origin, clock } = documented(delayed(10, documentReply(publicDocument, { ETag: '"1"' })));
     const calls = Array.from({ length: 50 }, () => resolve(documentUrl));
     await clock.advance(10);

@@ -316,7 +316,7 @@ describe("responses", () => {
     assert.ok(written < 20_000_000, `${written} bytes`);
   });
 
-  test("accepts 64 KiB", async (t) => {
+  test("accepts a body of 64 KiB", async (t) => {
     const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
     assert.equal(await check(url), "accepted");
   });

@@ -49,7 +49,7 @@ describe("keys by value", () => {
     assert.deepEqual(await verdicts(), [unknown, "accepted"], "a repaired set");
   });
 
-  test("are taken from one state of the set, even if the set changes during the import", async () => {
+  test("are read from a single snapshot of the set, even if the set changes during the import", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: ClientKeyMetadata = { clientId, jwks: set };
@@ -126,7 +126,7 @@ describe("keys by value", () => {
     });
   }
 
-  test("count as missing if they are null, because database rows contain null", async () => {
+  test("count as missing if they are null, because database rows can contain null", async () => {
     const { check } = hosted(served(["b"]));
     const rows: [client: ClientKeyMetadata, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],

@@ -41,7 +41,7 @@ for (const [form, make] of Object.entries(forms)) {
   );
 }
 
-test("every form of a private key gives a signer with the same public key", async () => {
+test("every form of a private key produces a signer with the same public key", async () => {
   const signers = await Promise.all(
     Object.values(forms).map(async (make): Promise<Signer> => localSigner((await make(ecKey("a"))) as KeyInput)),
   );

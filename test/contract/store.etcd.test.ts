@@ -79,7 +79,7 @@ if (skipWithout("etcd") === false) {
     );
   });
 
-  test("a user with a password can still use the store after their token expires, however etcd reports that", async (t) => {
+  test("a user with a password can still use the store after their token expires, however etcd reports the expiration", async (t) => {
     const { port } = one.daemon;
     let token = "";
     const admin = async (path: string, body: object): Promise<string> => {

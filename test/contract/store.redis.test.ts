@@ -48,7 +48,7 @@ if (skipWithout("redis-server") === false) {
     }),
   );
 
-  test("reports a server's error with its message, without a password", async (t) => {
+  test("reports a server's error and its message, but no password", async (t) => {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
       const register = redisStore(url, { issuer: "https://op.example" });
       t.after(() => register.close?.());

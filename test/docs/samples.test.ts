@@ -197,7 +197,7 @@ describe("the pages' samples", () => {
     assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");
   });
 
-  test("the client checks reject a string that is not a token", async (t) => {
+  test("the checks for clients reject a string that is not a token", async (t) => {
     type Check = (token: string) => Promise<unknown>;
     const checks = (await import(await sample(t, "examples/docs/clients.mts"))) as {
       authenticate: Check;
@@ -207,7 +207,7 @@ describe("the pages' samples", () => {
     await assert.rejects(checks.readRequest("junk"), { code: "ERR_TOKEN_MALFORMED" });
   });
 
-  test("the fetch with its own lookup refuses addresses that are not public", async (t) => {
+  test("the fetch function with its own lookup refuses addresses that are not public", async (t) => {
     const guarded = (await import(await sample(t, "examples/docs/lookup.mts"))) as { fetch: typeof guardedFetch };
     await assert.rejects(guarded.fetch("https://localhost/jwks", { headers: {}, signal: t.signal }), {
       code: "ERR_ADDRESS_FORBIDDEN",
@@ -315,7 +315,7 @@ for (const isRegistered of [false, true]) {
   });
 }
 
-test("the steps in docs/oidc-provider.md keep oidc-provider's keys and their kids, and the program there publishes them", async (t) => {
+test("the steps in docs/oidc-provider.md keep oidc-provider's keys and their kids, and the program on that page publishes them", async (t) => {
   const wrappingKey = newWrappingKey();
   const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
   const program = await sample(t, "examples/docs/oidc-provider.mts", {
@@ -356,7 +356,7 @@ async function jwkOf(kid: string): Promise<object> {
   return { ...(await exportJWK(privateKey)), kid };
 }
 
-test("the fetch in docs/oidc-provider.md guards oidc-provider's GET requests and passes others to fetch", async (t) => {
+test("the fetch function in docs/oidc-provider.md guards oidc-provider's GET requests and passes all other requests to fetch", async (t) => {
   const path = await sample(t, "examples/docs/oidc-fetch.mts");
   const { configuration } = (await import(path)) as {
     configuration: { fetch: (...args: unknown[]) => Promise<unknown> };
@@ -373,7 +373,7 @@ interface Answer {
   readonly body: string;
 }
 
-test("a cron job generates the first key and takes steps; Next.js and Lambda, which is frozen between its calls, serve the keys", async (t) => {
+test("a cron job generates the first key and takes steps; the keys are served by Next.js and by Lambda, which is frozen between calls", async (t) => {
   const next = { '"@/lib/provider"': `"${await sample(t, "examples/docs/demand-next-provider.mts")}"` };
   const documents = await sample(t, "examples/docs/demand-next-documents.mts", next);
   const { GET } = (await import(documents)) as { GET: (request: Request) => Promise<Response> };

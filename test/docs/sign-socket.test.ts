@@ -29,20 +29,20 @@ interface Language {
 }
 
 const languages: Readonly<Record<string, Language>> = {
-  sh: { command: ["sh"], needs: "curl" },
-  python: { file: "examples/docs/sign.py", command: ["python3"] },
-  php: { file: "examples/docs/sign.php", command: ["php"] },
-  ruby: { file: "examples/docs/sign.rb", command: ["ruby"] },
-  go: { file: "examples/docs/sign.go", command: ["go", "run"] },
+  "a shell": { command: ["sh"], needs: "curl" },
+  Python: { file: "examples/docs/sign.py", command: ["python3"] },
+  PHP: { file: "examples/docs/sign.php", command: ["php"] },
+  Ruby: { file: "examples/docs/sign.rb", command: ["ruby"] },
+  Go: { file: "examples/docs/sign.go", command: ["go", "run"] },
   // The JDK compiles the file when it runs it. A program that runs for a second does not need the second compiler or many threads.
-  java: {
+  Java: {
     file: "examples/docs/Sign.java",
     command: ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
     needs: "javac",
   },
 };
 
-describe("the client on the sign socket page signs with", () => {
+describe("the client on the sign socket page signs", () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
   let folder: string;
@@ -81,10 +81,10 @@ describe("the client on the sign socket page signs with", () => {
 
   // Compilers take seconds, and some other programs half a second.
   for (const [name, language] of Object.entries(languages).slice(0, soak(6, 2))) {
-    test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
+    test(`in ${name}`, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
   }
 
-  test("Python, after the connection has been shut down", { skip: skipWithout("python3") }, async () => {
+  test("in Python, after the connection has been shut down", { skip: skipWithout("python3") }, async () => {
     const path = await sample(scope, "examples/docs/sign.py", { [documented]: join(folder, "s") });
     const program = `import runpy, sys
 page = runpy.run_path(sys.argv[1])
@@ -94,13 +94,13 @@ print(page["sign"](page["request"]))`;
     assert.match(stdout, /^([\w.-]+\n){2}$/);
   });
 
-  test("TypeScript", async () => {
+  test("in TypeScript", async () => {
     const path = await sample(scope, "examples/docs/sign.mts", { [documented]: join(folder, "s") });
     await checkRun(process.execPath, path);
   });
 
   if (!isSoak) return;
-  test("Go, after the server has closed the connection", { skip: skipWithout("go") }, async (t) => {
+  test("in Go, after the server has closed the connection", { skip: skipWithout("go") }, async (t) => {
     const socket = join(await temporaryFolder(t), "s");
     const sockets: Socket[] = [];
     const server = createServer((request, response) => {

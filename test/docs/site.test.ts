@@ -30,7 +30,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
 
   // This takes several seconds of two processors, so only npm run soak does it.
   if (isSoak)
-    test("on a phone, no page is wider than the screen, each page has one title, and pictures are not shrunk", async () => {
+    test("on a phone, no page is wider than the screen, each page has one title, and images are not shrunk", async () => {
       const page = await browser.newPage({ viewport: { width: 390, height: 844 }, javaScriptEnabled: false });
       const wrong: string[] = [];
       for (const file of globSync("{,pages/,modules/,functions/}*.html", { cwd: site })) {

@@ -286,7 +286,7 @@ describe("examine", () => {
     assert.deepEqual(await rsaSet({ x5c }), []);
   });
 
-  test("requires an authorization server to have the members of RFC 8414 section 2, but not OpenID Connect's", async () => {
+  test("requires an authorization server to have the members of RFC 8414 section 2, but not OpenID Connect's additional members", async () => {
     const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
     const login = {
       authorization_endpoint: `${issuer}/a`,
@@ -402,7 +402,7 @@ describe("examine uses exact limits", () => {
     ]);
   });
 
-  test("a signing key whose kid is a date is old after a year", async () => {
+  test("a signing key whose kid is a date counts as old after a year", async () => {
     assert.deepEqual(await aged(364), []);
     assert.deepEqual(await aged(367), ["JWKS_ONE_OLD_KEY"]);
   });

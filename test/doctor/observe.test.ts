@@ -241,7 +241,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     ["that redirects to itself", loop, "HTTP_REDIRECT"],
   ];
   for (const [about, jwks, code] of rows) {
-    test(`at a server ${about}`, async (t) => {
+    test(`for a server ${about}`, async (t) => {
       const url = await serveHttp(t, providing(jwks));
       const found = await examine(await observeIssuer(url, quick));
       assert.deepEqual(
@@ -261,13 +261,13 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     ["that sends informational responses forever", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {
-    test(`at a server ${about}`, async (t) => {
+    test(`for a server ${about}`, async (t) => {
       const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(text)));
       assert.deepEqual(await codesAt(`${url}/jwks`, quick), ["HTTP_STATUS"]);
     });
   }
 
-  test("at a server with 5,000 keys: examines a thousand of them and says so", async (t) => {
+  test("for a server with 5,000 keys: examines a thousand of them and says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
@@ -280,7 +280,7 @@ describe("observeIssuer stays within its limits and reports the limit", () => {
     assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWO_KIDS")?.count, 999);
   });
 
-  test("at a server with deeply nested JSON", async (t) => {
+  test("for a server with deeply nested JSON", async (t) => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const url = await serveHttp(t, providing(good(Buffer.from(`{"keys":[${deep},{"kty":${deep},"kid":${deep}}]}`))));
     assert.deepEqual(await codesAt(url), [

@@ -66,7 +66,7 @@ async function found(
 }
 
 /** Whatever the doctor finds here is a bug in the provider or in the doctor. */
-describe("on our own provider, in simulated time, the doctor", () => {
+describe("when run against our own provider in simulated time, the doctor", () => {
   test("finds nothing during a whole rotation", async () => {
     const { codes, events } = await found(60 * hour, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
@@ -113,7 +113,7 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
   return stdout;
 };
 
-describe("on jwksd serve, the doctor", () => {
+describe("when run against jwksd serve, the doctor", () => {
   test("finds nothing with managed keys before and during a rotation, with and without --watch", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const { port } = await startService(t, ["--data", data]);

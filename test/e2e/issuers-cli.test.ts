@@ -105,7 +105,7 @@ describe("jwksd issuers", () => {
     assert.equal((await cliDone(t, ["issuers"], environment)).stdout, "The database has no issuers.\n");
   });
 
-  test("refuses a store that cannot list its issuers, and missing wrapping keys", async (t) => {
+  test("refuses to run if the store cannot list its issuers or if no wrapping key is given", async (t) => {
     const { environment } = await database(t, { one: 0 });
     const { JWKSD_STORE, JWKSD_WRAPPING_KEYS } = environment;
     const rows: [Readonly<Record<string, string>>, RegExp][] = [
@@ -217,7 +217,7 @@ describe("jwksd issuers revoke-keys", () => {
       await assert.rejects((await open(0, leaked)).get(named(name)), { code: "ERR_WRAPPING_KEY_MISSING" });
   });
 
-  test("revokes every key encrypted with a leaked wrapping key, and reports issuers that are hidden by a wrong name or whose replicas lack the new wrapping key", async (t) => {
+  test("revokes every key encrypted with a leaked wrapping key, and reports issuers whose row has another issuer's name or whose replicas lack the new wrapping key", async (t) => {
     const { environment, wrappingKeys, client, sql } = await database(t, { hidden: 0, served: 0, old: 0 });
     const both = { ...environment, JWKSD_WRAPPING_KEYS: `${newWrappingKey()} ${wrappingKeys}` };
     const command = ["issuers", "revoke-keys", "--yes", "--json"];

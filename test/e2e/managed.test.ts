@@ -83,7 +83,7 @@ describe("serves another process's commit within a second", { timeout, concurren
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or the environment; all of them unwrap, and the first one wraps; no other file is created next to the store", async (t) => {
+  test("come from a file or the environment; all of them are used to unwrap, and the first one is used to wrap; no other file is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");

@@ -104,7 +104,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
 });
 
 describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
-  test("begins on a terminal with the URL, the kid, a command to try and the admin page's address", async (t) => {
+  test("on a terminal, begins with the URL, the kid, a command to try and the admin page's address", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("new", "old"), { mode: 0o600 });
     const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "127.0.0.1:0"]);

@@ -182,7 +182,7 @@ describe("unverified output is marked as such", { timeout }, () => {
 });
 
 describe("a store", { timeout }, () => {
-  test("without a MAC and with all keys in an HSM must be accepted by an operator", async (t) => {
+  test("that has no MAC and keeps all its keys in an HSM must be accepted by an operator", async (t) => {
     const { path, ok, refused } = await setUp(t);
     const privateHalf = { uri: "pkcs11:token=a;object=b" };
     await attack(path, ({ records }) => ({ records: mapLive(records, (record) => ({ ...record, privateHalf })) }));
@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store created without one comes from the serve command until an issuer is set; that issuer then owns the store", async (t) => {
+  test("of a store created without an issuer comes from the serve command until one is set, and the store then belongs to the one that was set", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);

@@ -43,7 +43,7 @@ async function refused(t: TestContext, args: readonly string[], env = {}): Promi
 const filesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 describe("a store without keys", () => {
-  test("causes a detailed warning at an issuer's first start, but not at the next one or without an issuer", async (t) => {
+  test("causes a detailed warning the first time a service starts with an issuer, but not the next time, and not without an issuer", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const { msg = "" } = first.log.find(isWarning) ?? {};
@@ -87,7 +87,7 @@ describe("a store without keys", () => {
     assert.ok(log.some(({ msg }) => msg === "key activated"));
   });
 
-  test("is recognized as lost by means of the issuer's saved set, even without --require-store, and no keys are generated", async (t) => {
+  test("is recognized as lost because the issuer has a saved set, even without --require-store, and no keys are generated", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
     await (await startService(t, ["--data", data, ...issuer])).stop();
@@ -120,20 +120,6 @@ describe("a store without keys", () => {
     await (await startService(t, ["--data", data, ...issuer])).stop();
   });
 
-  test("and a saved set that cannot be written: the service warns and starts", async (t) => {
-    const data = await dataOf(t);
-    await (await startService(t, ["--data", data, ...issuer])).stop();
-    const file = join(data, "saved-set.json");
-    await rm(file);
-    await mkdir(file);
-    const { log } = await startService(t, ["--data", data, ...issuer]);
-    const says =
-      "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
-    const [line, ...more] = log.filter(({ level }) => level === 40);
-    assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
-    assert.ok(line?.msg.startsWith(says), line?.msg);
-  });
-
   test("with --require-store, is replaced by the saved set until the real store is back", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
@@ -161,6 +147,20 @@ describe("a store without keys", () => {
     await service.logged(({ msg }) => msg === "the store is back and its keys are published");
     await eventually("it is ready", async () => (await ready()).startsWith("200"));
   });
+});
+
+test("if the saved set cannot be written, the service warns and starts", async (t) => {
+  const data = await dataOf(t);
+  await (await startService(t, ["--data", data, ...issuer])).stop();
+  const file = join(data, "saved-set.json");
+  await rm(file);
+  await mkdir(file);
+  const { log } = await startService(t, ["--data", data, ...issuer]);
+  const says =
+    "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
+  const [line, ...more] = log.filter(({ level }) => level === 40);
+  assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
+  assert.ok(line?.msg.startsWith(says), line?.msg);
 });
 
 describe("a port in use", () => {

@@ -248,7 +248,7 @@ describe("the impact of a change on verifiers", () => {
 
   test("unchanged records have no impact", () => assert.deepEqual(impactOf([a, enc], [a, enc], policy, now), []));
 
-  test("rewrapping a private key breaks nothing, and the sentence does not contain the key", () => {
+  test("rewrapping a private key breaks nothing, and the sentence describing it does not contain the key", () => {
     const after = [{ ...a, privateHalf: { jwe: "SECRET" } }, enc];
     assert.deepEqual(impactOf([a, enc], after, policy, now), [
       'Signing key "a": only the encryption of its private key changes; nothing breaks.',

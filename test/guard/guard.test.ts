@@ -51,7 +51,7 @@ async function identity(guard: GuardHere, setup: Providers, claims: object): Pro
 }
 
 describe("identity headers", () => {
-  test("have the sender's claims in visible ASCII", async (t) => {
+  test("carry the sender's claims in visible ASCII", async (t) => {
     const { setup, guard } = await startOne(t, { claims: ["email", "tenant_id", "https://example.com/roles"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app" };
     const rows: readonly (readonly [claims: object, headers: object])[] = [
@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("are not invented for a claim that has the same name as a property of every object", async (t) => {
+  test("are not invented for a claim named after a property that every object has", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
@@ -92,7 +92,7 @@ describe("identity headers", () => {
     });
   });
 
-  test("are refused rather than cut if a value is too long or not valid Unicode", async (t) => {
+  test("are refused rather than truncated if a value is too long or not valid Unicode", async (t) => {
     const { setup, guard } = await startOne(t, { claims: ["a", "b", "c", "d"] });
     const long = "x".repeat(2_048);
     const rows: readonly (readonly [claims: object, detail: string])[] = [
@@ -104,7 +104,7 @@ describe("identity headers", () => {
     for (const [claims, detail] of rows) assert.equal(await identity(guard, setup, claims), detail);
   });
 
-  test("are all sent to Caddy, empty if they have no value; other proxies get none for a request without a token", async (t) => {
+  test("are all sent to Caddy, even those with an empty value; other proxies get none for a request without a token", async (t) => {
     const host = {
       claims: ["email"],
       routes: [
@@ -421,7 +421,7 @@ test(
 );
 
 describe("an issuer", () => {
-  test("that is unreachable never lets a request pass, at startup or later", async (t) => {
+  test("that is unreachable never causes a request to be let through, at startup or later", async (t) => {
     const port = await freePort();
     const issuer = `http://127.0.0.1:${port}`;
     const guard = await startGuardHere(t, {
@@ -653,7 +653,7 @@ describe("the configuration", () => {
     assert.match(await guard.page("/readyz"), /^200 /);
   });
 
-  test("from flags has one issuer for every host and path", async (t) => {
+  test("from flags has a single issuer for all hosts and paths", async (t) => {
     const setup = await startProviders(t);
     const port = await freePort();
     const flags = ["--for", "caddy", "--issuer", setup.issuer, "--audience", audience, "--scope", "read"];
@@ -723,7 +723,7 @@ describe("a guard", () => {
     });
   });
 
-  test("after ten seconds and when it stops, logs how many refusals it did not log individually", async (t) => {
+  test("logs how many refusals it did not log individually, both after ten seconds and when it stops", async (t) => {
     const timers = new Set<() => void>();
     const setTimer: Clock["setTimer"] = (callback, delayMs) => {
       if (delayMs !== 10_000) return systemClock.setTimer(callback, delayMs);

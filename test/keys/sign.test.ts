@@ -159,7 +159,7 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
     assert.deepEqual(partial(service), []);
   });
 
-  test("--no-discovery does not serve the paths and logs nothing about them", async (t) => {
+  test("with --no-discovery, serves no discovery document and logs nothing about missing members", async (t) => {
     const service = await start(t, "--no-discovery");
     assert.equal((await service.discovery())[0], 404);
     assert.deepEqual(partial(service), []);

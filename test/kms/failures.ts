@@ -122,7 +122,7 @@ export function checkKeyService(
       });
     }
 
-    test("a signature is retried after one cut connection", async () => {
+    test("a signature is retried after one broken connection", async () => {
       await signer.sign(input);
       stub.fail("sign", "cut");
       assert.equal((await signer.sign(input)).length, 64);

@@ -57,7 +57,7 @@ async function openUsed(server: LimitedServer): Promise<Client> {
 const hasClosed = (client: Client): Promise<unknown> => once(client.socket, "close");
 
 describe("a server at its connection limit", { timeout: 20_000 }, () => {
-  test("closes the longest idle connection and serves the new one", async (t) => {
+  test("closes the connection that has been idle longest and serves the new one", async (t) => {
     const server = await start(t, 3);
     const [first, second, third] = [await openUsed(server), await openUsed(server), await openUsed(server)];
     await first.request();
@@ -261,7 +261,7 @@ describe("another user of a Unix socket", { skip }, () => {
     );
   });
 
-  test("can be admitted through the name of a group in /etc/group", async (t) => {
+  test("can be admitted by specifying a group by its name in /etc/group", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path, mode: 0o660, group: "daemon" });
     assert.equal(statSync(path).gid, 1);

@@ -167,7 +167,7 @@ describe("methods of a manager", () => {
     ]);
   });
 
-  test("are reported as changes by this or another manager, and destroy the keys that they end", async () => {
+  test("make changes, which each manager reports as its own or as another's, and destroy the keys that they end", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };
@@ -196,7 +196,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other);
   });
 
-  test("are reported as changes by this manager even if the store's replies to their commit are lost", async () => {
+  test("make changes, which the manager reports as its own even if the store's replies to their commits are lost", async () => {
     const { world, manager, replica } = await start();
     world.store.hook = async (operation, go) => {
       const response = await go();

@@ -47,7 +47,7 @@ const readsOf = ({ connection }: Instance): number => connection.counts.read + c
 const activeIn = async (world: World): Promise<string> =>
   (await world.document()).records.find(({ state }) => state === "active")?.kid ?? "";
 
-test("an instance reads on a request and leaves no timer and no presence record", async () => {
+test("an instance reads the store when it gets a request and leaves behind no timer or presence record", async () => {
   const { world, instance } = await worldWithKeys();
   const kid = await activeIn(world);
   assert.equal(readsOf(instance), 0);
@@ -64,7 +64,7 @@ test("endpoint specification, section 7, Errors: a method other than GET and HEA
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("after refreshSeconds, a provider responds first and reads in the background; after twice that time, it reads before it responds", async () => {
+test("after refreshSeconds, a provider responds first and reads the store in the background; after twice that time, it reads the store before it responds", async () => {
   const { world, instance } = await worldWithKeys();
   const { connection, provider } = instance;
   await use(world, instance);

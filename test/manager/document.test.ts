@@ -269,7 +269,7 @@ describe("a document that does not match its MAC is not authentic", () => {
     assert.equal((await documentOf(store)).revision, 0);
   });
 
-  test("even if its MAC has a different typ under the same key", async () => {
+  test("even if its MAC was made with the same key but a different typ", async () => {
     const text = await sealed(keys[0], document);
     const header = decodeProtectedHeader(text.split("\n")[0] ?? "") as JWSHeaderParameters;
     const made = async (typ: string): Promise<string> => {

@@ -82,7 +82,7 @@ describe("a manager with keys in an HSM or key service", () => {
     });
   }
 
-  test("reports a key as orphaned if an operator announced another one in the meantime, without failing", async () => {
+  test("reports a key as orphaned, without failing, if an operator announced another one in the meantime", async () => {
     const world = new World();
     const module = new Module();
     const choice = module.choice();

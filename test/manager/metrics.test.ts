@@ -57,7 +57,7 @@ describe("a manager's metrics", () => {
     assert.equal(retired, announcedAt + day / 1000);
   });
 
-  test("report a step as blocked, with its start, while it waits for a target", async () => {
+  test("report a step as blocked, along with its start time, while it waits for a target", async () => {
     const world = new World();
     const replica = await world.start();
     await world.change(() => ({ targets: [{ name: "s3://bucket", revision: 1, at: 1 }] }));
@@ -150,7 +150,7 @@ function healthOf() {
 }
 
 describe("store health", () => {
-  test("has the revision and the time when this process first read it", async () => {
+  test("includes the revision and the time when this process first read it", async () => {
     const { clock, health } = healthOf();
     health.onRevision(1);
     const since = clock.now();
@@ -163,7 +163,7 @@ describe("store health", () => {
     assert.equal(health.current.store.revisionSince, clock.now());
   });
 
-  test("has the error that an outage causes", () => {
+  test("includes the error that an outage causes", () => {
     const { clock, health } = healthOf();
     health.onCall("read", unavailable);
     const { lastAttemptAt, lastSuccessAt, lastError } = health.current.store;

@@ -13,7 +13,7 @@ const lifetime = ({ provider }: Replica, lifetimeSeconds: number): Promise<strin
     (error: JwksdError) => error.code,
   );
 
-test("options set an empty store's policy; later, a difference is reported at each start and changes nothing", async () => {
+test("options set an empty store's policy; later, options that differ from the policy are reported at each start and change nothing", async () => {
   const world = new World();
   const first = await world.start({ initialPolicy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 } });
   const { policy, revision } = await world.document();

@@ -486,7 +486,7 @@ describe("a change of wrapping keys", () => {
     await world.stop(old, fresh);
   });
 
-  test("of a decommissioned issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
+  test("for a decommissioned issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     await world.until(replica.manager.decommission({ now: true }));
@@ -504,7 +504,7 @@ describe("a change of wrapping keys", () => {
     await world.stop(both, await world.start({ wrappingKeys: [fresh] }));
   });
 
-  test("of a store whose keys are all in an HSM: a rewrap writes the MAC with the new key, once", async () => {
+  test("for a store whose keys are all in an HSM: a rewrap writes the MAC with the new key, once", async () => {
     const { world, store } = writtenWorld();
     await world.stop(await world.start());
     await world.change(({ records }) => ({

@@ -158,7 +158,7 @@ async function repository(t: TestContext) {
 }
 
 describe(".ci/run", () => {
-  test("ends with the tests' summary", async (t) => {
+  test("ends with the test summary", async (t) => {
     const { run } = await repository(t);
     const { code, stdout } = await run(".ci/run");
     assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, including examples", "# pass 1", ""]]);

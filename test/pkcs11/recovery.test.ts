@@ -270,7 +270,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("is waited for only by callers that have not aborted", async (t) => {
+  test("blocks only callers that have not aborted", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();
@@ -313,7 +313,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("while it starts: the call fails at its deadline and can be retried", async (t) => {
+  test("while it starts makes the call fail at its deadline; the call can be retried", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");
@@ -328,7 +328,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   for (const hang of [["C_SignInit hang"], []].slice(0, soak(2, 1))) {
-    test(`the process ends with its parent${hang.length === 0 ? "" : ", even while the module blocks it"}`, async (t) => {
+    test(`the process exits when its parent exits${hang.length === 0 ? "" : ", even while the module blocks it"}`, async (t) => {
       const { token, shim, signer } = await setUp(t);
       const backendModule = fileURLToPath(new URL("../../src/keys/pkcs11/backend.ts", import.meta.url));
       const options = { modulePath: shim.modulePath, pin: { file: token.pinFile } };

@@ -275,7 +275,7 @@ describe("the body of a fetch that ignores its signal is canceled", () => {
 });
 
 describe("a request whose timers are lost", () => {
-  test("delays later callers until it must have timed out; then another request replaces it", async () => {
+  test("delays later callers until it is certain to have timed out; then another request replaces it", async () => {
     const { ask, clock, origin } = verifierOf(hanging);
     ask("a");
     await settled();

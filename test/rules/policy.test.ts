@@ -136,7 +136,7 @@ test("periods are derived from a policy, in milliseconds", () => {
   assert.equal(retireForMs(policy, "enc"), 14_200_000);
 });
 
-describe("one error names valid values for all invalid ones", () => {
+describe("a single error gives a valid value for each invalid one", () => {
   const rows: readonly RotationPolicyOptions[] = [
     { rotateEveryDays: 1 },
     { rotateEveryDays: 0 },

@@ -165,7 +165,7 @@ describe("the longest bounds of all policies apply to existing keys", () => {
     })
     .map(rotationPolicy);
 
-  test("bounds never decrease, satisfy every policy, and give the same end of a period with each policy", () => {
+  test("bounds never decrease, satisfy every policy, and give a period the same end under each policy", () => {
     fc.assert(
       fc.property(fc.array(some, { minLength: 1, maxLength: 6 }), (policies) => {
         let records = all;

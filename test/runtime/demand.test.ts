@@ -220,7 +220,7 @@ test(
   },
 );
 
-test("workerd, one of many issuers: the next client is served even if the first one disconnects while the issuer is being loaded", async (t) => {
+test("workerd with one of many issuers: the next client is served even if the first one disconnects while the issuer is being loaded", async (t) => {
   const worker = await startWorker(t, { kind: "d1", many: true });
   assert.equal((await worker.get("/jwks")).status, 404, "no key is generated automatically");
   await worker.get("/create");

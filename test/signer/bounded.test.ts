@@ -322,7 +322,7 @@ describe("a caller that aborts", () => {
     );
   });
 
-  test("while its operation is in flight: the operation's signal aborts, and it keeps its slot until it ends", async (t) => {
+  test("while its operation is in flight: the operation's signal aborts, and the operation keeps its slot until it ends", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const aborted = sign(message, aborting.signal);

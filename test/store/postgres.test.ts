@@ -324,7 +324,7 @@ describe("the PostgreSQL store", { skip }, () => {
       });
     }
 
-    test("one of two racing processes wins each round", async (t) => {
+    test("in each round, exactly one of two racing processes wins", async (t) => {
       const url = server.url(database());
       const racers = [1, 2].map(() => startChild("race", url));
       t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));

@@ -384,7 +384,7 @@ test(
 
 const rounds = soak(60, 10);
 
-test(`exactly one of two processes that race on one file wins each of ${rounds} rounds`, async (t) => {
+test(`in each of ${rounds} rounds, exactly one of two processes that race on one file wins`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
   const racers = [1, 2].map(() => startChild("race", path));
   t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));

@@ -65,7 +65,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.deepEqual(await other.put(documentSet("one", "public, max-age=300, must-revalidate")), [...paths]);
   });
 
-  test("refuses to overwrite an object written after it was read, and writes once it has read it again", async (t) => {
+  test("refuses to overwrite an object that was written since the target last read it, and writes once it has read the object again", async (t) => {
     const { target, text } = await start(t);
     const [slow, quick] = [target(), target()];
     await Promise.all([slow.open(), quick.open()]);
@@ -159,7 +159,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     ["a missing bucket", { status: 404, body: "<Error><Code>NoSuchBucket</Code></Error>" }, /create it or correct/],
     ["missing conditional writes", { status: 501, body: "<Error><Code>NotImplemented</Code></Error>" }, /If-Match/],
   ] as const) {
-    test(`reports a remedy for ${what}`, async (t) => {
+    test(`suggests a remedy for ${what}`, async (t) => {
       const { stub, target } = await start(t);
       const one = target();
       await one.open();

@@ -129,7 +129,7 @@ test("a hanging purge command is logged, and SIGTERM ends it with its child proc
   assert.doesNotMatch(errors, /ERR_PURGE/, "stopping is not a failure");
 });
 
-test("a purge command that hangs after a change also ends with the publisher", options, async (t) => {
+test("a purge command that hangs after a change also ends when the publisher stops", options, async (t) => {
   const { folder, data, server } = await start(t);
   const [keys, pidFile] = [join(data, "keys.json"), join(data, "pid")];
   const write = (kid: string) => writeFile(keys, JSON.stringify({ keys: [named(kid)] }), { mode: 0o600 });
