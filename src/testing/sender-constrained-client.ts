@@ -32,9 +32,9 @@ export interface SenderConstrainedClient {
   proof(this: void, proof: TestProof): Promise<string>;
   /** The certificate's thumbprint, for a token's `cnf: { "x5t#S256": … }`. @see RFC 8705 section 3.1 */
   readonly x5t: string;
-  /** Self-signed certificate in PEM, valid from 2020 to 2049. */
+  /** Self-signed certificate in PEM format, valid from 2020 to 2049. */
   readonly certificate: string;
-  /** The certificate's private key in PEM (PKCS#8), for `https.request`. */
+  /** The certificate's private key in PEM format (PKCS#8), for `https.request`. */
   readonly privateKey: string;
 }
 

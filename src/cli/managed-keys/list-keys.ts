@@ -75,7 +75,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
 }
 
 const noKeys =
-  'There are no keys. If there were keys before, see "A lost store" in docs/emergencies.md. If not, start jwksd serve, which generates the first one.';
+  'There are no keys. If there were keys before, see "A lost store" in docs/emergencies.md. If not, start jwksd serve, which generates the first key.';
 
 function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };

@@ -20,7 +20,7 @@ export function commandOf(io: Io): Command {
   const command = new Command("rotate");
   addNewKeyFlags(command)
     .option("--now", "activate the next key immediately, before caches have it; requires --yes")
-    .option("--back [kid]", "roll back: sign again with this retiring key (default: the one that signed most recently)")
+    .option("--back [kid]", "roll back: sign again with this retiring key (default: the key that signed most recently)")
     .option("--withdraw", "with --back: remove the announced key in the same step");
   return addChangeFlags(command, { yes: true }, ...newKeySettings)
     .notes(`

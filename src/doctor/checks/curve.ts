@@ -42,7 +42,7 @@ export function checkEc({ jwk, name, values }: Key): Note[] {
   for (const member of ["x", "y"]) {
     const bytes = values[member]?.bytes.length;
     if (bytes === undefined || bytes === curve.bytes) continue;
-    const seen = `"${member}" of ${name} has ${counted(bytes, "byte")}; ${crv} needs ${curve.bytes}`;
+    const seen = `"${member}" in ${name} has ${counted(bytes, "byte")}; ${crv} needs ${curve.bytes}`;
     notes.push(note("JWKS_EC_COORDINATE_LENGTH", seen));
   }
   const [x, y] = [values["x"]?.bytes, values["y"]?.bytes];
@@ -65,7 +65,7 @@ export function checkOkp({ jwk, name, values }: Key): Note[] {
   const x = values["x"]?.bytes;
   if (x === undefined) return [];
   if (x.length !== size) {
-    return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(x.length, "byte")}; ${crv} needs ${size}`)];
+    return [note("JWKS_OKP_LENGTH", `"x" in ${name} has ${counted(x.length, "byte")}; ${crv} needs ${size}`)];
   }
   const problem = pointProblem(x);
   if (problem === undefined) return [];

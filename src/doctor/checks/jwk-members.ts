@@ -50,10 +50,10 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
     if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
     else if (typeof value !== "string")
       notes.push(note("JWKS_MEMBER_MISSING", `"${member}" in ${name} is not a string`));
-    else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
+    else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" in ${name} is empty`));
     else if (isTooLong(value))
-      notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" of ${name} has ${counted(value.length, "character")}`));
-    else if (problem !== undefined) notes.push(note(problem, `"${member}" of ${name}`));
+      notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" in ${name} has ${counted(value.length, "character")}`));
+    else if (problem !== undefined) notes.push(note(problem, `"${member}" in ${name}`));
   }
   return notes;
 }

@@ -47,7 +47,7 @@ function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPr
   if (Object.values(values).some(({ problem }) => problem === "JWKS_BASE64URL_LENGTH")) return [];
   const notes: Note[] = [];
   for (const [member, bytes] of Object.entries({ n, e })) {
-    if (bytes[0] === 0) notes.push(note("JWKS_RSA_LEADING_ZERO", `"${member}" of ${name}`));
+    if (bytes[0] === 0) notes.push(note("JWKS_RSA_LEADING_ZERO", `"${member}" in ${name}`));
   }
   const [modulus, exponent] = [integer(n), integer(e)];
   const bits = bitLength(modulus);

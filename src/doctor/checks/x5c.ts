@@ -55,7 +55,7 @@ function checkDigests({ jwk, name }: Key, first: CertificateFacts | undefined): 
   return digests.flatMap(({ member, bytes, of }) => {
     const value = jwk[member];
     if (value === undefined) return [];
-    const where = `"${member}" of ${name}`;
+    const where = `"${member}" in ${name}`;
     const text = typeof value === "string" ? value : "";
     if (hexOf(text, bytes) !== undefined) return [note("JWKS_X5T_HEX", where)];
     const decoded = decode(text);
