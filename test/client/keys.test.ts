@@ -30,7 +30,7 @@ describe("keys by value", () => {
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
   });
 
-  test("are taken from the set's current content", async () => {
+  test("are read from the set's current content", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: ClientKeyMetadata = { clientId, jwks: set };

@@ -115,7 +115,7 @@ async function server(t: TestContext) {
 }
 
 describe("the authorization server with Hono", () => {
-  test("has the metadata that clients look for", async (t) => {
+  test("serves the metadata that clients look for", async (t) => {
     const { app } = await server(t);
     for (const name of ["openid-configuration", "oauth-authorization-server"]) {
       const metadata = (await (await app.request(`/.well-known/${name}`)).json()) as Record<string, unknown>;

@@ -49,13 +49,13 @@ describe("src/doctor/verifiers/test-outcomes.ts", () => {
     assert.deepEqual(rowsAbout(names, found, names), recorded, `the table is out of date; ${rerun}`);
   };
 
-  test("has the installed versions of the npm verifiers", () => {
+  test("contains the installed versions of the npm verifiers", () => {
     for (const { name, version } of clients)
       assert.equal(version, versions[name], `${name} has another version; ${rerun}`);
   });
 
   // In npm test, one of them is enough, because the versions are compared.
-  test("has the outcomes of the npm verifiers", () => compare(clients.slice(0, soak(clients.length, 1))));
+  test("contains the outcomes of the npm verifiers", () => compare(clients.slice(0, soak(clients.length, 1))));
 
   // These take too long for npm test.
   if (isSoak) {
@@ -65,7 +65,7 @@ describe("src/doctor/verifiers/test-outcomes.ts", () => {
       missing.length > 0 && !process.env["CI"]
         ? skipped(`${packages} not installed; install with: sudo scripts/install-test-services`)
         : false;
-    test("has the outcomes of the Debian verifiers", { skip }, async () => {
+    test("contains the outcomes of the Debian verifiers", { skip }, async () => {
       const { clients: started, stop } = startDebian(libraries, servers.certificate, servers.folder);
       for (const { name, version } of started) assert.equal(version, versions[name], `${name}: ${rerun}`);
       await compare(started).finally(stop);

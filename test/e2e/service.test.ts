@@ -104,7 +104,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
 });
 
 describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
-  test("on a terminal, begins with the URL, the kid, a command to try and the admin page's address", async (t) => {
+  test("without --json-logs, begins with the URL, the kid, a command to try and the admin page's address", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("new", "old"), { mode: 0o600 });
     const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "127.0.0.1:0"]);
@@ -118,7 +118,7 @@ describe("jwksd serve's output", { timeout, concurrency: 4 }, () => {
     assert.equal((await fetch(url)).status, 200);
   });
 
-  test("has one line for each event and none for a request", async (t) => {
+  test("contains one line for each event and none for a request", async (t) => {
     const data = await temporaryFolder(t);
     const service = await startService(t, ["--data", data, "--log-level", "debug"]);
     assert.equal((await fetch(service.jwksUri)).status, 200);

@@ -156,7 +156,7 @@ describe("a store", () => {
     );
   });
 
-  test("that hangs: one request waits for a second, and others do not wait", async () => {
+  test("that hangs makes one request wait for a second; other requests do not wait", async () => {
     const { world, instance } = await worldWithKeys();
     const before = await use(world, instance);
     await world.pass(hour);
@@ -185,7 +185,7 @@ describe("a store", () => {
     assert.deepEqual(await use(world, instance), before);
   });
 
-  test("that hangs before the first read: requests wait until the first failure, and no longer", async () => {
+  test("that hangs before the first read makes requests wait until the first failure, and no longer", async () => {
     const { world, instance } = await worldWithKeys();
     instance.connection.hangs = true;
     const waited: number[] = [];

@@ -41,7 +41,7 @@ describe(
   "the archive",
   { skip: skipWithoutArchive("its checksums, its parts and its commands"), timeout: 120_000 },
   () => {
-    test("has the checksums that the file next to it lists", async () => {
+    test("matches the checksums in the file next to it", async () => {
       const endings = ["tar.gz", "cdx.json", "licenses.txt"];
       const hashes = await Promise.all(
         endings.map(async (ending) =>
