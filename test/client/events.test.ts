@@ -97,7 +97,7 @@ describe("keys at a jwks_uri", () => {
       assert.ok(event?.type === "failed");
       const { message, ...rest } = event;
       assert.deepEqual(rest, { ...expected, jwksUri });
-      assert.match(message, /^https:\/\/client\.example\/jwks: /);
+      assert.match(message, /^https:\/\/client\.example\/jwks:? /);
       assert.deepEqual(
         others.map(({ type }) => type),
         ["refused"],

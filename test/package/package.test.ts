@@ -136,7 +136,7 @@ test("without prom-client, everything except metrics is served, and /metrics nam
     await service.stop();`,
   );
   const text = await runNode("no-metrics.mjs");
-  assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
+  assert.match(text, /^200 200 501 metrics are unavailable: .* npm install prom-client/, text);
 });
 
 test(

@@ -231,7 +231,7 @@ export interface KeyManager extends KeysetSource {
    */
   rollBack(options?: RollBackOptions): Promise<KeyChange>;
   /**
-   * Makes an announced key active; the active key retires.
+   * Makes an announced key active and retires the key that is currently active.
    *
    * @throws RotationError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY`
    */

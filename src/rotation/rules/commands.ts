@@ -33,7 +33,7 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * An operator's command. `force` takes a step even if it makes valid tokens fail.
  *
  * - `announce`: publishes a key, which becomes active after its propagation period
- * - `activate`: makes an announced key active; the active key retires
+ * - `activate`: makes an announced key active and retires the key that is currently active
  * - `retire`: retires the active key; the announced key becomes active
  * - `remove`: removes a retiring or announced key permanently. An announced encryption key retires instead, because a
  *   client may have encrypted to it
@@ -118,7 +118,7 @@ function apply(change: KeyChange, command: Command, at: At): KeyChange {
 }
 
 /**
- * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other
+ * Publishes a new key. If it is the first key with its use, it becomes active immediately, because there is no other
  * key.
  */
 export function announce(change: KeyChange, key: NewKey, now: number, reason: string): KeyChange {

@@ -3,8 +3,8 @@ import { TokenError } from "../../base/errors.ts";
 import { type Optional, type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
 
 /**
- * Marks a token as used, atomically. Returns `false` if it was used before. All of a provider's replicas must share one
- * store; otherwise, a token can be used once on each.
+ * Marks a token as used, atomically. Returns `false` if it has already been used. All of a provider's replicas must
+ * share one store; otherwise, a token can be used once on each.
  *
  * @param key identifies the token; it is a 43-character hash of the token's client and `jti`
  * @param expiresAt expiry, in epoch milliseconds; after that, the store may forget the token, because an expired token
@@ -47,7 +47,7 @@ const replayStoreRules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clo
  * no later than a forgotten token, because it may be that token. Therefore, a client cannot fill up the store for
  * others, and no token is accepted twice.
  *
- * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token was used before.
+ * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token has already been used.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
