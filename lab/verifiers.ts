@@ -10,7 +10,7 @@ export interface Verifier {
   /** Command that starts it. */
   readonly command: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** Sets its clock from outside. Default: it sets its clock to the time in a question. */
+  /** Sets its clock from the outside. Default: it sets its clock to the time in a question. */
   readonly setClock?: (ms: number) => void;
 }
 

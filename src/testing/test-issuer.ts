@@ -47,8 +47,8 @@ export interface TestIssuerOptions {
   /** Source of time. Default: `Date.now()`, so that fake timers work. */
   readonly clock?: Optional<Pick<Clock, "now">>;
   /**
-   * Whether the issuer starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in upper or
-   * lower case. Default: `false`.
+   * Whether the issuer starts even if `NODE_ENV` is `prod` or `production`, alone or followed by anything but a letter
+   * (as in `prod-eu`), in upper or lower case. Default: `false`.
    */
   readonly allowProduction?: Optional<boolean>;
 }

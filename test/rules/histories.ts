@@ -86,7 +86,7 @@ export function histories(waits: readonly number[], ...more: readonly fc.Arbitra
 const nextKey = (records: readonly KeyRecord[], use: KeyUse) =>
   newKey(`${use} ${records.filter((record) => record.use === use).length + 1}`, use);
 
-/** Does everything that a process does at a moment: takes due steps and reads again, until no step is due. */
+/** Does everything that a process does at a moment: takes the steps that are due and reads again, until none is due. */
 export function takeDueSteps(
   before: readonly KeyRecord[],
   policy: RotationPolicy,

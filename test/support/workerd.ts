@@ -36,7 +36,7 @@ export const d1Worker = async (path: string): Promise<Worker> => ({
 /**
  * Writes workerd's files into a folder and returns the command that starts it.
  *
- * @param sockets port of each service that is reachable from outside
+ * @param sockets port of each service that is reachable from the outside
  */
 export async function workerdCommand(
   folder: string,

@@ -1,4 +1,4 @@
-// Names that some verifiers confuse with others. A signed token means the same to a verifier in Go; other tokens are not signed.
+// Names that some verifiers confuse with others. A token is signed only if a verifier in Go reads the intended values from it.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

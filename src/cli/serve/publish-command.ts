@@ -48,8 +48,8 @@ For a folder, docs/publish.md has configurations for nginx and Caddy. A bucket
 needs the @aws-sdk/client-s3 package, which finds credentials, AWS_REGION and
 AWS_ENDPOINT_URL_S3 in the usual places.
 
-Exit code 3: the target was written but cannot be read from outside yet. Run the
-command again, or use --follow.
+Exit code 3: the target was written but cannot be read from the outside yet. Run
+the command again, or use --follow.
 
 Examples:
   $ jwksd publish /srv/www --issuer https://login.example.com

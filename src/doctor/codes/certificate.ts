@@ -29,7 +29,7 @@ export const certificate = {
     why: "Verifiers that look up keys by `x5t` do not find this one. Verifiers that check the digest's value or size reject the key, or the whole set. The usual cause is a digest of the PEM file instead of the DER, or of a certificate that has since been replaced.",
     rule: "RFC 7517 section 4.8",
     remedy:
-      "Set it to the base64url SHA-1 (`x5t`) or SHA-256 (`x5t#S256`) digest of the DER certificate, or leave it out.",
+      "Set `x5t` to the base64url SHA-1 digest of the DER certificate, or `x5t#S256` to the SHA-256 digest, or leave the member out.",
   },
   JWKS_X5C_CHAIN: {
     severity: "risk",

@@ -89,7 +89,7 @@ export const discovery = {
   },
   DISCOVERY_JWKS_URI_PRIVATE: {
     severity: "broken",
-    title: "`jwks_uri` has a private or local address",
+    title: "`jwks_uri` points to a private or local address",
     why: "Relying parties elsewhere cannot reach it, and careful ones refuse to try.",
     rule: `${openidDiscovery} 3`,
     remedy: "Configure the provider with its public URL.",

@@ -61,7 +61,7 @@ export const key = {
   },
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
-    title: "A key has a value that is longer than any real key needs",
+    title: "A key contains a value that is longer than any real key needs",
     why: "Verifiers that limit the work per key reject this one, and it can tie up verifiers that have no limit.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of more than 16,384 characters is either damaged or an attack.",

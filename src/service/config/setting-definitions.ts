@@ -166,7 +166,7 @@ export const settingDefinitions = {
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file with the wrapping keys. It has one key per line, 32 bytes in base64url. The first key encrypts; all keys decrypt. The keys can be in the JWKSD_WRAPPING_KEYS variable instead. Default: a file next to the store.",
+    "file with the wrapping keys. It has one key per line, 32 bytes in base64url. The first key encrypts; all keys decrypt. Alternatively, put the keys into the JWKSD_WRAPPING_KEYS variable. Default: a file next to the store.",
     { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(

@@ -131,9 +131,9 @@ export interface ClientVerifier {
    */
   requestObject(this: void, requestObject: string, client?: ClientKeyMetadata): Promise<VerifiedToken>;
   /**
-   * Authenticates a client that is identified by its metadata document, at the token endpoint. The authorization
-   * request fixed the method, so a client is refused if it has since changed its method, does not send an assertion, or
-   * sends a secret. A client that is accepted counts as proven; see `ClientDocuments`.
+   * Authenticates a client that is identified by its metadata document, at the token endpoint. The client's
+   * method was determined by the authorization request, so the client is refused if it has since changed its method,
+   * does not send an assertion, or sends a secret. A client that is accepted counts as proven; see `ClientDocuments`.
    *
    * @param parameters the request's form parameters, including `client_id`, `client_assertion` and
    * `client_assertion_type`
