@@ -177,7 +177,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "unknown-1000",
-      about: "1,000 forged kids over 103 seconds",
+      about: "1,000 forged kids within 103 seconds",
       answers: [[0, { keys: ["a"] }]],
       tokens: [first, ...sent("a", thinning(0, calm)), ...unknown, ...sent("a", each(5, calm + 110, calm + 150))],
     },

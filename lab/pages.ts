@@ -98,7 +98,7 @@ ${table(head, rows)}
   whose kid is not in the cached set would make most verifiers refetch the set and drop the removed key.
 - **Outage survived**: how long the verifier accepts tokens while requests for the set return 503, counted from its next refetch.
 - **Requests for 1,000 forged kids**: how many requests the verifier sends for tokens with 1,000 different forged kids, which arrive one at
-  a time over 103 seconds.
+  a time within 103 seconds.
 
 Each verifier's page says how it was set up, which settings to choose, and which line of its source code determines the behavior.
 [All observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are in one JSON file. To repeat the measurements, run

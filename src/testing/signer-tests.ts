@@ -34,7 +34,7 @@ export interface CheckSignerOptions {
   /**
    * Number of signatures to create with 64 in flight. Before that, a fifth as many are created one at a time. If the
    * number is 100 or more, up to 6,000 additional signatures are created to find one whose r begins with a zero byte
-   * and one whose s does, each of which happens once in 256 signatures. Default: 100.
+   * and one whose s does. Each kind occurs once in 256 signatures. Default: 100.
    */
   readonly signatures?: number;
 }
@@ -42,8 +42,8 @@ export interface CheckSignerOptions {
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
 /**
- * Maximum number of signatures to create in search of a leading zero, which occurs in one of 256 signatures. With this
- * limit, only one run in 10^10 fails to find one.
+ * Maximum number of signatures to create when searching for a leading zero, which occurs in one in every 256
+ * signatures. With this limit, only one run in 10^10 fails to find one.
  */
 const maxSignatures = 6_000;
 

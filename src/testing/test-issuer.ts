@@ -26,11 +26,11 @@ import {
 /** Options for `createTestIssuer`. */
 export interface TestIssuerOptions {
   /**
-   * Issuer identifier: the `iss` in its tokens and the URL that `fetch` serves. Default: `https://issuer.example` or,
-   * after `listen`, the server's URL.
+   * Issuer identifier: the `iss` in the issuer's tokens and the URL that `fetch` serves. Default:
+   * `https://issuer.example` or, after `listen`, the server's URL.
    */
   readonly issuer?: Optional<string>;
-  /** `aud` in its tokens. Default: `https://api.example.com`. */
+  /** `aud` in the issuer's tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
   /**
    * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. A token is signed with the first
@@ -55,9 +55,9 @@ export interface TestIssuerOptions {
 
 /** An issuer for tests. */
 export interface TestIssuer {
-  /** `iss` in its tokens. */
+  /** `iss` in the issuer's tokens. */
   readonly issuer: string;
-  /** `aud` in its tokens. */
+  /** `aud` in the issuer's tokens. */
   readonly audience: string;
   /**
    * Fetches this issuer's URLs without the network. Other URLs fail. Use it as the `keySet.fetch` option, or in place
@@ -77,7 +77,7 @@ export interface TestIssuer {
   token(this: void, claims?: Claims, changes?: TestTokenOptions): Promise<string>;
   /** Generates new keys and signs with them from then on. The previous keys stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** Stops all responses until `goOnline` is called, except for tokens, which tests still need. */
+  /** Makes the issuer stop responding until `goOnline` is called. It still issues tokens, because tests need them. */
   goOffline(this: void): void;
   /** Resumes all responses. */
   goOnline(this: void): void;

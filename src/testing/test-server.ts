@@ -57,8 +57,8 @@ export async function listen(port: number, ownHost: string, handle: Handle): Pro
 }
 
 /**
- * Converts a request to fetch's `Request`. Returns `undefined` if that is impossible, because of TRACE, a target
- * without a path, or a large body.
+ * Converts a request to fetch's `Request`. Returns `undefined` if the request cannot be converted because its method is
+ * TRACE, its target has no path, or its body is too large.
  */
 function requestOf(
   { method = "GET", headers, url: target = "/" }: IncomingMessage,

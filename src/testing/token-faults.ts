@@ -122,7 +122,7 @@ export type TokenFault = keyof typeof tokenFaults;
 
 /** Changes to a token: faults, algorithm and header. */
 export interface TestTokenOptions extends Readonly<Partial<Record<TokenFault, boolean>>> {
-  /** Algorithm of the key that signs. Default: the issuer's first algorithm. */
+  /** Algorithm of the key that signs the token. Default: the issuer's first algorithm. */
   readonly alg?: TestAlgorithm | undefined;
   /**
    * Header members to add or replace. A value of `undefined` omits a member. Default: `alg`, `kid` and `typ: "at+jwt"`.

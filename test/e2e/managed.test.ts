@@ -139,7 +139,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     // Another process works on it before it is back.
     await commandStore(`${path}.away`, { type: "activate", kid, force: true });
     await copyFile(`${path}.away`, path);
-    await service.logged(({ msg }) => msg === "keys are managed again", from);
+    await service.logged(({ msg }) => msg === "keys can be managed again", from);
     await eventually("the other process's change is served", async () => (await kidOf(service)) === kid);
     await announceNext(running);
     assert.equal(await service.stop(), 0);
@@ -198,7 +198,7 @@ test("neither a running service nor commands nor failures expose a private key",
   await service.logged(({ code }) => code === "ERR_RECORDS_INVALID");
   await store.write(text, (await store.read()).version);
   await store.close?.();
-  await service.logged(({ msg }) => msg === "keys are managed again");
+  await service.logged(({ msg }) => msg === "keys can be managed again");
   // Wrapped keys damaged in every part.
   const wrapping = await createWrapping([wrappingKey], noIssuer);
   for (const record of records) {

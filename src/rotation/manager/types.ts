@@ -60,7 +60,7 @@ export type KeyManagerEvent =
    * process still generates a first key.
    */
   | { readonly type: "store-emptied"; readonly error: JwksdError }
-  /** Keys are being managed again after a `failed` event. */
+  /** The manager can manage the keys again, after a `failed` event. */
   | { readonly type: "recovered" }
   /**
    * An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays active.
@@ -319,8 +319,8 @@ export interface StoreHealth {
 /** The faults of a key manager, and the results of its store calls. Plain JSON, without secrets. */
 export interface KeyManagerHealth {
   /**
-   * The last failure. Absent once keys are managed again. `at` is the time at which the current series of failures
-   * began.
+   * The last failure. Absent once the manager can manage the keys again. `at` is the time at which the current series
+   * of failures began.
    */
   readonly failure?: KnownError | undefined;
   /** Reason why this process does not sign and is not ready, and the time at which this began. */

@@ -21,7 +21,7 @@ export interface TextStorage {
   write(text: string): Promise<void>;
 }
 
-/** An event reported by keys that have a saved set. */
+/** An event reported for keys that have a saved set. */
 export type SavedSetEvent =
   /**
    * The store is unavailable at startup, so the saved set is published. `savedAt` is the time at which the set was last
@@ -190,7 +190,7 @@ function keysOf<Manager extends KeyManager>(
   /**
    * Keeps trying to start the manager until an attempt succeeds.
    *
-   * @throws if the keys are closed
+   * @throws if the key source is closed
    */
   async function retry(waiting: Waiting): Promise<void> {
     for (let failures = 1; ; failures += 1) {

@@ -4,7 +4,7 @@ import { type Rule, string, withMethods } from "../../base/options.ts";
 /** Text for messages: the rule for special characters in user names and passwords. */
 export const escapes = String.raw`with "/", "\", "@", "?", "#" and "%" in the user and password percent-encoded as %2F, %5C, %40, %3F, %23 and %25`;
 
-/** Creates the rule for a database option: a URL, or a client with one of these methods. */
+/** Creates the rule for a database option that must be a URL or a client with one of these methods. */
 export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
   must: `a URL or ${client}`,
   types: ["string"],

@@ -72,12 +72,12 @@ const notFound: AdminPage = () => plainText(404, "not found");
 
 const failed = problem(500, "Internal Server Error", "This page cannot be shown; see jwksd's log for the cause.");
 
-/** A running admin address. */
+/** A running server for the admin address. */
 export interface RunningAdmin extends RunningServer {
   readonly url: string;
 }
 
-/** Serves the admin address, for requests that pass {@link refusalOf}. @param pages read-only pages by path */
+/** Serves requests to the admin address that pass {@link refusalOf}. @param pages read-only pages by path */
 export async function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,

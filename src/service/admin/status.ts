@@ -79,7 +79,7 @@ export interface Status extends Pick<
   readonly rotationMode: {
     readonly isOn: boolean;
     /**
-     * Reason why the mode is on. `keys` means that a key is announced or retiring; `outage`, that the store is
+     * Reason why the mode is on. `keys` means that a key is announced or retiring; `outage` means that the store is
      * unreachable.
      */
     readonly because?: "setting" | "keys" | "decommissioned" | "outage" | undefined;

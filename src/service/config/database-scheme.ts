@@ -26,8 +26,8 @@ export function isDatabaseUrl(text: string): boolean {
 }
 
 /**
- * Matches the name of a parameter that contains a secret, or of a member that contains one in a parameter's JSON value.
- * Also matches a private key.
+ * Matches the name of a parameter that contains a secret or, if a parameter's value is JSON, the name of a member that
+ * contains a secret. Also matches a private key.
  */
 const secret = /"[^"]*(pass(?!file)|pwd|token|secret|jwt|pfx)[^"]*":|PRIVATE KEY/i;
 

@@ -24,7 +24,7 @@ import { conventions } from "./proxy-conventions.ts";
 import { createSameRequests } from "./repeated-checks.ts";
 import { redisReplayStore } from "./replay-store.ts";
 
-/** Maximum size of a request head, in bytes. nginx accepts 32 KiB from a client, and the check contains all of that. */
+/** Maximum size of a request head, in bytes. nginx accepts 32 KiB from a client and includes all of it in the check. */
 export const maxHeaderBytes = 131_072;
 
 /** A running `jwksd guard`. */

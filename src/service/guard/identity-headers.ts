@@ -38,7 +38,7 @@ export function identityOf(claims: readonly string[]): readonly IdentityHeader[]
 const title = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1).toLowerCase();
 
 /**
- * Returns a request's identity headers, as name, value, name, value.
+ * Returns a request's identity headers, as alternating names and values.
  *
  * @param auth `undefined` for a request without a token
  * @param sendsEmpty whether headers without a value are included

@@ -81,7 +81,7 @@ const describeBy =
     id: id === undefined ? undefined : onlyLine(`${prefix}-${id}`, rawHeaders),
   });
 
-/** Header fields in a refusal for which nginx has variables, keyed by their name for the client. */
+/** Names under which nginx receives the header fields of a refusal, keyed by the names that the client sees. */
 const deniedFields = new Map([
   ["WWW-Authenticate", "X-Jwksd-Denied-Challenge"],
   ["DPoP-Nonce", "X-Jwksd-Denied-Nonce"],

@@ -2,7 +2,7 @@ import { callsTo } from "../../rotation/store/databases/database-calls.ts";
 import { connectionTo, faultOf } from "../../rotation/store/databases/redis-connection.ts";
 import type { SetIfAbsent } from "../../verify/bearer/index.ts";
 
-/** Timeout for a call, in milliseconds. The proxy waits that long. */
+/** Timeout for a call, in milliseconds. The proxy may have to wait that long for the guard's response. */
 const timeoutMs = 2_000;
 
 /** A memory of used proofs that several guards share. */

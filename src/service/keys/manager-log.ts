@@ -108,7 +108,7 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
       return ["warn", { uri }, "a generated key could not be recorded or was not needed; nothing uses it"];
     }
     default:
-      return ["info", {}, "keys are managed again"];
+      return ["info", {}, "keys can be managed again"];
   }
 }
 

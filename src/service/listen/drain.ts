@@ -7,7 +7,9 @@ import type { Gate, Handler } from "./pause-requests.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** How long idle connections stay open, because a request may already be on its way. */
+  /**
+   * How long idle connections stay open. They are not closed immediately, because a request may already be on its way.
+   */
   idleMs: 250,
   pollMs: 10,
   /** Time without a new connection after which the port is closed; see {@link noNewConnections}. */

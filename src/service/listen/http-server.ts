@@ -30,8 +30,8 @@ const limits = {
   /** How long a request may go without data from either side, for example because the peer does not read. */
   timeoutMs: 10_000,
   /**
-   * How long to keep reading from a refused peer, because an early close could reset the connection before the peer has
-   * read the reply.
+   * How long to keep reading from a refused peer. Closing early could reset the connection before the peer has read the
+   * reply.
    */
   lingerMs: 1_000,
 } as const;
@@ -222,7 +222,7 @@ function hintText(code: string, setting: string | undefined): string {
   return `${hint} with ${setting === "--port" && hint.endsWith("address") ? "--host" : setting}`;
 }
 
-/** An address to listen on, with the setting that messages name for it. */
+/** An address to listen on, and the setting to name in messages about it. */
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
 
 /**

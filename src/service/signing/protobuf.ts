@@ -1,5 +1,6 @@
 /**
- * Fields of a message. If a field is repeated, its last value applies. Wire type 0 is a number, wire type 2 is bytes.
+ * Fields of a message. If a field is repeated, its last value applies. Wire type 0 is a number, and wire type 2 is
+ * bytes.
  */
 export type Fields = ReadonlyMap<number, bigint | Uint8Array>;
 

@@ -15,7 +15,7 @@ export interface SignOptions {
 
 /**
  * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given; if `typ` is `at+jwt`, it also sets a
- * random `jti`. `iss` must be the issuer, `iat` must be at most a minute in the future, `exp` at most
+ * random `jti`. `iss` must be the issuer, `iat` must be at most a minute in the future, `exp` must be at most
  * `maxTokenLifetimeSeconds` in the future, and `nbf` must be before `exp`. `sub` and `jti` are strings, `aud` is a
  * string or an array of strings, and `auth_time` is a number.
  */

@@ -45,7 +45,7 @@ export interface TokenSigner {
   /** Checks that this process may currently sign. @throws SignerError `ERR_SIGNER_STALE` */
   checkMaySign(this: void): void;
   /**
-   * Signs a payload unchanged, with the `typ` JWT. The caller must check the claims.
+   * Signs a payload unchanged, with a `typ` of JWT. The caller must check the claims.
    *
    * @throws TokenError, SignerError, for the same reasons as `sign`
    */

@@ -201,7 +201,8 @@ export function createGuard(settings: BearerSettings): Guard {
   }
 
   /**
-   * Returns the request's ID. Ignores errors from the application's function, because they must not prevent the event.
+   * Returns the request's ID. Ignores errors from the application's function, because they must not keep the event from
+   * being reported.
    */
   function idOf(source: object): string | undefined {
     try {

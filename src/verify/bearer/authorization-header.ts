@@ -25,7 +25,7 @@ const knownSchemes: readonly Scheme[] = ["Bearer", "DPoP"];
 /** Matches a scheme, spaces and one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
 const authorizationForm = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
 
-/** Returns an `Authorization` header's scheme, if it is one of these. @see RFC 9110 section 11.1 */
+/** Returns an `Authorization` header's scheme, if it is one of the schemes in `among`. @see RFC 9110 section 11.1 */
 export function schemeOf(authorization: string = "", among: readonly Scheme[]): Scheme | undefined {
   const [name = ""] = /^[!#$%&'*+\-.^_`|~\w]*/.exec(authorization) ?? [];
   return among.find((scheme) => scheme.toLowerCase() === name.toLowerCase());

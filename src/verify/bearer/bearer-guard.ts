@@ -20,7 +20,7 @@ type TokenRequired = Requirements & { readonly optional?: false | undefined };
 /** A guard for an API, which lets requests with a valid access token through and refuses all others. */
 export interface BearerGuard {
   /**
-   * Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which
+   * Creates middleware for Express 4 and 5, Connect and `node:http`. It also sets the request's `auth` property, which
    * the MCP SDK reads.
    */
   express(this: void, requirements?: Requirements): ExpressMiddleware;
@@ -35,7 +35,7 @@ export interface BearerGuard {
    * responds, closes the socket and returns `false`.
    */
   upgrade(this: void, requirements?: Requirements): UpgradeGuard;
-  /** Creates a NestJS guard, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
+  /** Creates a NestJS guard for `@UseGuards` and `useGlobalGuards`. Works on Express and Fastify. */
   nest(this: void, requirements?: Requirements): NestGuard;
   /**
    * Returns the auth of a `Request`, or the `Response` to send. Returns `undefined` if the token is optional and

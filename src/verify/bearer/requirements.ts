@@ -17,11 +17,11 @@ import { type ApplicationDenial, RefusedRequest, quotable } from "./refusal.ts";
 
 /** A valid access token and its content, including the members of the MCP SDK's `AuthInfo`. */
 export interface VerifiedAccessToken {
-  /** Claims, all of which the signature covers. */
+  /** The token's claims, all of which are covered by the signature. */
   readonly claims: VerifiedClaims;
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Scopes, from the `scope` claim or a different claim in `scopeClaims`. */
+  /** Scopes, from the first claim listed in `scopeClaims` that the token has. */
   readonly scopes: string[];
   /** The `client_id` claim, or `azp`. Empty if the token has neither. */
   readonly clientId: string;
@@ -132,7 +132,7 @@ export function checkRequirements(requirements: Requirements): CheckedRequiremen
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
-/** Returns a token's scopes, from the first of these claims that it has. @see RFC 8693 section 4.2 */
+/** Returns a token's scopes, from the first of the named claims that the token has. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
   const given = names
     .map((name) => (Object.hasOwn(claims, name) ? claims[name] : undefined))
@@ -192,7 +192,7 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
 
 /**
  * Describes the problem with the time of the sign-in (`auth_time`, in whole seconds), if there is one. A time far in
- * the future counts as a problem, because a time given in milliseconds instead would never expire.
+ * the future counts as a problem, because a time mistakenly given in milliseconds would never expire.
  */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,

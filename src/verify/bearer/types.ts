@@ -16,8 +16,8 @@ export type TrustedIssuer =
   | { readonly issuer: string; readonly keys: KeyResolver };
 
 /**
- * Claim to check in tokens without `aud`. It must be or contain one of these values. If a token does have `aud`, that
- * must be or contain one of them too.
+ * Claim to check in tokens without `aud`. It must be or contain one of these values. If a token does have `aud`, its
+ * `aud` must also be or contain one of them.
  */
 export interface AudienceClaim {
   readonly claim: string;
@@ -73,10 +73,10 @@ export interface BearerGuardOptions {
   readonly audience: string | readonly string[] | AudienceClaim;
   /**
    * Type that the token's `typ` header must have. `at+jwt` requires the header to mark the token as an access token.
-   * `JWT` is for providers that do not mark their tokens: `typ` may then also be `JWT` or absent, and tokens with
-   * `nonce`, `at_hash`, `c_hash`, `token_use` `id` (Cognito) or `typ` `ID` (Keycloak) are rejected as ID tokens. Other
-   * ID tokens can be recognized only by their `aud`, so `audience` must not be the client ID of an application that
-   * signs users in. Default: `at+jwt`.
+   * `JWT` is for providers that do not mark their tokens: `typ` may then also be `JWT` or absent, and tokens are
+   * rejected as ID tokens if they contain `nonce`, `at_hash` or `c_hash`, if their `token_use` claim is `id` (Cognito),
+   * or if their `typ` claim is `ID` (Keycloak). Other ID tokens can be recognized only by their `aud`, so `audience`
+   * must not be the client ID of an application that signs users in. Default: `at+jwt`.
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */

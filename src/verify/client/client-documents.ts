@@ -56,14 +56,14 @@ export interface ClientDocumentsOptions {
    * development.
    */
   readonly issuer: string;
-  /** Fetches documents and keys. It must refuse private addresses, like `guardedFetch` from `jwksd/node`. */
+  /** Fetches documents and keys. It must refuse private addresses, as `guardedFetch` from `jwksd/node` does. */
   readonly fetch: Fetch;
   /**
    * Hosts whose clients are accepted, such as `chatgpt.com` or `client.example:8443`, or a function that decides
    * whether a URL is accepted. A document's `jwks_uri` is checked too. Default: none.
    */
   readonly allow?: Optional<readonly string[] | AllowUrl>;
-  /** Whether clients without keys are accepted (`none`). Default: `false`. */
+  /** Whether clients without keys (method `none`) are accepted. Default: `false`. */
   readonly publicClients?: Optional<boolean>;
   /**
    * Documents, as JSON, that are used without a request, regardless of the documents on their hosts. `allow` need not

@@ -20,7 +20,8 @@ import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./fetch-lim
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
 /**
- * Media types of a JWK Set. Other documents, which a server may send by mistake or for its users, are rejected.
+ * Media types of a JWK Set. Other documents, which a server may send by mistake or which may be intended for its users,
+ * are rejected.
  *
  * @see RFC 7517 section 8.5
  */

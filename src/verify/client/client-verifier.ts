@@ -50,8 +50,8 @@ export interface ClientVerifierOptions {
    */
   readonly audiences?: Optional<readonly string[]>;
   /**
-   * Fetches clients' `jwks_uri` and must refuse private addresses, like `guardedFetch` from `jwksd/node`. Default: the
-   * fetch of `documents`. If that is not given either, no `jwks_uri` is accepted.
+   * Fetches clients' `jwks_uri`. It must refuse private addresses, as `guardedFetch` from `jwksd/node` does. Default:
+   * the fetch of `documents`. If `documents` is not given either, no `jwks_uri` is accepted.
    */
   readonly fetch?: Optional<Fetch>;
   /**

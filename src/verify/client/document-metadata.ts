@@ -98,7 +98,7 @@ function freeze(value: unknown, refuse: Refuse, depth: number): void {
   Object.freeze(value);
 }
 
-/** Reports whether a member has a value. An empty list is a value, which may be of the wrong type. */
+/** Reports whether a member has a value. An empty list counts as a value, although it may be of the wrong type. */
 const isPresent = (value: unknown): boolean => isGiven(value) || Array.isArray(value);
 
 function isPage(value: unknown): boolean {
@@ -116,7 +116,7 @@ function checkRedirectUri(uri: string, refuse: Refuse): void {
 
 /**
  * Returns the methods that a client offers in the registered member and in the list from OpenID Connect RP Metadata
- * Choices. If it has neither, the client is public, because the default in RFC 7591 requires a secret.
+ * Choices. If a client has neither, it is treated as public, because the default in RFC 7591 requires a secret.
  *
  * @see RFC 7591 section 2; draft-ietf-oauth-client-id-metadata-document-03 section 6
  */

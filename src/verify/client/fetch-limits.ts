@@ -9,7 +9,7 @@ import type { HostLimits } from "../http-cache/throttled-fetch.ts";
 export const timeoutMs = 5_000;
 /**
  * Minimum time between two successful fetches of the same URL for the same reason, in seconds. The possible reasons are
- * that there is no response yet, that it is stale, and that it lacks a kid.
+ * that there is no response yet, that the stored response is stale, and that it lacks a kid.
  */
 export const leastSeconds = 20;
 

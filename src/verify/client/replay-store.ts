@@ -9,8 +9,8 @@ import { type Optional, type Rules, checkOptions, number, withMethods } from "..
  * @param key identifies the token; it is a 43-character hash of the token's client and `jti`
  * @param expiresAt expiry, in epoch milliseconds; after that, the store may forget the token, because an expired token
  * is rejected anyway
- * @param clientId identifies the client, so that a store of limited size can keep one client from filling it up for the
- * others
+ * @param clientId identifies the client, so that a store of limited size can keep one client from using the space that
+ * others need
  * @example Redis: (key, expiresAt) => redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK")
  */
 export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => boolean | Promise<boolean>;
@@ -44,8 +44,8 @@ const replayStoreRules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clo
 /**
  * Creates a store in this process's memory. When it is full, it forgets tokens from the clients that have the most,
  * starting with the tokens that expire first. After that, a token from one of these clients is rejected if it expires
- * no later than a forgotten token, because it may be that token. Therefore, a client cannot fill up the store for
- * others, and no token is accepted twice.
+ * no later than a forgotten token, because it may be the forgotten token. Therefore, a client cannot use the space that
+ * others need, and no token is accepted twice.
  *
  * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token has already been used.
  *

@@ -30,7 +30,7 @@ export interface KeeperOptions<Value> {
 /** A stored response and its times. */
 export type Kept<Value> = Stored<Value> & Freshness;
 
-/** Keeps the latest response from one place. */
+/** Keeps the latest response from one location. */
 export interface Keeper<Value> {
   current(): Kept<Value> | undefined;
   /** Returns the response if it may currently be used. */

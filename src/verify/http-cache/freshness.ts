@@ -115,8 +115,8 @@ export function mayUse(response: Freshness, until: Until, nowMs: number): boolea
 }
 
 /**
- * Returns `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. If `Date` is missing
- * (browsers hide it from other origins), uses the time of the request instead.
+ * Returns `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, is treated as a time in the past. If
+ * `Date` is missing (browsers hide it from other origins), uses the time of the request instead.
  *
  * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
  */

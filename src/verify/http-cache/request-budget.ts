@@ -27,8 +27,8 @@ export interface Budget {
 export const withoutReset = (budget: Budget): Budget => ({ ...budget, reset() {} });
 
 /**
- * Limits the requests that made-up kids can cause. Allows three in a row, and then one after each of 1, 2, 4, 8, 10, 10
- * … seconds. After a minute without a request, the budget is reset.
+ * Limits the requests that made-up kids can cause. Allows three in a row, and then one at a time after waits of 1, 2,
+ * 4, 8, 10, 10 … seconds. After a minute without a request, the budget is reset.
  *
  * @param free number of requests that need not wait
  * @param delays waiting times before further requests, in milliseconds; the last one repeats

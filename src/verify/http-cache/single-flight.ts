@@ -35,13 +35,13 @@ export interface Fetches {
   join(bypassCaches: boolean): OneFetch;
   /** Starts a fetch that no caller waits for, unless one is in flight or a failure is too recent. */
   inBackground(): Promise<void>;
-  /** Waits until a fetch has finished or has taken this long. @throws FetchError */
+  /** Waits until a fetch has finished or has taken `maxMs`. @throws FetchError */
   wait(fetch: OneFetch, maxMs?: number): Promise<void>;
   /** Records that the caller of `wait` continues without the fetch's result. */
   abandon(fetch: OneFetch): void;
   /** Returns the number of fetches that have been started. */
   started(): number;
-  /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
+  /** Reports whether any fetch after the first `count` fetches bypassed all caches and succeeded. */
   bypassedSince(count: number): boolean;
   /** Returns how long the next fetch must wait because of failures, in milliseconds. */
   waitMs(nowMs: number): number;
@@ -149,7 +149,9 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
   };
 }
 
-/** Returns the error with the wait before a retry, if that is longer than the wait that the error already has. */
+/**
+ * Returns the error with this wait before a retry, if the wait is longer than the one that the error already specifies.
+ */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;

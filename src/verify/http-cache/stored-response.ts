@@ -33,7 +33,7 @@ export interface FetchedResponse<Value> {
   readonly ageSeconds: number;
 }
 
-/** Reads a response's value. If the body is invalid, throws the error for the fetch. */
+/** Reads a response's value. If the body is invalid, throws the error with which the fetch fails. */
 export type Read<Value> = (response: StoredResponse) => Promise<Value>;
 
 /** Reports whether an external value has the shape of a stored response, apart from its URL. */

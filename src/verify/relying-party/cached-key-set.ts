@@ -59,7 +59,7 @@ export function setReader(readKeys: ReadKeys): Read<KeptKeys> {
 
 /**
  * Wraps a reader so that it rejects a set without a usable key. A set like this cannot verify any of the provider's
- * tokens, so it is more likely a fault than the removal of all keys.
+ * tokens, so it more likely indicates a fault than the removal of all keys.
  */
 export function withKeys(read: ReadKeys): ReadKeys {
   return async (jwkSet) => {

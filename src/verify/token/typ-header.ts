@@ -4,9 +4,9 @@ import { TokenError } from "../../base/errors.ts";
 export interface TypRule {
   /** Media type, with or without `application/`. */
   readonly typ: string;
-  /** Whether `JWT` and a missing `typ` are also accepted, so that the claims decide. Default: `false`. */
+  /** Whether `JWT` and a missing `typ` are also accepted, which leaves the decision to the claims. Default: `false`. */
   readonly acceptsPlain?: boolean;
-  /** Remedy for the token's sender. Default: none. */
+  /** Remedy to suggest to the token's sender. Default: none. */
   readonly remedy?: string;
   /** Hint for the operator. Default: none. */
   readonly hint?: string;

@@ -23,8 +23,8 @@ import { readClaims, readHeader } from "./compact-jws.ts";
 import { checkTyp } from "./typ-header.ts";
 
 /**
- * Finds the public key for a token's header, as the result of `createRemoteKeySet` does. For an unknown kid, it throws
- * or returns `undefined`. It never returns a different kid's key.
+ * Finds the public key for a token's header, like the function that `createRemoteKeySet` returns. For an unknown kid,
+ * it throws or returns `undefined`. It never returns a different kid's key.
  */
 export type KeyResolver = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
@@ -57,7 +57,7 @@ export type VerifiedClaims = JWTPayload & { readonly iss: string; readonly exp: 
 export interface VerifiedToken {
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Claims, all of which the signature covers. */
+  /** The token's claims, all of which are covered by the signature. */
   readonly claims: VerifiedClaims;
 }
 

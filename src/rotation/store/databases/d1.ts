@@ -38,7 +38,7 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes, because D1 limits the size of a row.
+ * Maximum size of a document, in bytes. It is needed because D1 limits the size of a row.
  *
  * @see https://developers.cloudflare.com/d1/platform/limits/
  */

@@ -53,7 +53,7 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes, because Durable Objects limit the size of a row.
+ * Maximum size of a document, in bytes. It is needed because Durable Objects limit the size of a row.
  *
  * @see https://developers.cloudflare.com/durable-objects/platform/limits/
  */

@@ -36,7 +36,7 @@ export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 export const isDiskError = (error: unknown): boolean => resultCode(error) === ioError;
 
 /**
- * Returns the operating system's reason why a file or its folder cannot be written. SQLite reports only that the write
+ * Returns the operating system's error if a file or its folder is not writable. SQLite reports only that the write
  * failed.
  */
 function obstacle(path: string): string | undefined {

@@ -38,8 +38,8 @@ function bytesOf(name: string): Buffer | undefined {
 }
 
 /**
- * Reports whether a file's first page has the content that it had before, or has after, an unfinished write. Every
- * write to a store changes the first page first.
+ * Reports whether the content of a file's first page is from before or after an unfinished write. Every write to a
+ * store changes the first page before any other.
  *
  * @see https://sqlite.org/fileformat2.html#the_rollback_journal
  */
