@@ -120,7 +120,7 @@ export const errorTable = {
       remedy: "check that the signer uses the right key for its kid and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
-      when: "this process has been unable to reach its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
+      when: "this process has not checked in with its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
       remedy:
         "retry with the key that is now active, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
