@@ -24,7 +24,7 @@ export const errorTable = {
       remedy: "write it exactly as relying parties do: an https URL without a query or fragment",
     },
     ERR_PATH_INVALID: {
-      when: "a path is not absolute, has a query, fragment, dot segment, empty segment or escape, or belongs to another document",
+      when: "a path is not absolute, belongs to another document, or has a query, fragment, dot segment, empty segment or escape",
       remedy: "use a plain absolute path that no other document uses",
     },
     ERR_CONFIG_FORMAT: {
@@ -33,7 +33,7 @@ export const errorTable = {
     },
     ERR_POLICY_INVALID: {
       when: "a duration in the rotation policy could make valid tokens fail",
-      remedy: "change the number that the message names; the message states its limit",
+      remedy: "change the number that the message names; the message also states the limit for that number",
     },
     ERR_WRAPPING_KEY_INVALID: {
       when: "a wrapping key is not 32 bytes in base64url",
@@ -55,7 +55,7 @@ export const errorTable = {
   KeyMaterialError: {
     ERR_KEYSET_EMPTY: {
       when: "there is no signing key, or a key folder contains no key files",
-      remedy: "configure at least one key, for example from `jwksd keygen`; the first key becomes active",
+      remedy: "configure at least one key, for example one generated with `jwksd keygen`; the first key becomes active",
     },
     ERR_KID_INVALID: {
       when: "a kid is missing, empty or not well-formed Unicode",
@@ -63,7 +63,7 @@ export const errorTable = {
     },
     ERR_KID_DUPLICATE: {
       when: "two entries have the same kid, within a keyset or across keysets",
-      remedy: "change one of the kids; a kid is never used twice",
+      remedy: "change one of the kids; a kid must never be used twice",
     },
     ERR_KEY_DUPLICATE: { when: "the same key is in two entries", remedy: "remove one entry, or generate a second key" },
     ERR_KEY_FORMAT: {
@@ -117,7 +117,7 @@ export const errorTable = {
     ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "no action is needed" },
     ERR_SIGNER_BAD_SIGNATURE: {
       when: "the signature does not verify with the published key, so it was discarded",
-      remedy: "check that the signer uses the right key for its kid and returns 64 bytes: r, then s",
+      remedy: "check that the signer uses the right key for its kid and returns 64 bytes (r followed by s)",
     },
     ERR_SIGNER_STALE: {
       when: "this process has not checked in with its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
@@ -143,7 +143,7 @@ export const errorTable = {
   RotationError: {
     ERR_KID_USED: {
       when: "a key in the store has this kid, or had it in the past",
-      remedy: "choose another kid; a kid is never used twice",
+      remedy: "choose another kid; a kid must never be used twice",
     },
     ERR_KID_UNMANAGED: {
       when: "the store has no key with this kid",
@@ -151,7 +151,7 @@ export const errorTable = {
     },
     ERR_TRANSITION: { when: "the keys' states do not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "if taken now, the step would make valid tokens fail; `allowedAt` is the earliest allowed time, and is not set while clocks differ",
+      when: "taking the step now would make valid tokens fail; `allowedAt` is the earliest time at which the step is allowed, and is not set while clocks are out of sync",
       remedy: "wait, or force the step",
     },
     ERR_ISSUER_DECOMMISSIONED: {
@@ -189,7 +189,7 @@ export const errorTable = {
       remedy: "grant write access, or have another process take the steps",
     },
     ERR_STORE_EMPTY: {
-      when: "the store is missing or has no keys, but it must have some: `requireStore` or `--require-store` is set, or the saved set or a running process shows that the store had keys",
+      when: "the store is missing or has no keys, although keys are required: `requireStore` or `--require-store` is set, or the saved set or a running process shows that the store had keys",
       remedy: "correct the store's path or URL; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
@@ -277,7 +277,7 @@ export const errorTable = {
       remedy: "reject the client, and consider revoking its tokens",
     },
     ERR_CLIENT_METHOD: {
-      when: "a client does not offer an accepted authentication method, or a request does not use the client's method",
+      when: "a client does not offer an accepted authentication method, or a request does not use the client's authentication method",
       remedy: "reject the request; to accept clients without keys, set `publicClients`",
     },
   },

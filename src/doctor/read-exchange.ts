@@ -30,7 +30,7 @@ const unknownAuthority = /^(UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 /** Describes why there is no complete response. Includes the remedy for a private certificate authority. */
 export const failureText = ({ kind, detail }: Failure): string =>
   kind === "tls" && unknownAuthority.test(detail)
-    ? `${detail}; if you run this certificate authority, set NODE_EXTRA_CA_CERTS to the file with its certificate`
+    ? `${detail}; if you run this certificate authority, set NODE_EXTRA_CA_CERTS to the path of its certificate file`
     : detail;
 
 /** The `Origin` that a probe sends, as a web page would. */

@@ -87,7 +87,7 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
       "the issuer is missing; set it to the https URL that identifies the provider to relying parties",
     );
   const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
-  if (url === undefined) throw invalid("is not a URL; write it like https://login.example.com");
+  if (url === undefined) throw invalid("is not a URL; use a URL such as https://login.example.com");
   if (url.username !== "" || url.password !== "") throw invalid("contains a user name or password; remove it");
   if (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname)))
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");
@@ -109,7 +109,8 @@ function checkPath(name: string, path: string): string {
     new ConfigError("ERR_PATH_INVALID", `${name} ${JSON.stringify(path)} ${rule}`);
   if (!path.startsWith("/")) throw invalid('is not absolute; it must start with "/"');
   if (/[?#]/.test(path)) throw invalid("has a query or fragment; remove it");
-  if (!plainPath.test(path)) throw invalid("contains characters that a URL path would have to escape; remove them");
+  if (!plainPath.test(path))
+    throw invalid("contains characters that would have to be escaped in a URL path; remove them");
   const segments = path.slice(1).split("/");
   if (segments.some((segment) => segment === "." || segment === "..")) throw invalid("has a dot segment; remove it");
   if (path !== "/" && segments.includes("")) throw invalid("has an empty segment; remove it");

@@ -118,7 +118,7 @@ function checkText(check: Check): void {
     assert.deepEqual(await readState(await handle()), { version, text: "" });
   });
 
-  check("omits the document from a read that gives the current version", async (register, handle) => {
+  check("omits the document from a read that passes in the current version", async (register, handle) => {
     const version = await written(register, "one");
     for (const reader of [register, await handle()]) {
       assert.deepEqual(await readState(reader, version), { version });
@@ -235,7 +235,7 @@ function checkPresence(check: Check): void {
     assert.deepEqual(await readState(register, version), { version });
   });
 
-  check("lists presence records up to a limit in number and length, and counts them all", async (register) => {
+  check("lists presence records up to a limit on their number and length, and counts them all", async (register) => {
     const { presence } = register;
     if (presence === undefined) return;
     const ids = Array.from({ length: 150 }, () => crypto.randomUUID());

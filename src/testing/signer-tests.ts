@@ -167,7 +167,7 @@ export function defineSignerTests(
       });
     }
 
-    test("signs messages of any length unchanged", async () => {
+    test("signs messages of any length without changing them", async () => {
       for (const length of [0, 1, 31, 32, 33, 64, 16_384]) {
         const message = new Uint8Array(length).fill(7);
         const before = message.slice();
@@ -228,7 +228,7 @@ export function defineSignerTests(
       for (const secret of opened.secrets) assert.ok(!text.includes(secret));
     });
 
-    test("the caller cannot change its public key", async () => {
+    test("the caller cannot change the signer's public key", async () => {
       assert.equal(JSON.stringify(opened.signer.publicKey), publicJwk);
       Reflect.set(opened.signer.publicKey, "x", "changed");
       Reflect.set(opened.signer.publicKey, "d", "added");

@@ -153,7 +153,7 @@ const table: Readonly<Record<string, readonly [ServiceSnapshot, ...[string, stri
   "a replica is behind only briefly": [
     managed({ processes: [presenceRecord("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
-  "a replica is ahead because the store is an older backup": [
+  "a replica is ahead because the store contains an older backup": [
     managed({ processes: [presenceRecord("old", { revision: 6 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],

@@ -223,7 +223,7 @@ describe("jwksd doctor", () => {
     const url = await serveTls(t, certificateFor("localhost"), () => {});
     const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
     assert.equal(code, 1);
-    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*set\s+NODE_EXTRA_CA_CERTS to the file/);
+    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*set\s+NODE_EXTRA_CA_CERTS to the path/);
   });
 
   test(`"-" reads standard input, up to the maximum size of a set`, async () => {

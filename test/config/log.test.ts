@@ -225,7 +225,7 @@ test("the line about an outage says how long the last keys stay in use; the line
   );
   assert.match(
     lines[3] ?? "",
-    /^40 .*uses 50,000 of at most 65,535 bytes.*; before the store is full, copy .* with: jwksd store migrate$/,
+    /^40 .*uses 50,000 of the 65,535 bytes allowed.*; before the store is full, copy .* with: jwksd store migrate$/,
   );
   assert.equal(lines[4], "40 | processes of it are running: a");
 });

@@ -69,7 +69,7 @@ test("defineRegisterTests detects a wrong time and a list that ignores its limit
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "ignore"] });
   const failed = [...(await text(child.stdout)).matchAll(/^ +not ok \d+ - (.*)$/gm)].map(([, title]) => title);
   const clock = "has a clock that advances and is not the caller's";
-  const limit = "lists presence records up to a limit in number and length, and counts them all";
+  const limit = "lists presence records up to a limit on their number and length, and counts them all";
   assert.deepEqual(failed, [clock, clock, clock, clock, limit]);
 });
 

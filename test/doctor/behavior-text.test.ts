@@ -5,7 +5,7 @@ import { behaviors } from "../../src/doctor/verifiers/caching-behavior.ts";
 
 /** Returns the time that a sentence gives for a verifier. */
 function timeIn(name: string, sentence: string): string {
-  const [, list = "", others = ""] = /: (.*?)\.(?: The others do not: (.*)\.)?$/.exec(sentence) ?? [];
+  const [, list = "", others = ""] = /: (.*?)\.(?: The others \((.*)\) do not\.)?$/.exec(sentence) ?? [];
   const has = (names: string): boolean => names.split(", ").includes(name);
   if (has(others)) return "not at all";
   const groups = list.split("; ").flatMap((group) => {

@@ -194,11 +194,14 @@ test(
     assert.deepEqual([refused.code, vault.keys.has("b")], [1, true]);
     assert.match(
       refused.stderr,
-      /nothing was destroyed; to destroy the key, add --yes\. The private key of "b" in .* \[ERR_CONFIRMATION\]/,
+      /nothing was destroyed; to destroy the key, add --yes\. Effect: The private key of "b" in .* \[ERR_CONFIRMATION\]/,
     );
     const dry = await run("keys", "destroy", "b", "--dry-run");
     assert.deepEqual([dry.code, vault.keys.has("b")], [0, true]);
-    assert.match(dry.stdout, /^Dry run: nothing was destroyed\. The private key of "b" in .* is destroyed permanently/);
+    assert.match(
+      dry.stdout,
+      /^Dry run: nothing was destroyed\. Effect without --dry-run: The private key of "b" in .* is destroyed permanently/,
+    );
 
     vault.add("b");
     const another = await run("keys", "destroy", "b", "--yes");

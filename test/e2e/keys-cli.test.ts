@@ -312,7 +312,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const { folder, file, ok, refused, change } = await setUp(t);
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
-    const stays = 'Signing key "first" stays active and signs until then.';
+    const stays = 'Signing key "first" stays active and signs until the imported key becomes active.';
     const first = await ok("keys", "import", file, "--max-token-lifetime-seconds", "28800");
     assert.match(
       first.replaceAll(/\s+/g, " "),
@@ -504,7 +504,7 @@ describe("a store", { timeout }, () => {
     await store.presence?.put("a", presenceText(presenceRecord("a", { at: Date.now() })));
     assert.match((await runCli(t, migrate)).stderr, /the replica a is using the source store .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
-    assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them\.\n$/);
+    assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys and compared them with the originals\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
     assert.match(
       (await runCli(t, migrate)).stderr,

@@ -157,7 +157,7 @@ test("if the saved set cannot be written, the service warns and starts", async (
   await mkdir(file);
   const { log } = await startService(t, ["--data", data, ...issuer]);
   const says =
-    "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds): ";
+    "cannot save the set that would be published if the store were unavailable at startup (--data, --max-saved-set-seconds): ";
   const [line, ...more] = log.filter(({ level }) => level === 40);
   assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
   assert.ok(line?.msg.startsWith(says), line?.msg);
@@ -172,7 +172,9 @@ describe("a port in use", () => {
       const stderr = await refused(t, ["--data", data, setting, address]);
       assert.match(
         stderr,
-        new RegExp(`${port}: it is in use by another process or another setting; choose another port with ${setting} `),
+        new RegExp(
+          `${port}: it is in use by another process or by another setting of this process; choose another port with ${setting} `,
+        ),
       );
       assert.deepEqual(await filesIn(data), []);
     });
@@ -186,7 +188,9 @@ describe("a port in use", () => {
       const stderr = await refused(t, ["--data", data, "--host", host, "--port", port, "--admin", admin]);
       assert.match(
         stderr,
-        new RegExp(`${port}: it is in use by another process or another setting; choose another port with --admin `),
+        new RegExp(
+          `${port}: it is in use by another process or by another setting of this process; choose another port with --admin `,
+        ),
       );
       assert.deepEqual(await filesIn(data), []);
     });

@@ -26,7 +26,7 @@ const on = "Rotation mode turns on at 2026-11-20 12:00:00 UTC: from then on, cac
 const off =
   "Rotation mode turns off at 2026-11-20 12:00:00 UTC: from then on, caches may again keep the set for 7200 s.";
 const aRetires =
-  'Signing key "a" stops signing in each process as soon as it reads this change, and everywhere within 3600 s (maxStaleSeconds). The key stays published until 2026-11-20 14:10:00 UTC, when its last token will have expired, so nothing breaks.';
+  'Signing key "a" stops signing in each process as soon as that process reads this change, and everywhere within 3600 s (maxStaleSeconds). The key stays published until 2026-11-20 14:10:00 UTC, when its last token will have expired, so nothing breaks.';
 const fails = "Every token that it signed fails in verifiers that have the new set.";
 const tokensFail = `${fails} ${replacedKeyText()}`;
 const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(maxAge)}`;
@@ -112,7 +112,7 @@ const rows: readonly Row[] = [
     [],
     { type: "import", key: newKey("a"), state: "active" },
     [
-      'Signing key "a" signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, ' +
+      'Signing key "a" signs from now on. It is the first signing key in this store. If another provider for this issuer has published it, ' +
         "nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.",
     ],
   ],

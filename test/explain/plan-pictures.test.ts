@@ -53,7 +53,7 @@ rotation mode                             │                ▀▀▀▀▀▀�
 █ active
 ▒ retiring
 ▀ rotation mode: cached for 5 min
-(next) is a key that does not exist yet. Not to scale: the axis shows the
+(next) is a key that does not exist yet. Not to scale, but the axis shows the
 durations. All times are UTC.
 
 1  2027-01-09 12:00:00 UTC, in 50 d

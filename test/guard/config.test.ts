@@ -71,7 +71,7 @@ const invalid: readonly (readonly [config: object, message: RegExp])[] = [
       for: "nginx",
       hosts: { "a.example": host, "*": { ...host, issuers: [{ ...issuer, keySet: { maxWaitMs: 5 } }] } },
     },
-    /host "\*": issuer 1: the "keySet" of https:\/\/login\.example\.com differs from its "keySet" elsewhere; use the same/,
+    /host "\*": issuer 1: the "keySet" of https:\/\/login\.example\.com differs from the "keySet" given for it elsewhere; use the same/,
   ],
   [withRoute({}), /route 1: the "path" member is missing/],
   [withRoute({ path: "/a", scopes: "a" }), /route 1: there is no "scopes" member; did you mean "scope"\?/],

@@ -176,7 +176,7 @@ describe("rejects invalid issuers, prefixes and paths", () => {
 test("the message for an issuer that is not a URL gives an example, and quotes the issuer unless it contains a password", () => {
   assert.throws(
     () => locate({ issuer: "login.example.com" }),
-    /issuer "login.example.com" is not a URL; write it like https:/,
+    /issuer "login.example.com" is not a URL; use a URL such as https:/,
   );
 });
 

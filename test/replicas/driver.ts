@@ -394,7 +394,7 @@ export class Simulation {
   // ---- due steps
 
   /**
-   * Time from which everything may be repaired. A process that starts while the store is an older backup cannot notice that, and one that
+   * Time from which everything may be repaired. A process that starts while the store contains an older backup cannot notice that, and one that
    * starts after a jump of the shared clock cannot notice the jump.
    */
   get healableAt(): number {

@@ -323,7 +323,7 @@ const refusedCommands: readonly Refused[] = [
   ["announce with new", "a second signing key", /^kid "b" is already announced/],
   ["announce with enc", "a second encryption key", /^kid "eb" is already announced/],
   ...all.map(({ kid, state }): Refused => {
-    const message = new RegExp(`^kid "${kid}" belongs to a key that is ${state}; a kid is never used twice`);
+    const message = new RegExp(`^kid "${kid}" belongs to a key that is ${state}; a kid must never be used twice`);
     return [`announce with ${kid}`, `the kid of a key that is ${state}`, message, used];
   }),
   [
@@ -382,7 +382,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "rollBack last",
     "to a key that caches do not have",
-    /^kid "f" must not sign again yet: .*; allowed from/,
+    /^kid "f" must not sign again yet: .*; this step is allowed from/,
     { given: [active, forced], allowedAt: announcedUntil },
   ],
   [
@@ -394,7 +394,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "import retiring force with new",
     "before the active key",
-    /the active key must be imported before retiring keys/,
+    /the active key must be imported before any retiring key/,
     { given: [] },
   ],
   ["import retiring with enc", "while there is no active key", /the active key must be imported/, { given: [active] }],

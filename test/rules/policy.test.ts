@@ -150,7 +150,7 @@ describe("a single error gives a valid value for each invalid one", () => {
     test(JSON.stringify(options), () => {
       const message = refusalOf(options);
       const announceForSeconds = numberIn(message, /announceForSeconds is \d+ but must be at least (\d+)/);
-      const rotateEveryDays = numberIn(message, /\(rounded up: (\d+)\)/);
+      const rotateEveryDays = numberIn(message, /\(rounded up to whole days: (\d+)\)/);
       const better = {
         ...options,
         ...(announceForSeconds !== undefined && { announceForSeconds }),
@@ -169,7 +169,10 @@ describe("a single error gives a valid value for each invalid one", () => {
   }
 
   test("and suggests a shorter propagation period as an alternative to a larger number of days", () => {
-    assert.match(refusalOf({ rotateEveryDays: 1 }), /rounded up: 2\), or announceForSeconds must be at most 64200: /);
+    assert.match(
+      refusalOf({ rotateEveryDays: 1 }),
+      /rounded up to whole days: 2\), or announceForSeconds must be at most 64200: /,
+    );
     assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
   });
 });

@@ -108,7 +108,7 @@ describe("a signer's result", () => {
 
   test("the message for a DER signature mentions DER", async () => {
     await assert.rejects(around(() => der)(message), {
-      message: /\d\d bytes instead of the 64 bytes of an ES256 signature.*if it is DER, convert it/,
+      message: /\d\d bytes instead of the 64 bytes of an ES256 signature.*if the signature is in DER, convert it/,
     });
   });
 

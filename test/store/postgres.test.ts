@@ -463,7 +463,7 @@ describe("the PostgreSQL store", { skip }, () => {
         assert.equal(await isEncrypted(to("127.0.0.1", query)), true, query);
       }
       assert.equal(await isEncrypted(to("localhost", `sslmode=verify-full&sslrootcert=${crt}`)), true);
-      const otherName = /certificate is for another name/;
+      const otherName = /certificate is for a different host name/;
       const wrongHost = isEncrypted(to("127.0.0.1", `sslmode=verify-full&sslrootcert=${crt}`));
       await refusal(wrongHost, "ERR_STORE_UNAVAILABLE", otherName);
       const untrusted = /certificate is not trusted; set sslmode/;

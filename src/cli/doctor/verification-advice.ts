@@ -32,7 +32,7 @@ const adviceByCause = {
     `The keys could not be fetched, so the token was not checked; ${says(context)} what is wrong.`,
   "other issuer": "If this is the right provider, pass --issuer exactly as it appears in the discovery document.",
   "two issuers":
-    "Configure the provider to use the same issuer everywhere. Verifiers compare every character, so if the provider uses two different issuers, they reject the document or the tokens.",
+    "Configure the provider to use the same issuer everywhere. Verifiers compare every character, so they reject the document or the tokens if the provider uses two different issuers.",
   "no kid": "Configure the provider to put the signing key's kid in the header.",
   "unknown kid": (context: Context) =>
     `Check that ${context.issuer} issued this token, and get a new one, because an old token's key may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key; ${watching(context)}`,
@@ -45,9 +45,9 @@ const adviceByCause = {
   der: 'Write the signature as r and s of equal length, as RFC 7518 section 3.4 requires, not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".',
   signature:
     "Get the token again, because it may have been changed in transit. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
-  typ: "If the token is meant for this verifier, configure the verifier to expect the token's type (jwksd verify: --typ). If not, request a token that is.",
+  typ: "If the token is meant for this verifier, configure the verifier to expect the token's type (jwksd verify: --typ). If not, request a token that is meant for it.",
   iss: "Get a token from the expected issuer. Verifiers compare every character of the issuer. If the provider's discovery document and tokens name different issuers, configure the provider to use the same issuer in both.",
-  aud: "If the token is meant for this verifier, configure the verifier to expect the token's audience (jwksd verify: --aud). If not, request a token that is.",
+  aud: "If the token is meant for this verifier, configure the verifier to expect the token's audience (jwksd verify: --aud). If not, request a token that is meant for it.",
   nbf: "The token is not valid yet, so synchronize the clocks of the provider and of this machine. If both clocks are right, the provider issues tokens that become valid later, or writes local time as UTC.",
   expired: "Get a new token. If this token is new, synchronize the clocks of the provider and of this machine.",
   claim: "Configure the provider to issue tokens with this claim, in the form that RFC 7519 section 4.1 requires.",

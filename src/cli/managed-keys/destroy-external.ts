@@ -79,12 +79,14 @@ async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void
     if (!isDry && flags.yes !== true) {
       throw new ConfigError(
         "ERR_CONFIRMATION",
-        `nothing was destroyed; to destroy the key, add --yes. ${destroyEffect(key)}`,
+        `nothing was destroyed; to destroy the key, add --yes. Effect: ${destroyEffect(key)}`,
       );
     }
     const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
     if (destroySigner !== undefined) await destroyExternal(key, openSigner, destroySigner);
-    const text = isDry ? `Dry run: nothing was destroyed. ${destroyEffect(key)}` : destroyEffect(key, "was");
+    const text = isDry
+      ? `Dry run: nothing was destroyed. Effect without --dry-run: ${destroyEffect(key)}`
+      : destroyEffect(key, "was");
     const json = { dryRun: isDry, kid, uri };
     print(io, flags.json === true ? JSON.stringify(json, undefined, 2) : text);
   });

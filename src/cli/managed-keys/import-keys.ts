@@ -33,13 +33,13 @@ export function importCommand(io: Io): Command {
     .addOption(
       new Option(
         "--state <state>",
-        "state of the key, if there is only one (default: active if it is the first key with that use, otherwise announced)",
+        "state of the key, if only one key is imported (default: active if it is the first key with that use, otherwise announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())
     .option(
       "--kid <kid>",
-      "for a JWK Set, the kid of the only key to import; for a PEM file or --signer, the kid to publish",
+      "for a JWK Set, the kid of the one key to import; for a PEM file or --signer, the kid to publish",
     );
   return addChangeFlags(command, { force: true }, ...policyNames)
     .notes(`
@@ -115,7 +115,7 @@ function remarksOf(commands: readonly KeyCommand[], { before, document }: Change
     `jwksd assumes that no token signed with an imported key has a lifetime of more than ${maxTokenLifetimeSeconds} s. If that is wrong, raise the maximum with ${before.length === 0 ? "" : "jwksd policy "}--max-token-lifetime-seconds.`,
     ...(stays
       ? [
-          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers already know the imported key from another provider of this issuer, add --state active --force --yes; the key then starts signing immediately.`,
+          `Signing key "${kidText(active.kid)}" stays active and signs until the imported key becomes active. If verifiers already know the imported key from another provider for this issuer, add --state active --force --yes; the key then starts signing immediately.`,
         ]
       : []),
   ];

@@ -101,7 +101,7 @@ Examples:
 
 function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
-    "Remove a key immediately and permanently, because its private key may have leaked.",
+    "Immediately and permanently remove a key whose private key may have leaked.",
   );
   const help =
     "acknowledge that the store's wrapping key is lost; new keys are encrypted with the wrapping key that you pass";

@@ -38,7 +38,7 @@ export function planSvg(plan: RotationPlan, title: string): string {
 
 function subtitle({ now, keys }: RotationPlan): string {
   const next = keys.some(({ kid }) => kid === undefined) ? "; (next) is a key that does not exist yet" : "";
-  return `as of ${timeText(now)}; not to scale: the axis shows the durations${next}`;
+  return `as of ${timeText(now)}; not to scale, but the axis shows the durations${next}`;
 }
 
 function legend(plan: RotationPlan, y: number): string[] {

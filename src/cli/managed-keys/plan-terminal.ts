@@ -148,7 +148,7 @@ function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string
 }
 
 function note({ keys }: RotationPlan): string {
-  const scale = "Not to scale: the axis shows the durations. All times are UTC.";
+  const scale = "Not to scale, but the axis shows the durations. All times are UTC.";
   return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
 }
 

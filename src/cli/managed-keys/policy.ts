@@ -72,7 +72,7 @@ function effectsOf({ records, policy }: Pick<StoreDocument, "records" | "policy"
   const [sig, enc] = [retireForMs(policy, "sig"), retireForMs(policy, "enc")].map(durationText);
   return [
     `A key is active for ${durationText(rotateEveryMs(policy))}, and published for ${durationText(announceForMs(policy))} before that.`,
-    `Afterwards, a signing key stays published for another ${sig}, and an encryption key decrypts for another ${enc}.`,
+    `Afterwards, a signing key stays published for another ${sig}, and an encryption key keeps decrypting for another ${enc}.`,
     `A process that cannot reach the store keeps signing for at most ${durationText(policy.maxStaleSeconds * 1000)}.`,
     ...longerWaits(liveRecords(records), policy),
   ];

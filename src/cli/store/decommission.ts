@@ -34,7 +34,7 @@ interface DecommissionLine {
 export function commandOf(io: Io): Command {
   const command = new Command("decommission")
     .option("--now", "revoke all keys, even if the issuer has already been decommissioned")
-    .option("--from <file>", "decommission each issuer in a file of lines printed by this command");
+    .option("--from <file>", "decommission each issuer listed in a file that contains lines printed by this command");
   return addChangeFlags(command, { yes: true }, "destroyExternal")
     .notes(`
 Nothing signs for the issuer anymore, and its keys never sign again. Each
@@ -118,7 +118,7 @@ function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyReco
   if (isDecommissioned(before)) return [set];
   const until = timeText(staleAt);
   return [
-    `Signing fails (ERR_SIGNER_DECOMMISSIONED) in each process as soon as it reads this change, and everywhere by ${until}.`,
+    `Signing fails (ERR_SIGNER_DECOMMISSIONED) in each process as soon as that process reads this change, and everywhere by ${until}.`,
     `From now on, a process whose version of jwksd cannot read format 2 rejects the store (ERR_STORE_FORMAT): it keeps publishing the keys that it has and stops signing by ${until}. Update these processes first; to list their versions, run jwksd replicas.`,
     set,
   ];
@@ -127,7 +127,7 @@ function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyReco
 /**
  * Decommissions each issuer in a file. If one fails, the others are still decommissioned.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` if a line is damaged
+ * @throws ConfigError `ERR_OPTION_INVALID` if a line is invalid
  */
 async function decommissionAll(io: Io, flags: DecommissionFlags, file: string): Promise<void> {
   for (const { issuer, now, at } of linesOf(await reading(file, () => readFile(file, "utf8")), file)) {
@@ -150,7 +150,7 @@ function linesOf(text: string, file: string): readonly DecommissionLine[] {
     const { issuer, now, at } = json.keep ?? json;
     if (typeof issuer === "string" && typeof now === "boolean" && typeof at === "string" && isDate(Date.parse(at)))
       return [{ issuer, now, at }];
-    throw invalidOption(`${file} contains a damaged line: ${JSON.stringify(line.slice(0, 80))}`);
+    throw invalidOption(`${file} contains an invalid line: ${JSON.stringify(line.slice(0, 80))}`);
   });
   if (found.length === 0) throw invalidOption(`${file} contains no lines printed by jwksd decommission`);
   return found;

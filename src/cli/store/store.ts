@@ -79,7 +79,7 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
   await closing(source, async () => {
     const target = await openStore(to, log, { create: true });
     const { records } = await closing(target, () => migrated(source, target, from.owner, keys));
-    print(io, `Copied ${records.length} keys and compared them.`);
+    print(io, `Copied ${records.length} keys and compared them with the originals.`);
   });
   printNotice(
     io,

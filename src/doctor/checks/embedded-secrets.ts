@@ -25,7 +25,7 @@ export function checkPrivate(document: unknown, what: string): Note[] {
     if (typeof value !== "object" || value === null) continue;
     const found = entries.has(value) || !isObject(value) ? [] : secretsIn(value);
     if (isObject(value) && Object.keys(value).some(isPrivateText))
-      notes.push(note("JWKS_PRIVATE_MEMBERS", `a member's name in ${name} is a private key`));
+      notes.push(note("JWKS_PRIVATE_MEMBERS", `the name of a member in ${name} is a private key`));
     if (found.length > 0) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has ${found.join(", ")}`));
     const inner: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
     for (let index = 0; index < inner.length && nodes < maxNodes; index += 1) {

@@ -111,7 +111,7 @@ export const discovery = {
   DISCOVERY_KEY_WITHOUT_ALG: {
     severity: "risk",
     title: "A signing key's algorithm is not advertised",
-    why: "Relying parties that follow the list reject tokens signed with this key.",
+    why: "Relying parties that accept only advertised algorithms reject tokens signed with this key.",
     rule: `${openidDiscovery} 3`,
     remedy: "List the algorithm in `id_token_signing_alg_values_supported` before you sign with the key.",
   },
@@ -125,7 +125,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
-    title: "The issuer differs in the same way as a Microsoft Entra issuer",
+    title: "The issuer differs in the way that Microsoft Entra issuers do",
     why: "The URL covers several tenants or user flows, but the issuer names one tenant or contains `{tenantid}`. Relying parties that do not know Microsoft's rule reject the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with a single tenant's issuer, or use a library that knows this rule.",

@@ -54,7 +54,7 @@ export const endpoint = {
   HTTP_SLOW_500: {
     severity: "risk",
     title: "Responses take longer than 500 ms",
-    why: "Nimbus JOSE+JWT, and Spring Security before 7.0.7 and 7.1.1, give up after 500 ms by default; under load, logins fail.",
+    why: "Nimbus JOSE+JWT, and Spring Security before 7.0.7 and 7.1.1, give up after 500 ms by default, so logins fail under load.",
     rule: "RFC 9112 section 9.5",
     remedy: "Serve the set from memory, or put a cache near the verifiers.",
   },
@@ -139,7 +139,7 @@ export const endpoint = {
   HTTP_304_FOREIGN: {
     severity: "broken",
     title: "If-None-Match with an unknown ETag returns 304",
-    why: "A verifier keeps its old set permanently, so its logins fail after the next rotation.",
+    why: "A verifier keeps its old set permanently, so logins that depend on that verifier fail after the next rotation.",
     rule: "RFC 9110 section 13.1.2",
     remedy: "Return 304 only if If-None-Match lists the current ETag.",
   },
@@ -169,7 +169,7 @@ export const endpoint = {
     title: "The response has no Content-Length",
     why: "Without Content-Length, a truncated response can look complete, and some caches do not store the response.",
     rule: "RFC 9112 section 6.2",
-    remedy: "Send Content-Length; the size of the set is known.",
+    remedy: "Send Content-Length, since the size of the set is known.",
   },
   HTTP_COMPRESSED_NO_VARY: {
     severity: "risk",
@@ -253,7 +253,7 @@ export const endpoint = {
   },
   HTTP_PRIVATE: {
     severity: "advice",
-    title: "Shared caches must not store the JWK Set",
+    title: "The response tells shared caches not to store the JWK Set",
     why: "`private` is for data about one user. A cache in front of the server does not store the set, so each verifier fetches it from the server.",
     rule: "RFC 9111 section 5.2.2.7",
     remedy: "Send `Cache-Control: public, max-age=3600`.",

@@ -62,7 +62,7 @@ export const key = {
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
     title: "A key contains a value that is longer than any real key needs",
-    why: "Verifiers that limit the work per key reject this one, and it can tie up verifiers that have no limit.",
+    why: "Verifiers that limit the work per key reject this key, and the key can tie up verifiers that have no limit.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of more than 16,384 characters is either damaged or an attack.",
   },
@@ -139,7 +139,7 @@ export const key = {
   JWKS_KEY_EXPIRED: {
     severity: "risk",
     title: "A key is not currently valid, according to its own `exp`, `nbf` or `revoked`",
-    why: "Verifiers that read these members (OpenID Federation) reject the key. Most ignore them and trust a key that its issuer no longer vouches for.",
+    why: "Verifiers that read these members, which OpenID Federation defines, reject the key. Most verifiers ignore the members and trust a key that its issuer no longer vouches for.",
     rule: `${openidFederation} 8.7.2`,
     remedy:
       "Remove the key if it has expired or is revoked. If it is still used for signing, remove or correct the member.",

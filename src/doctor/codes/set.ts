@@ -125,9 +125,9 @@ export const set = {
   },
   JWKS_KID_CONFUSABLE: {
     severity: "advice",
-    title: "Kids differ only in whitespace, case or Unicode form",
+    title: "Several `kid` values differ only in whitespace, case or Unicode form",
     why: "A `kid` is compared exactly. A program that changes whitespace, case or Unicode form confuses one key with the other.",
     rule: "RFC 7517 section 4.5",
-    remedy: "Give the keys kids that differ in letters and digits, such as their RFC 7638 thumbprints.",
+    remedy: "Give the keys `kid` values that differ in their letters and digits, such as their RFC 7638 thumbprints.",
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;

@@ -49,6 +49,7 @@ export const watch = {
     title: "The set was unreachable at times",
     why: "Verifiers that had to fetch the set during those times failed.",
     rule: "RFC 9110 section 15.6.4",
-    remedy: "Find out which node or proxy fails; a cache in front of the server hides short outages.",
+    remedy:
+      "Find out which node or proxy is failing. A cache in front of the server hides short outages from verifiers.",
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;

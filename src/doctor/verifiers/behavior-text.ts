@@ -29,7 +29,7 @@ function verifiersThat(what: string, time: Time): string {
   });
   const never = described.find(({ isNever }) => isNever);
   const those = described.filter(({ isNever }) => !isNever).map(({ names, until }) => `${names} ${until}`);
-  const others = never === undefined ? "" : ` The others do not: ${never.names}.`;
+  const others = never === undefined ? "" : ` The others (${never.names}) do not.`;
   return `As of ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
 }
 

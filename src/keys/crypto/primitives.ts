@@ -9,7 +9,7 @@ export interface Primitives {
   /** Returns the 32-byte SHA-256 hash. */
   sha256(this: void, bytes: Bytes): Bytes | Promise<Bytes>;
   /**
-   * Returns a 64-byte ES256 signature: r, then s.
+   * Returns a 64-byte ES256 signature (r followed by s).
    *
    * @throws TypeError if the key is not a private key for ES256
    * @see RFC 7518 section 3.4

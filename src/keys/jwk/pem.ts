@@ -86,7 +86,7 @@ async function readPrivate({ label, text }: PemBlock, name: string): Promise<JWK
   return firstOf([...ways, (async () => readPrivatePem?.(text) ?? Promise.reject(new Error("PKCS#8 only")))()], name);
 }
 
-const toPkcs8 = "convert it to PKCS#8 with: openssl pkcs8 -topk8 -nocrypt -in FILE";
+const toPkcs8 = "convert the key to PKCS#8 with: openssl pkcs8 -topk8 -nocrypt -in FILE";
 
 const asJwk = async (key: Promise<CryptoKey>): Promise<JWK> => exportJWK(await key);
 

@@ -121,7 +121,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
     async sign({ name, client, signal }, digest) {
       const { result } = (await client.signing?.sign("ES256", digest, { abortSignal: signal })) ?? {};
       if (result?.length !== 64)
-        throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "the signature is not 64 bytes long: r, then s");
+        throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "the signature is not 64 bytes long (r followed by s)");
       return Uint8Array.from(result);
     },
 

@@ -38,7 +38,10 @@ const rules: Rules<VaultTransitOptions> = {
   tokenFile: nonEmptyString,
   tokenVariable: nonEmptyString,
   namespace: nonEmptyString,
-  fetch: onlyFromCode(callback, "set NODE_EXTRA_CA_CERTS to the file with your certificate authority's certificate"),
+  fetch: onlyFromCode(
+    callback,
+    "set NODE_EXTRA_CA_CERTS to the path of your certificate authority's certificate file instead",
+  ),
   ...backendRules,
 };
 

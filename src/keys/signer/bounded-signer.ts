@@ -125,7 +125,7 @@ export function boundSigner(
       const given = isBytes ? `${signature.length} bytes` : typeof signature;
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
-        `${name}: the signer returned ${given} instead of the 64 bytes of an ES256 signature: r, then s (RFC 7518 section 3.4); if it is DER, convert it`,
+        `${name}: the signer returned ${given} instead of the 64 bytes of an ES256 signature (r followed by s, RFC 7518 section 3.4); if the signature is in DER, convert it`,
       );
     }
     const copy = new Uint8Array(signature);

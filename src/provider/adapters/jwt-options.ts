@@ -77,5 +77,5 @@ const storedKey = (key: PublishedJwk): StoredKey => ({
 });
 
 function unsupported(option: string, reason: string): ConfigError {
-  return invalidOption(`a better-auth resource has ${option}, but ${reason}; remove it`);
+  return invalidOption(`a better-auth resource has ${option}, but ${reason}; remove ${option}`);
 }

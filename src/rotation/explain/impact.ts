@@ -76,7 +76,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
       return activated(record, was, context);
     default:
       return record.use === "sig"
-        ? `${name} stops signing in each process as soon as it reads this change, and everywhere within ${policy.maxStaleSeconds} s (maxStaleSeconds). The key stays published until ${end}, when its last token will have expired, so nothing breaks.`
+        ? `${name} stops signing in each process as soon as that process reads this change, and everywhere within ${policy.maxStaleSeconds} s (maxStaleSeconds). The key stays published until ${end}, when its last token will have expired, so nothing breaks.`
         : `${name} is no longer published. Data encrypted to it can be decrypted until ${end}, when caches will no longer serve the key, so nothing breaks.`;
   }
 }
@@ -100,7 +100,7 @@ function activated(record: LiveRecord, was: LiveRecord | undefined, { after, pol
   if (record.use === "enc") return `${name} becomes the key to which relying parties encrypt; nothing breaks.`;
   const [isTheFirst, isBack] = [isFirst(record, after), was?.state === "retiring"];
   if (isTheFirst && !isBack) {
-    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.`;
+    return `${name} signs from now on. It is the first signing key in this store. If another provider for this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers reject the key's tokens until their cached sets expire.`;
   }
   if (!isTheFirst && unknownUntil(record, policy) > now) return refusedTokens(record, policy);
   return `${name} signs ${isBack ? "again " : ""}from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;

@@ -107,7 +107,10 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
         gauge(definitions.stored, plain(store.revision ?? 0)),
         gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure.code }, value: 1 }]),
         counter(
-          ["jwksd_store_calls_total", "Store calls by result: ok or the error code. A conflict is ERR_STORE_CONFLICT."],
+          [
+            "jwksd_store_calls_total",
+            "Store calls by result: ok or the error code. A conflict is counted under ERR_STORE_CONFLICT.",
+          ],
           [...calls].flatMap(([call, tally]) => tally.values("result", { call })),
         ),
         gauge(definitions.attempt, seconds(store.lastAttemptAt)),

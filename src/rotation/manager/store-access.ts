@@ -305,20 +305,23 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
   if (commit === undefined || found.commits.includes(commit)) return;
   if (found.revision <= seen.revision) {
     throw older(
-      `the store is at revision ${found.revision} but was at ${seen.revision}, so it is empty or an older backup`,
+      `the store is at revision ${found.revision} but was at ${seen.revision}, so it is empty or contains an older backup`,
     );
   }
   // After more commits than the document lists, the last known commit is no longer in the list.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
-      `the store has lost revision ${seen.revision}, so it is an older backup, and other processes have written to it since`,
+      `the store has lost revision ${seen.revision}, so it contains an older backup, and other processes have written to it since`,
     );
   }
   checkNotRolledBack(found.records, seen.records);
 }
 
 const older = (what: string): StoreError =>
-  new StoreError("ERR_RECORDS_INVALID", `${what}; restore the latest state, or restart to accept this one`);
+  new StoreError(
+    "ERR_RECORDS_INVALID",
+    `${what}; restore the latest state, or restart this process to accept the store's current state`,
+  );
 
 const full = (maxBytes: number): StoreError =>
   new StoreError(

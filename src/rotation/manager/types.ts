@@ -249,7 +249,7 @@ export interface KeyManager extends KeysetSource {
    */
   remove(kid: string, options?: ForceOptions): Promise<KeyChange>;
   /**
-   * Removes a key immediately and permanently, because its private key may have leaked. If it was active, the announced
+   * Immediately and permanently removes a key whose private key may have leaked. If it was active, the announced
    * key or a new one replaces it.
    *
    * @throws RotationError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`

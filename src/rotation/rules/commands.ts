@@ -290,7 +290,7 @@ function importKey(
   if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
   if (state === "retiring") {
     if (active === undefined)
-      throw new RotationError("ERR_TRANSITION", "the active key must be imported before retiring keys");
+      throw new RotationError("ERR_TRANSITION", "the active key must be imported before any retiring key");
     return add(
       change,
       { ...key, state, announcedAt: now, activatedAt: now, retiredAt: now },
@@ -343,13 +343,13 @@ function add(
 }
 
 function checkNew({ records }: KeyChange, key: NewKey, use: KeyUse = key.use): void {
-  if (!keyUses.includes(key.use)) throw refused(key, `has use ${JSON.stringify(key.use)}, which must be sig or enc`);
+  if (!keyUses.includes(key.use)) throw refused(key, `has use ${JSON.stringify(key.use)}, but use must be sig or enc`);
   if (key.use !== use) throw refused(key, `has use "${key.use}", but a key with use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
     throw refused(key, "is an encryption key, but a store's first key must be a signing key");
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
-    const message = `kid ${JSON.stringify(key.kid)} belongs to a key that is ${used.state}; a kid is never used twice`;
+    const message = `kid ${JSON.stringify(key.kid)} belongs to a key that is ${used.state}; a kid must never be used twice`;
     throw new RotationError("ERR_KID_USED", message);
   }
   const twin = records.find(({ thumbprint }) => thumbprint === key.thumbprint);
@@ -383,7 +383,11 @@ function tooEarly(
     ? `${rules.behind}; the period begins once the step has been read back and each target has received it`
     : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
-  return new RotationError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
-    allowedAt,
-  });
+  return new RotationError(
+    "ERR_TOO_EARLY",
+    `kid ${JSON.stringify(record.kid)} ${rule}; this step is allowed from ${from}`,
+    {
+      allowedAt,
+    },
+  );
 }

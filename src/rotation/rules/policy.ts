@@ -115,7 +115,7 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
   const longest = Math.floor(rotateEveryDays * secondsPerDay - retireForSeconds);
   const other = longest < leastAnnouncement ? "" : `, or announceForSeconds must be at most ${longest}`;
   return (
-    `rotateEveryDays is ${rotateEveryDays} but must be at least ${Math.ceil(leastDays * 100) / 100} (rounded up: ` +
+    `rotateEveryDays is ${rotateEveryDays} but must be at least ${Math.ceil(leastDays * 100) / 100} (rounded up to whole days: ` +
     `${Math.ceil(leastDays)})${other}: one rotation takes ${announceForSeconds} s (announceForSeconds), plus ${retireForSeconds} s during ` +
     "which the old key retires, and must end before the next rotation begins"
   );

@@ -22,16 +22,21 @@ export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly 
     const { kid, state } = record;
     const found = inStore.get(kid);
     if (found === undefined) {
-      throw rolledBack(`the store no longer has kid ${JSON.stringify(kid)}, so it is empty or an older backup`);
+      throw rolledBack(
+        `the store no longer has kid ${JSON.stringify(kid)}, so it is empty or contains an older backup`,
+      );
     }
     if (rankOf(found) < rankOf(record)) {
       throw rolledBack(
-        `kid ${JSON.stringify(kid)} was ${state} but is ${found.state} in the store, so the store is an older backup`,
+        `kid ${JSON.stringify(kid)} was ${state} but is ${found.state} in the store, so the store contains an older backup`,
       );
     }
   }
 }
 
 function rolledBack(what: string): StoreError {
-  return new StoreError("ERR_RECORDS_INVALID", `${what}; restore the latest state, or restart to accept this one`);
+  return new StoreError(
+    "ERR_RECORDS_INVALID",
+    `${what}; restore the latest state, or restart this process to accept the store's current state`,
+  );
 }

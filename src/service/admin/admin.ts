@@ -63,7 +63,7 @@ const refusals = {
   421: problem(
     421,
     "Misdirected Request",
-    "The admin address accepts requests only if they are for localhost or for that address itself. To reach it from another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
+    "The admin address accepts only requests that are addressed to localhost or to the admin address itself. To reach it from another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
   ).get,
   403: problem(403, "Forbidden", "The admin address does not accept requests from other websites.").get,
 };

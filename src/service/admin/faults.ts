@@ -119,7 +119,7 @@ function notReady(why: string): Fault {
 }
 
 function staleProcess({ health: { stale } }: ManagerSnapshot): Fault | undefined {
-  const remedy = listing("It signs again automatically once you have fixed the cause.");
+  const remedy = listing("This process resumes signing automatically once you fix the cause.");
   return stale && errorFault("This process is stale, so it does not sign and is not ready", stale, remedy);
 }
 

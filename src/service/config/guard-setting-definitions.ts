@@ -59,7 +59,7 @@ export const guardDefinitions = {
       (value) => /^rediss?:/.test(value) && isDatabaseUrl(value),
     ),
     "<url>",
-    "Redis server in which several guards record used proofs. redis:// or rediss://; put a URL with a password into JWKSD_REPLAY_STORE. Default: this process's memory.",
+    "Redis server where several guards record used proofs. A redis:// or rediss:// URL; put a URL that contains a password in JWKSD_REPLAY_STORE. Default: this process's memory.",
   ),
   nonceSecretFile: optional(
     path,
@@ -69,7 +69,7 @@ export const guardDefinitions = {
   certificateHeader: optional(
     stringThat("the name of a header", (value) => /^[a-z][a-z\d-]*$/i.test(value)),
     "<name>",
-    "header with the client certificate. For every check, the proxy must set this header to the certificate, with a colon before and after it. Tokens that are bound to a certificate require it. Default: such tokens are rejected.",
+    "header with the client certificate. For every check, the proxy must set this header to the certificate, with a colon before and after it. Tokens that are bound to a certificate require this header. By default, such tokens are rejected.",
   ),
   logLevel: settingDefinitions.logLevel,
   jsonLogs: settingDefinitions.jsonLogs,

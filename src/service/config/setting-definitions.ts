@@ -108,7 +108,7 @@ export const settingDefinitions = {
   ),
   port: withDefault(wholeNumber(0, 65_535), 9900, "<port>", "port to listen on. 0 selects a free port."),
   reusePort: toggle(
-    "share the port with other processes. All processes on the port must set it and serve the same issuer. Works on Linux and some BSDs.",
+    "share the port with other processes. All processes on the port must set this option and serve the same issuer. Works on Linux and some BSDs.",
   ),
   admin: withDefault(
     addressOrOff,
@@ -117,7 +117,7 @@ export const settingDefinitions = {
     'admin page address. The page shows keys, replicas and health; /livez, /readyz and /metrics are at the same address. "off" turns it off.',
   ),
   requireStore: toggle(
-    "refuse to start if the store has no keys. Without it, new keys are generated in an empty store. Set it after the first start.",
+    "refuse to start if the store has no keys. Without this option, new keys are generated in an empty store. Set it after the first start.",
     { managed: true, publish: true },
   ),
   readyWithoutStore: toggle(

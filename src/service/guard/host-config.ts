@@ -174,7 +174,9 @@ function oncePerName(use: UseKeySet): UseKeySet {
     const name = nameOf(options);
     const one = used.get(name) ?? { options, keys: use(options) };
     if (!isDeepStrictEqual(one.options, options))
-      throw invalidOption(`the "keySet" of ${name} differs from its "keySet" elsewhere; use the same settings in both`);
+      throw invalidOption(
+        `the "keySet" of ${name} differs from the "keySet" given for it elsewhere; use the same settings in both places`,
+      );
     used.set(name, one);
     return one.keys;
   };

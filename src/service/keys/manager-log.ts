@@ -113,7 +113,7 @@ function entryFor(event: Exclude<KeyManagerEvent, { readonly type: "changed" }>,
 }
 
 export const fillingText = ({ bytes, maxBytes }: Filling): string =>
-  `the stored document uses ${bytes.toLocaleString("en")} of at most ${maxBytes.toLocaleString("en")} bytes, and every removed key leaves a tombstone in it`;
+  `the stored document uses ${bytes.toLocaleString("en")} of the ${maxBytes.toLocaleString("en")} bytes allowed, and every removed key leaves a tombstone in it`;
 
 /** Warns that new keys were generated, because a lost store or a mistyped store URL looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {

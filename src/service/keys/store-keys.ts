@@ -168,7 +168,7 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
       return log.error({ code }, `keys cannot be managed: ${why}; the saved set stays published`);
     default: {
       const problem =
-        "cannot save the set that is published if the store is unavailable at startup (--data, --max-saved-set-seconds)";
+        "cannot save the set that would be published if the store were unavailable at startup (--data, --max-saved-set-seconds)";
       return log.warn({ file, code }, `${problem}: ${message}`);
     }
   }

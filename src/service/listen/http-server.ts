@@ -205,7 +205,7 @@ function methodOf({ rawPacket, bytesParsed = 0 }: ClientDocumentError): string {
 }
 
 const listenHints: Readonly<Record<string, string>> = {
-  EADDRINUSE: "it is in use by another process or another setting; choose another port",
+  EADDRINUSE: "it is in use by another process or by another setting of this process; choose another port",
   EACCES: "ports below 1024 require elevated privileges; choose another port",
   EADDRNOTAVAIL: "no interface of this machine has this address (EADDRNOTAVAIL); choose another address",
   ENOTFOUND: "this name has no address (ENOTFOUND); choose another address",

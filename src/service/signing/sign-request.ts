@@ -36,7 +36,7 @@ export function readSignRequest(body: Uint8Array): SignRequest {
   // before a revocation.
   const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
   if (time !== undefined)
-    throw invalidClaims(`jwksd sets the "${time}" claim, from the clock and lifetimeSeconds; remove it`);
+    throw invalidClaims(`jwksd sets the "${time}" claim based on the clock and lifetimeSeconds; remove it`);
   return request as SignRequest;
 }
 

@@ -19,7 +19,7 @@ export interface ActiveSigningKey {
   /**
    * Signs the signing input of a JWT: the header and the payload in base64url, joined by a dot. The header must name
    * this key and `ES256`, and the claims must be ones that `provider.sign` allows. Neither may contain a duplicate
-   * member. Returns 64 bytes: r, then s. The signer's limits apply and the signature is counted, as with
+   * member. Returns 64 bytes (r followed by s). The signer's limits apply and the signature is counted, as with
    * `provider.sign`. A handle for a managed key works for at most `maxStaleSeconds`, and stops working when its key is
    * revoked, so get a new handle for each request.
    *

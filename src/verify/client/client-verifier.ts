@@ -319,7 +319,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       const isSigned = method === "private_key_jwt";
       const broken =
         client.method !== method
-          ? `the client's method is no longer ${method}; the client must start a new authorization`
+          ? `the client's authentication method is no longer ${method}; the client must start a new authorization`
           : sent.has("client_secret")
             ? "a client with a metadata document has no secret"
             : (sent.get("client_id") ?? (isSigned ? clientId : undefined)) !== clientId
@@ -327,7 +327,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
               : isSigned && sent.get("client_assertion_type") !== assertionType
                 ? `client_assertion_type must be ${assertionType}`
                 : isSigned !== (typeof given === "string")
-                  ? `the client's method is ${method}, so client_assertion must ${isSigned ? "" : "not "}be sent`
+                  ? `the client's authentication method is ${method}, so client_assertion must ${isSigned ? "" : "not "}be sent`
                   : undefined;
       if (broken !== undefined) throw new ClientDocumentError("ERR_CLIENT_METHOD", broken);
       if (typeof given === "string") await grantedAssertion(given, client);

@@ -133,7 +133,7 @@ function checkKeys(metadata: ClientMetadata, refuse: Refuse): void {
     throw refuse('has a "token_endpoint_auth_method" that is not in its "token_endpoint_auth_methods_supported"');
   // Every symmetric method in the IANA registry has this prefix.
   if (methods.some((method) => method.startsWith("client_secret_")))
-    throw refuse("offers a method with a shared secret, which a public document cannot establish");
+    throw refuse("offers an authentication method with a shared secret, which a public document cannot establish");
   if (isPresent(jwks) && isPresent(jwksUri)) throw refuse('has both "jwks" and "jwks_uri" (RFC 7591 section 2)');
   const problem = isPresent(jwksUri) ? urlProblem(jwksUri, isLoopback(new URL(clientId).hostname)) : undefined;
   if (problem !== undefined) throw refuse(`has a "jwks_uri" that ${problem}`);

@@ -37,7 +37,7 @@ export function createSavedState(options: SavedStateOptions): SavedState {
 
   async function restoreFrom(state: KeySetState): Promise<void> {
     try {
-      if (!isResponseState(state)) throw invalidOption("state was not returned by state()");
+      if (!isResponseState(state)) throw invalidOption("the given state was not returned by state()");
       const { issuer, jwksUri, ...response } = state;
       checkSecureUrl(jwksUri, "the state's jwksUri", allowInsecure);
       if (issuer !== place.issuer || (place.jwksUri !== undefined && jwksUri !== place.jwksUri)) return;

@@ -110,7 +110,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     const decoded = response.ok ? decode(json) : undefined;
     if (!decoded) throw new Refused(response.status, messageIn(json) ?? "the response is not from etcd");
     const now = httpDate(response.headers.get("Date") ?? "");
-    if (now === undefined) throw new Refused(502, "the response has no valid Date");
+    if (now === undefined) throw new Refused(502, "the response has no valid Date header");
     return [decoded, now];
   }
 

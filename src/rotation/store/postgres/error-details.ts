@@ -19,7 +19,7 @@ const advice = new Map([
 
 /** Advice for errors that occur before a connection is established, selected by the driver's code and message. */
 const connecting = [
-  [/^\w*ALTNAME/, "its certificate is for another name; connect to a host name that is in the certificate"],
+  [/^\w*ALTNAME/, "its certificate is for a different host name; connect with a host name that is in the certificate"],
   [
     /^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|^\w*(TLS|SSL)/,
     "its certificate is not trusted; set sslmode and sslrootcert",
