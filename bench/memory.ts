@@ -31,7 +31,7 @@ export async function memory({ fewKeys, memoryRequests }: Plan): Promise<Section
   const rssGrowth = after.rss - before.rss;
   return {
     title: "Memory",
-    text: `Memory after a garbage collection; the requests alternate between GET and 304:\n\n${table(["requests", "heap MiB", "RSS MiB"], rows)}`,
+    text: `Memory after a garbage collection; the requests alternate between a plain GET and a GET that returns 304:\n\n${table(["requests", "heap MiB", "RSS MiB"], rows)}`,
     goals: [
       {
         name: `memory over ${sent.toLocaleString("en")} requests: heap less than a byte for each, RSS less than 17 MiB`,

@@ -322,7 +322,7 @@ test("the guide for a store error depends on the error's code", () => {
   );
 });
 
-test("every docs section that a fault links to exists", async () => {
+test("every docs section linked from a fault exists", async () => {
   const sources = ["remedies", "faults"].map((name) => readFile(`src/service/admin/${name}.ts`, "utf8"));
   const guides = [...(await Promise.all(sources)).join("\n").matchAll(/guide: "([^"]+)"/g)];
   assert.ok(guides.length > 10);

@@ -195,7 +195,7 @@ describe("with an issuer function", () => {
     }
   });
 
-  test("many forged issuers cost few requests and little memory", async () => {
+  test("many forged issuers cause few requests and use little memory", async () => {
     const { origin, status, clock } = guardOf(reply(404), { issuer: () => true, maxIssuers: 50, onEvent: null });
     const floodMinute = async (minute: number): Promise<void> => {
       origin.requests.length = 0;
@@ -769,7 +769,7 @@ describe("the event for a refusal contains the hint; the response does not", () 
 const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
 
 describe("the application's functions", () => {
-  test("token must return a string, undefined or a promise; any other value is rejected, even if a token is optional", async () => {
+  test("token() must return a string, undefined or a promise; any other value is rejected, even if a token is optional", async () => {
     const valid = guardOf().token();
     const rows: readonly (readonly [given: () => unknown, required: number, optional: number, url?: string])[] = [
       [() => valid, 200, 200],
@@ -792,7 +792,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("check returns true, false or a denial; an invalid denial causes a 503", async () => {
+  test("check() returns true, false or a denial; an invalid denial causes a 503", async () => {
     const rows: readonly (readonly [verdict: unknown, status: number])[] = [
       [true, 200],
       [false, 403],

@@ -223,7 +223,7 @@ describe("changes", () => {
     assert.deepEqual(changed, ["keys"]);
   });
 
-  test("reports no changes without a fingerprint, and everything as changed for an invalid fingerprint", async () => {
+  test("reports no changes if there is no fingerprint, and reports everything as changed if the fingerprint is invalid", async () => {
     const { resolve } = documented(documentReply(base));
     assert.deepEqual((await resolve(documentUrl)).changed, []);
     const all = ["method", "keys", "redirectUris", "display"];

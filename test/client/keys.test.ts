@@ -310,7 +310,7 @@ describe("keys at a jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("at most as many new sets are cached per minute as the cache can hold, whatever names attackers invent", async () => {
+  test("the number of new sets cached per minute never exceeds what the cache can hold, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -324,7 +324,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("are fetched again for a dropped set once its budget has recovered, even if the key was rotated", async () => {
+  test("of a dropped set are fetched again once the set's budget has recovered, even if the key was rotated", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));

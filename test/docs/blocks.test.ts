@@ -894,7 +894,7 @@ test("each block is run here or by another test", async () => {
   }
 });
 
-const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("bash", "ip", "curl");
+const isSkipped = skipWithoutMounts("the code blocks in the pages") || skipWithout("bash", "ip", "curl");
 
 // Each command is a process, so only npm run soak runs all of them.
 describe("a page's blocks work verbatim", { skip: isSkipped }, () => {

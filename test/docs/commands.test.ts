@@ -61,7 +61,7 @@ const fence = /^( *)```(\w*)\n([^]*?)^ *```$/gm;
 const noCommands = new Set(["jwksd fetch", "jwksd sign"]);
 
 describe("the commands on the pages exist", { skip: skipWithout("bash") }, () => {
-  // test/ops/deployments.test.ts runs the blocks of docs/install.md, because they write to system folders.
+  // test/ops/deployments.test.ts runs the code blocks in docs/install.md, because they write to system folders.
   for (const page of pages.filter((page) => page !== "docs/install.md"))
     test(page, async (t) => {
       const text = textOf(page);

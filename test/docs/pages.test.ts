@@ -38,7 +38,7 @@ test("docs/README.md lists every page", () => {
   assert.deepEqual(missing, []);
 });
 
-test("a quick start does not mention what only readers of the other quick starts need", () => {
+test("a quick start does not mention anything that only readers of the other quick starts need", () => {
   const others: Readonly<Record<string, RegExp>> = {
     provider: /createBearerGuard|guard|jwksd serve|socket/i,
     api: /wrapping|createProvider|createKeyManager|store|jwksd (?:serve|rotate|plan)/i,

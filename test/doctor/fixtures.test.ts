@@ -71,7 +71,7 @@ describe("examine reports each fault with only its own code, and with links to t
 });
 
 describe("a finding", () => {
-  test("names a leaked key by kid and thumbprint and its members by name, without their values", async () => {
+  test("identifies a leaked key by kid and thumbprint, and its members by name without their values", async () => {
     const leaked = fixtures.filter(({ code, signs }) => code === ("JWKS_PRIVATE_MEMBERS" satisfies Code) && signs);
     for (const { observations, signs } of leaked) {
       const [finding] = await examine(observations);
@@ -185,7 +185,7 @@ describe("integers", () => {
     );
   });
 
-  test("property: each number's shared factor is what it has in common with the product of the others", () => {
+  test("property: each number's shared factor is its greatest common divisor with the product of the others", () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.bigInt({ min: 2n, max: 10_000n }), { maxLength: 9 }), (values) => {
         const expected = values.map((value, index) =>

@@ -91,7 +91,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
     }
   });
 
-  describe("rejects invalid keys with the error code for their problem, keeps the old ones, and publishes valid ones afterwards", () => {
+  describe("rejects invalid keys with the matching error code, keeps the old ones, and publishes valid ones afterwards", () => {
     const rows: readonly [name: string, text: string, code: string][] = [
       ["an empty file", "", "ERR_KEY_FORMAT"],
       ["no key", setText(), "ERR_KEYSET_EMPTY"],

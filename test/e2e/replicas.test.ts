@@ -243,7 +243,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.deepEqual([...((await store.presence?.list(9))?.records.keys() ?? [])], [ids.new]);
   });
 
-  test("shortens the columns of a long presence record and prints its id, with which it can be removed", async (t) => {
+  test("shortens the columns of a long presence record and prints its id so that it can be removed", async (t) => {
     const { run, checkIn, store } = await withReplicas(t);
     await checkIn("a");
     const long = { name: "L".repeat(3_000), kid: "K".repeat(500), version: "9".repeat(300) };

@@ -279,7 +279,7 @@ describe("stopping", { timeout }, () => {
     t.diagnostic(`${answered} requests answered`);
   });
 
-  test("closes the port before idle connections, because connections that arrive in the meantime would be cut off", async (t) => {
+  test("closes the port before it closes idle connections, because connections that arrive in the meantime would otherwise be cut off", async (t) => {
     const service = await startHere(t);
     const idle = await Promise.all(Array.from({ length: 400 }, () => Client.open(service.port)));
     for (const client of idle) assertWhole(await client.request());
@@ -290,7 +290,7 @@ describe("stopping", { timeout }, () => {
     assert.equal(await stopped, 0);
   });
 
-  test("responds to a first request that arrives after the port is closed", async (t) => {
+  test("responds to a connection's first request even if it arrives after the port is closed", async (t) => {
     const service = await startHere(t);
     const client = await Client.open(service.port);
     await getOnce(service.port);

@@ -195,7 +195,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("the issuer", { timeout }, () => {
-  test("of a store created without an issuer comes from the serve command until one is set, and the store then belongs to the one that was set", async (t) => {
+  test("of a store created without an issuer comes from the serve command until an issuer is set; the store then belongs to that issuer", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);

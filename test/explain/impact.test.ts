@@ -267,7 +267,7 @@ describe("the impact of a change on verifiers", () => {
     ]);
   });
 
-  test("takes the numbers from the policy", () => {
+  test("the numbers come from the policy", () => {
     const other = rotationPolicy({
       cacheSlackSeconds: 60,
       clockSkewSeconds: 10,

@@ -510,7 +510,7 @@ describe("an issuer", () => {
 const publicHost = (name: string): object => ({ [name]: { routes: [{ path: "/*", public: true }] } });
 
 describe("the configuration", () => {
-  test("is reloaded when the file changes, whole or not at all, without losing the keys", async (t) => {
+  test("is reloaded completely or not at all when the file changes, without losing the keys", async (t) => {
     const { setup, hosts, guard } = await startOne(t);
     const headers = [bearer(accessToken(setup))];
     const status = async (host: string) => (await result(guard, { target: "/", host, headers })).slice(0, 3);
@@ -569,7 +569,7 @@ describe("the configuration", () => {
     assert.match(await result(guard, { target: "/", host: "b.example" }), /^403 /);
   });
 
-  test("is reloaded by a SIGHUP to the process, whole or not at all", async (t) => {
+  test("is reloaded completely or not at all by a SIGHUP to the process", async (t) => {
     const [file, port] = [join(await temporaryFolder(t), "guard.json"), await freePort()];
     const write = (...paths: readonly string[]): Promise<void> => {
       const routes = paths.map((path) => ({ path, public: true }));

@@ -175,7 +175,7 @@ describe("robustness:", { concurrency: true }, () => {
       assert.ok(memory.grownMegabytes() < 60);
     });
 
-    test("does nothing costs little, however many of them there are", { skip }, async (t) => {
+    test("does nothing costs little, however many such peers there are", { skip }, async (t) => {
       const service = await start(t);
       const memory = await watchMemory(t, service);
       const before = await usageOf(service);

@@ -214,7 +214,7 @@ describe("the issuers in memory", () => {
     assert.deepEqual([await countLoads(1, 3, 4), await countLoads(2)], [0, 1], "2 was the least recently used");
   });
 
-  test("are as many as maxBytes allows, and at least one", () => {
+  test("are limited to as many as maxBytes allows, but always include at least one", () => {
     const kept = [1, 299, 300].map((maxBytes) => {
       const recent = createRecent<string>(10, maxBytes);
       for (const name of ["1", "2", "3"]) recent.set(name, name, 100);
@@ -417,7 +417,7 @@ test("keys without an issuer that are copied into two issuers' rows are publishe
   }
 });
 
-test("never serves one issuer's keys for another issuer, even if the other issuer's row has a copy of them under that issuer's name", async () => {
+test("never serves one issuer's keys for another issuer, even if the other issuer's row has a copy of them under the other issuer's name", async () => {
   const database = await new Database().with("mine", "victim");
   const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
   for (const [copied, code] of [

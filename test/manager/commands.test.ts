@@ -60,7 +60,7 @@ async function start() {
 }
 
 describe("methods of a manager", () => {
-  test("rotate announces a key, activate and retire make it active, and remove ends a key", async () => {
+  test("rotate announces a key, activate and retire make it active, and remove takes a key out of the set", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     const { events } = await world.until(manager.rotate());
     assert.deepEqual(
@@ -99,7 +99,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("decommission: every process stops signing, keys are published until their tokens have expired, and none is generated", async () => {
+  test("decommission: every process stops signing, keys are published until their tokens have expired, and no new key is generated", async () => {
     const { world, manager, kidOf, now, made, replica } = await start();
     const other = await world.start({ openSigner: open });
     await world.until(manager.rotate());
@@ -138,7 +138,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("decommission with the now option revokes every key, even after decommission without it; a new first key is generated once nothing trusts the revoked keys", async () => {
+  test("decommission with the now option revokes every key, even if decommission was called earlier without that option; a new first key is generated once nothing trusts the revoked keys", async () => {
     const { world, manager, now, replica } = await start();
     await world.until(manager.decommission());
     const { events } = await world.until(manager.decommission({ now: true }));
@@ -167,7 +167,7 @@ describe("methods of a manager", () => {
     ]);
   });
 
-  test("make changes, which each manager reports as its own or as another's, and destroy the keys that they end", async () => {
+  test("make changes, which each manager reports as its own or as another's, and destroy the keys that they remove or revoke", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };
@@ -214,7 +214,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("destroys and reports a key that was generated for a refused command", async () => {
+  test("destroy and report a key that was generated for a refused command", async () => {
     const { world, manager, made, destroyed, replica } = await start();
     await world.until(manager.rotate());
     await assert.rejects(world.until(manager.rotate()), { code: "ERR_TRANSITION" });
@@ -223,7 +223,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("revoke and rotate use the store's current state rather than the last read", async () => {
+  test("revoke and rotate use the store's current state rather than the state that was last read", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     // The other process commits without notifying this one.

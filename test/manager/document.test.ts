@@ -73,7 +73,7 @@ describe("compatibility with later versions", () => {
     await world.stop(next);
   });
 
-  test("rejects a different format and keeps using the last read", async () => {
+  test("rejects a different format and keeps using the records that it last read", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const [before, original] = [await seen(replica), store.text];
@@ -389,7 +389,7 @@ async function found(world: World, store: Register): Promise<Custody> {
 }
 
 describe("a store that was created without an issuer", () => {
-  test("keeps its owner in a commit that does not change the records, because its private keys are bound to the owner", async () => {
+  test("keeps its owner after a commit that does not change the records, because its private keys are bound to the owner", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     await (await serving(world, store, there)).manager.close();

@@ -216,7 +216,7 @@ describe("a manager with keys in an HSM or key service", () => {
   });
 
   for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
-    test(`a key that could not sign for hours: ${failure} does not restart its waiting period`, async () => {
+    test(`${failure} does not restart the waiting period of a key that could not sign for hours`, async () => {
       const world = new World();
       const module = new Module();
       let failsOnce = false;

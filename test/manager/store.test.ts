@@ -73,7 +73,7 @@ describe("during an outage of the store", () => {
     await world.stop(replica);
   });
 
-  test("no step is taken while the store is full; due steps are taken immediately afterwards", async () => {
+  test("no step is taken while the store is full; steps that are due are taken within 31 s after it has space again", async () => {
     const world = new World();
     const [one, other] = [world.store.connection(), world.store.connection()];
     const replicas = [await world.start({ store: one }), await world.start({ store: other })] as const;
@@ -334,7 +334,7 @@ const evilToken = (kid: string): Promise<string> =>
         .sign(key),
     );
 
-describe("keeps using the last read and reports a failure if the store was changed without the wrapping key", () => {
+describe("keeps using the records that it last read, and reports a failure if the store was changed without the wrapping key", () => {
   test("for each attack, until the valid document is restored", async (t) => {
     const taken = await victim();
     const { world, store, replica } = taken;
@@ -486,7 +486,7 @@ describe("a change of wrapping keys", () => {
     await world.stop(old, fresh);
   });
 
-  test("for a decommissioned issuer without live keys: a rewrap writes the MAC with the new key, once", async () => {
+  test("for a decommissioned issuer without live keys: a rewrap writes the MAC with the new key exactly once", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     await world.until(replica.manager.decommission({ now: true }));
@@ -504,7 +504,7 @@ describe("a change of wrapping keys", () => {
     await world.stop(both, await world.start({ wrappingKeys: [fresh] }));
   });
 
-  test("for a store whose keys are all in an HSM: a rewrap writes the MAC with the new key, once", async () => {
+  test("for a store whose keys are all in an HSM: a rewrap writes the MAC with the new key exactly once", async () => {
     const { world, store } = writtenWorld();
     await world.stop(await world.start());
     await world.change(({ records }) => ({

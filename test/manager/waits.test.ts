@@ -14,7 +14,7 @@ const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.do
 
 describe("a process whose clock differs from the store's", () => {
   for (const offSeconds of [301, -31_536_000]) {
-    test(`takes no step and does not sign if the difference exceeds the skew: ${offSeconds} s`, async () => {
+    test(`takes no step and does not sign if the difference exceeds the allowed skew: ${offSeconds} s`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });
@@ -50,7 +50,7 @@ describe("a process whose clock differs from the store's", () => {
     [hour, "1 h ahead of"],
     [-2 * day, "2 d behind"],
   ] as const) {
-    test(`at a first start, ${difference} the store's clock, generates no key and names the difference in the error`, async () => {
+    test(`generates no key at a first start if its clock is ${difference} the store's clock, and names the difference in the error`, async () => {
       const world = new World();
       const machine = world.machine();
       machine.offMs = offMs;
@@ -86,7 +86,7 @@ describe("a process whose clock differs from the store's", () => {
     });
   }
 
-  test("signs and takes steps according to the store's clock if the difference is within the skew", async () => {
+  test("signs and takes steps according to the store's clock if the difference is within the allowed skew", async () => {
     const world = new World();
     const machine = world.machine();
     machine.offMs = -299 * second;
@@ -104,7 +104,7 @@ describe("a clock that is set while a key is announced", () => {
     ["ahead by a day", day],
     ["back by a day", -day],
   ] as const) {
-    test(`${name}, if the store has no clock: the monotonic clock applies`, async () => {
+    test(`if it is set ${name} and the store has no clock, the monotonic clock is used instead`, async () => {
       const world = new World(() => memoryStore());
       const replica = await world.start();
       await world.until(replica.manager.rotate());
@@ -121,7 +121,7 @@ describe("a clock that is set while a key is announced", () => {
     });
   }
 
-  test("ahead during a read that began before the waiting period: the monotonic clock applies", async () => {
+  test("if it is set ahead during a read that began before the waiting period, the monotonic clock is used instead", async () => {
     const world = new World(() => memoryStore());
     const connection = world.store.connection();
     const replicas = [await world.start(), await world.start({ store: connection })] as const;
@@ -299,7 +299,7 @@ describe("a first key", () => {
   });
 });
 
-test("a process reports a failover that lost its own commit", async () => {
+test("a process reports a failover in which the process's own commit was lost", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ initialPolicy: policy });
   const lost = store.text;

@@ -59,7 +59,7 @@ describe("a host lookup", () => {
   }
 });
 
-describe("with a silent name server", () => {
+describe("with a name server that does not respond", () => {
   test("the lookup ends with the signal's reason when the signal aborts", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
@@ -87,7 +87,7 @@ describe("with a silent name server", () => {
     await pending;
   });
 
-  test("a token waits 5 s, measured on the verifier's clock, and then the lookup ends too", async (t) => {
+  test("verifying a token waits 5 s, as measured by the verifier's clock, and then the lookup ends too", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
@@ -108,7 +108,7 @@ describe("with a silent name server", () => {
   });
 });
 
-test("addresses from DNS must be public, like any others", async (t) => {
+test("addresses from DNS must be public, like all other addresses", async (t) => {
   const { resolve, server } = await system(t, {
     answers: { "client.example": ["198.51.100.1"], "mixed.example": ["8.8.8.8", "::1"] },
   });

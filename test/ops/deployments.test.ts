@@ -179,7 +179,7 @@ async function analyze(...args: readonly string[]): Promise<string> {
 const wholeUnit = async (unit: string): Promise<string> =>
   (await read(join(ops, unit))).replaceAll(/^# (?=[A-Z]\w+=)/gm, "");
 
-test("ops/guard/jwksd-guard.service with its optional lines has the guide's socket and nonce secret", async () => {
+test("ops/guard/jwksd-guard.service, including its optional lines, has the socket and the nonce secret from the guide", async () => {
   const unit = await wholeUnit("guard/jwksd-guard.service");
   const value = (name: string): string => RegExp(`^${name}=(.*)$`, "m").exec(unit)?.[1] ?? assert.fail(name);
   const page = await read(join(root, "docs/guard.md"));
@@ -214,9 +214,9 @@ for (const unit of ["jwksd.service", "guard/jwksd-guard.service"]) {
   });
 }
 
-// Runs the blocks of docs/install.md verbatim, one by one.
+// Runs the code blocks in docs/install.md verbatim, one by one.
 
-const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("bash", "ip", "openssl", "curl");
+const skip = skipWithoutMounts("the code blocks in docs/install.md") || skipWithout("bash", "ip", "openssl", "curl");
 
 /** Programs that cannot run on this machine. A stand-in for each records its arguments. */
 const standIns = ["systemctl", "podman", "docker", "kubectl"];
@@ -228,7 +228,7 @@ const blocksOf = async (section: string): Promise<readonly string[]> =>
 const run = async (t: TestContext, section: string, lines = "") =>
   runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
-describe("the blocks of docs/install.md work verbatim", { skip }, () => {
+describe("the code blocks in docs/install.md work verbatim", { skip }, () => {
   test("systemd: the service responds, commands read its store, and it refuses to start if its store is lost", async (t) => {
     t.diagnostic(`NOT TESTED with the real programs: ${standIns.join(", ")}`);
     const { stdout } = await run(

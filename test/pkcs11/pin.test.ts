@@ -146,7 +146,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     await eventually("the first connection is open again", isSigned);
   });
 
-  test("tries a possibly rejected PIN again once another connection has logged in with that PIN", async (t) => {
+  test("once another connection has logged in with a PIN that may have been rejected, tries that PIN again", async (t) => {
     const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];

@@ -159,7 +159,7 @@ describe(
       assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
     });
 
-    test("loses only the session of a failed signature", async () => {
+    test("loses only the session in which a signature failed", async () => {
       const { shim, signer, logged } = shared;
       const starts = logged("C_Initialize").length;
       for (const value of ["0x30", "0x90", "0x6"]) {

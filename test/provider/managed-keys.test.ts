@@ -191,7 +191,7 @@ describe("encryption keys in addition to managed keys", () => {
     await keys.close();
   });
 
-  test("on demand, are published once the keys are read", async () => {
+  test("are published once an on-demand manager has read the managed keys", async () => {
     const store = memoryStore();
     const wrappingKeys = [newWrappingKey()];
     await (await createKeyManager({ issuer, store, wrappingKeys })).close();

@@ -51,7 +51,7 @@ for (const proxy of [...proxies, traefik]) {
     `a page from another origin, through ${proxy.name}`,
     { skip: proxy !== traefik && skipWithout(proxy.name) },
     () => {
-      test("can read every refusal; whether the page can read the program's own responses is up to the program", async (t) => {
+      test("can read every refusal; whether it can read the program's own responses is up to the program", async (t) => {
         const { port, guard, token } = await startSite(t, proxy, { isCrossOrigin: true });
         const result = async (token?: string, ...headers: readonly HeaderLine[]) => {
           const { head, status } = await ask(

@@ -213,7 +213,7 @@ describe("a failing connection", () => {
   }
 });
 
-describe("a slow server times out: the client waits", () => {
+describe("a request to a slow server times out; the client stops waiting", () => {
   const listeners: [name: string, listener: (response: ServerResponse) => void][] = [
     ["for the response", () => {}],
     ["for the body", (response) => response.flushHeaders()],
@@ -236,7 +236,7 @@ describe("a slow server times out: the client waits", () => {
     });
   }
 
-  test("until the key set is closed", async (t) => {
+  test("when the key set is closed", async (t) => {
     const reached = Promise.withResolvers<ServerResponse>();
     const { url } = await startOrigin(t, (_, response) => reached.resolve(response));
     const keys = createRemoteKeySet({ jwksUri: `${url}/jwks` });
@@ -501,18 +501,18 @@ describe("cache poisoning across issuers, with two key sets and one kid:", () =>
     assert.equal(await check(evilSet, sign({}, ecKey("a"), { iss: evil }), { issuer: evil }), "ERR_TOKEN_SIGNATURE");
   });
 
-  test("one issuer's token is not accepted for the other", async () => {
+  test("one issuer's token is not accepted for the other issuer", async () => {
     assert.equal(await check(ownSet, sign({}, ecKey("a"), { iss: evil })), "ERR_TOKEN_CLAIM");
     assert.equal(await check(evilSet, forged, { issuer: evil }), "ERR_TOKEN_CLAIM");
   });
 
-  test("a stored state is not accepted for the other", async () => {
+  test("one issuer's stored state is not accepted for the other issuer", async () => {
     const state = evilSet.keys.state() as KeySetState;
     const target = verifierOf(both, { issuer: victim, state });
     assert.equal(await check(target, forged), "ERR_TOKEN_SIGNATURE");
   });
 
-  test("a discovery document is not accepted for the other", async () => {
+  test("one issuer's discovery document is not accepted for the other issuer", async () => {
     const copied = verifierOf(routed({ [`${victim}/.well-known/openid-configuration`]: metadata(evil) }), {
       issuer: victim,
     });

@@ -65,9 +65,9 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers on one store never violate an invariant in real time, with", () => {
+describe("three managers on one store never violate an invariant in real time", () => {
   for (const [name, mode] of chosen) {
-    test(name, async (t) => {
+    test(`with ${name}`, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
       for (let seed = 1; seed <= seeds; seed += 1) {
         const outcome = await drive(real, mode, seed, forMs);
@@ -80,7 +80,7 @@ describe("three managers on one store never violate an invariant in real time, w
     });
   }
 
-  test("a real SQLite store", async (t) => {
+  test("with a real SQLite store", async (t) => {
     let activated = 0;
     // Kills and jumps are separate: a process that starts after a jump of the shared clock cannot notice it.
     const kills: Mode = { faults: ["kill", "pause", "partition"], isOneMachine: true };
@@ -98,7 +98,7 @@ describe("three managers on one store never violate an invariant in real time, w
   });
 
   if (isSoak) {
-    test("runs that are identical for the same seed", async () => {
+    test("and runs with the same seed are identical", async () => {
       const mode = modes["everything"] as Mode;
       const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
       const [one, again, other] = [await run(7), await run(7), await run(8)];

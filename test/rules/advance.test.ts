@@ -203,7 +203,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a waiting period that began in the future, within the skew, continues",
+    rule: "a waiting period that began in the future, within the allowed skew, continues",
     given: [active, announced, retiring],
     at: -60 * second,
     states: "a active, b announced, r retiring",
@@ -342,7 +342,7 @@ describe("a waiting period is measured from a read that has seen its step, never
 const left = (ms: number): View => ({ leftMs: () => ms });
 const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
-describe("a process whose store has no clock uses its own knowledge of time", () => {
+describe("a process whose store has no clock keeps track of time itself", () => {
   test("a step that is due according to the clock is not taken while the process knows that the period has not ended", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");

@@ -514,7 +514,7 @@ test("records a new key with all of its members and times", () => {
   });
 });
 
-test("a withdrawn encryption key keeps its private key for as long as caches serve it", () => {
+test("a withdrawn encryption key keeps its private key for as long as caches serve its public key", () => {
   const command = { type: "remove", kid: "eb" } as const;
   const { records } = applyCommand(frozen([active, encAnnounced]), command, { policy, now: start });
   assert.deepEqual(records[1], { ...encAnnounced, state: "retiring", retiredAt: start });
@@ -571,7 +571,7 @@ describe("a policy command", () => {
   });
 });
 
-test("checks a planned announcement like an operator's command", async () => {
+test("checks a planned announcement in the same way as an operator's command", async () => {
   const change = announce(frozen({ records: [active], events: [] }), key, start, "it is time");
   assert.deepEqual(change.events, [{ at: start, type: "announced", kid: "new", use: "sig", reason: "it is time" }]);
   await refusal(() => announce(change, newKey("again"), start, "it is time"), "ERR_TRANSITION");

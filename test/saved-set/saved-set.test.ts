@@ -109,7 +109,7 @@ describe("starting without the store", () => {
     await keys.close();
   });
 
-  test("retries the store after 1, 2, 4 s and so on, and finally every 30 s", async () => {
+  test("retries the store after 1 s, 2 s, 4 s and so on, and eventually every 30 s", async () => {
     const { world, given, start, startedAt } = await outage();
     const keys = await start();
     await world.pass(130_000);
@@ -375,7 +375,7 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used until a key that it lacks could sign under its store's policy, unless a setting limits the time", () => {
+  test("may be used until a key that is not in the set could sign under the store's policy, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 

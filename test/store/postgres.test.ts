@@ -131,7 +131,7 @@ describe("the PostgreSQL store", { skip }, () => {
   });
   after(() => server.stop());
 
-  test("on a silent network, every call times out, watchers are called, and calls succeed again afterwards", async (t) => {
+  test("if the network stops responding, every call times out, watchers are called, and calls succeed again afterwards", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
     const issuer = newIssuer();
@@ -399,7 +399,7 @@ describe("the PostgreSQL store", { skip }, () => {
       await writing;
     });
 
-    test("a replaced primary that is still running answers plain reads but no confirmed ones", async (t) => {
+    test("a replaced primary that is still running answers plain reads but not confirmed reads", async (t) => {
       own.sql("CREATE DATABASE failover");
       // With this default, a write alone would not wait for the standby.
       own.sql("ALTER DATABASE failover SET synchronous_commit = off");

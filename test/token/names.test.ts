@@ -30,7 +30,7 @@ const lookalikes = ((): ReadonlyMap<string, readonly string[]> => {
 })();
 
 describe("rejects a name that differs from a registered name only in case", () => {
-  test("even with Unicode letters whose upper or lower case is ASCII", () => {
+  test("even with Unicode letters whose uppercase or lowercase form is ASCII", () => {
     const others = [...lookalikes].flatMap(([, letters]) => letters.filter((letter) => !/[A-Z]/.test(letter)));
     assert.deepEqual(new Set(others), new Set(["\u017f", "\u212a", "\u0130", "\u0131"]));
   });
@@ -46,7 +46,7 @@ describe("rejects a name that differs from a registered name only in case", () =
     });
   }
 
-  test("as a claim, if two letters have the same lower case", async () => {
+  test("as a claim, if two letters have the same lowercase form", async () => {
     await assert.rejects(provider.sign({ iß: "x" }, hour), invalid);
   });
 
@@ -56,7 +56,7 @@ describe("rejects a name that differs from a registered name only in case", () =
   });
 });
 
-test("signs names that only look similar or are in nested objects", async () => {
+test("signs a token if its names only look similar or are in nested objects", async () => {
   await provider.sign({ AUDIENCE: 1, Scope: 1, "sub ": 1, аud: 1, act: { SUB: "x", Aud: "y" } }, hour);
   await provider.sign({}, { ...hour, header: { Cty: "x", algorithm: "x" } });
 });
