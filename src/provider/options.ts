@@ -26,7 +26,7 @@ export interface Endpoints {
 
 /** An event from a provider. */
 export type ProviderEvent =
-  /** The provider has new keys. `kids` lists the signing keys' kids, starting with the active key's. */
+  /** The provider has new keys. `kids` lists the signing keys' kids, starting with the active key. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was rejected, so the keysets are unchanged. */
   | { readonly type: "refused"; readonly error: JwksdError }

@@ -11,7 +11,7 @@ import type { KeyManager, KnownError } from "../manager/types.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, savedSetText, showsKeysOf } from "./saved-set.ts";
 import { createSaver } from "./saver.ts";
 
-/** Storage for one string, such as a file: see `textFile` in `jwksd/node`. */
+/** Storage for a single string, for example in a file; see `textFile` in `jwksd/node`. */
 export interface TextStorage {
   /** Name of the storage, for use in messages. It must not contain a password. */
   readonly name: string;

@@ -34,7 +34,7 @@ export interface SavedSetOptions {
    * every key that can sign, provided that no operator forces a step.
    */
   readonly maxSavedSetSeconds?: Optional<number>;
-  /** Receives outages and failures to save the set. Default: none. */
+  /** Receives events about outages and about failures to save the set. Default: none. */
   readonly onEvent?: Optional<(event: SavedSetEvent) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;

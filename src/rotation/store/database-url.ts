@@ -26,7 +26,7 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
 
 /**
  * Reports whether the user and password are escaped. If they are not, part of a password could be mistaken for a host
- * or path, which messages show.
+ * or path and would then appear in messages.
  */
 export function isEscaped(text: string): boolean {
   const found = /^[a-z]+:\/\/(?:([^@/\\?#]*)@)?[^@]*$/i.exec(text);

@@ -6,8 +6,8 @@ export const issuerRule = stringThat(
 );
 
 /**
- * Returns the key that identifies an issuer in a database: the issuer's SHA-256 hash in hexadecimal. It is hashed
- * because databases limit the length of keys, and some ignore case.
+ * Returns the key that identifies an issuer in a database: the issuer's SHA-256 hash in hexadecimal. The issuer is
+ * hashed because databases limit the length of keys, and some ignore case.
  */
 export async function issuerKey(issuer: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(issuer));

@@ -2,8 +2,9 @@
 const failed = Symbol("failed");
 
 /**
- * Until the signal aborts, calls back when the result of `read` changes, and when `read` starts or stops failing. Also
- * calls back after the first read, because the caller may have read something older. Does not keep the process alive.
+ * Calls `onChange` when the result of `read` changes, and when `read` starts or stops failing, until the signal aborts.
+ * Also calls it after the first read, because the caller may have read something older. Does not keep the process
+ * alive.
  *
  * @returns a function that reads immediately
  */

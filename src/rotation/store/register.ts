@@ -64,8 +64,8 @@ export interface PresenceStore {
   put(id: string, record: string, options?: CallOptions): Promise<void>;
   /**
    * Lists at most `limit` records. The query itself must limit the result, because anyone who can write to the store
-   * can write records. It lists a record of more than 16,384 bytes as an empty string, and omits a record whose id has
-   * more than 512 bytes.
+   * can write records. A record that is longer than 16,384 bytes is listed as an empty string, and a record whose id is
+   * longer than 512 bytes is omitted.
    */
   list(limit: number, options?: CallOptions): Promise<PresenceList>;
   /** Removes these processes' records, if they exist. There are at most 500 ids. */
@@ -100,9 +100,9 @@ export interface Register {
   /** Presence records. Missing if processes are short-lived, as in a Worker. */
   readonly presence?: PresenceStore | undefined;
   /**
-   * Until the signal aborts, calls back within a second after any process has written. Several writes may share one
-   * call. A caller that watches before it reads misses nothing. Missing if the register cannot watch; jwksd then reads
-   * once a second.
+   * Calls `onChange` within a second after any process has written, until the signal aborts. One call may cover several
+   * writes. A caller that starts watching before it reads misses nothing. Missing if the register cannot watch; jwksd
+   * then reads once a second.
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   /**

@@ -12,10 +12,13 @@ export const maxBytesOf = {
   id: 512,
 } as const;
 
-/** Returns SQL that selects a column, or an empty string if the column is too long. */
+/** Returns SQL that selects a column or, if the column is too long, selects an empty string instead. */
 export const bounded = (column: string, kind: keyof typeof maxBytesOf): string =>
   `CASE WHEN octet_length(${column}) > ${maxBytesOf[kind]} THEN '' ELSE ${column} END AS ${column}`;
 
-/** Returns SQL that selects a document, or NULL if its version is already known or the document is too long. */
+/**
+ * Returns SQL that selects a document or, if its version is already known or the document is too long, selects NULL
+ * instead.
+ */
 export const boundedDocument = (known: string): string =>
   `CASE WHEN version = ${known} OR octet_length(text) > ${maxBytesOf.document} THEN NULL ELSE text END AS text`;

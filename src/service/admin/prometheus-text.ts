@@ -48,8 +48,8 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
 }
 
 /**
- * Escapes control characters in label values. The format escapes only quotes and line breaks; a terminal would
- * interpret the others.
+ * Escapes control characters in label values. The format itself escapes only quotes and line breaks; a terminal would
+ * interpret any other control characters.
  */
 function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
   return Object.fromEntries(

@@ -21,7 +21,7 @@ import { partsOf } from "./resolved-settings.ts";
 export interface Service {
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Kids of the signing keys, the active key's first. */
+  /** Kids of the signing keys, starting with the active key. */
   readonly kids: readonly string[];
   /** Human-readable state of the first key. The key is active, unless this process cannot sign with it. */
   readonly stateText: string;

@@ -29,7 +29,7 @@ export interface Source {
   readonly certificate: string | undefined;
 }
 
-/** The settings and memory that a guard needs for its decisions. */
+/** The settings and state that a guard needs for its decisions. */
 export interface CheckContext {
   readonly convention: Convention;
   readonly certificateHeader: string | undefined;

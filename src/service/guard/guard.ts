@@ -86,7 +86,7 @@ async function start(
   await checkFree(wanted);
 
   /**
-   * Returns a configuration's hosts, whose key sets are used from now on. If the hosts are invalid, throws and changes
+   * Returns a configuration's hosts and switches to their key sets. If the hosts are invalid, throws and changes
    * nothing.
    */
   function apply(next: GuardConfig): Hosts {

@@ -3,8 +3,8 @@ import type { VerifiedAccessToken } from "../../verify/bearer/requirements.ts";
 import { RefusedCheck } from "./proxy-conventions.ts";
 
 /**
- * Limits for identity headers, in bytes. Within them, all headers fit into nginx's `proxy_buffer_size 16k` and backends
- * accept them.
+ * Limits for identity headers, in bytes. Headers within these limits all fit into nginx's `proxy_buffer_size 16k` and
+ * are accepted by backends.
  */
 export const identityLimits = { value: 2_048, all: 8_192 } as const;
 

@@ -34,8 +34,8 @@ export function pathProblem(path: string): string | undefined {
 }
 
 /**
- * Returns a path with compatible characters replaced by the form that they share, and without spaces around segments,
- * or `undefined` if the path is not UTF-8.
+ * Returns a decoded path with compatibility-equivalent characters replaced by their common form and with spaces around
+ * segments removed, or `undefined` if the path is not UTF-8.
  */
 function decoded(path: string): string | undefined {
   try {

@@ -38,8 +38,8 @@ const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.s
 export interface Convention {
   readonly describe: (rawHeaders: readonly string[]) => Described;
   /**
-   * Whether identity headers without a value are sent, because the proxy would send something else if a header were
-   * missing.
+   * Whether identity headers are sent even if they have no value. This is necessary if the proxy would replace a
+   * missing header with something else.
    */
   readonly sendsEmpty: boolean;
   /** Returns the response that makes the proxy send `reply` to the client. */
@@ -106,8 +106,8 @@ export const conventions: Readonly<Record<NonNullable<GuardSettings["for"]>, Con
 };
 
 /**
- * Headers in which backends look for a path or method that overrides the request's. Gunicorn removes `SCRIPT_NAME` from
- * the beginning of the path if the request comes from loopback.
+ * Headers that backends may use to override the path or method of a request. Gunicorn removes `SCRIPT_NAME` from the
+ * beginning of the path if the request comes from loopback.
  */
 const overrides = {
   path: /^(?:x-(?:original|rewrite)-url|(?:x-)?script-name)$/,
@@ -115,8 +115,8 @@ const overrides = {
 };
 
 /**
- * Rejects headers that a backend could mistake for the guard's headers or for a different request line. CGI and its
- * successors treat all characters in a header's name alike, except letters and digits.
+ * Rejects headers that a backend could mistake for the guard's headers or for a different request line. In a header's
+ * name, CGI and its successors do not distinguish between characters other than letters and digits.
  *
  * @param hasMethods whether a route of the host depends on the method
  * @throws RefusedCheck

@@ -8,9 +8,9 @@ const sameForMs = 10_000;
 const maxRequests = 100_000;
 
 /**
- * Returns the request to decide about. For a second check of a request with a proof, the result has the first check's
- * `raw`, so that the proof does not count as used. nginx checks a request again after an internal redirect, for example
- * because of `index` or `try_files`.
+ * Returns the request on which to decide. For a second check of a request with a proof, the result contains `raw` from
+ * the first check, so that the proof is not treated as already used. nginx checks a request again after an internal
+ * redirect, for example because of `index` or `try_files`.
  */
 export type SameRequests = (described: Described, request: GuardedRequest) => GuardedRequest;
 

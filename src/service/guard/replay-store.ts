@@ -5,14 +5,14 @@ import type { SetIfAbsent } from "../../verify/bearer/index.ts";
 /** Timeout for a call, in milliseconds. The proxy may have to wait that long for the guard's response. */
 const timeoutMs = 2_000;
 
-/** A memory of used proofs that several guards share. */
+/** A record of used proofs that several guards share. */
 export interface ReplayStore {
   readonly replay: SetIfAbsent;
   readonly close: () => void;
 }
 
 /**
- * Creates a memory of used proofs in Redis or Valkey.
+ * Creates a record of used proofs in Redis or Valkey.
  *
  * @param url see `redisStore`
  * @throws ConfigError `ERR_OPTION_INVALID`

@@ -23,7 +23,7 @@ export interface FileKeys {
    * reason
    */
   reload(this: void, take: (keysets: Keysets) => Promise<void>): Promise<void>;
-  /** Calls back whenever the files have changed. */
+  /** Calls `onChange` whenever the files have changed. */
   watch(onChange: () => Promise<unknown>): { stop(): void };
   /** Resolves when no reload is in progress. */
   settled(this: void): Promise<void>;

@@ -21,7 +21,7 @@ export interface ManagedSettings {
 interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
   /** Checks the store before its keys are managed. If it throws, the store is refused. */
   readonly check?: (custody: Custody) => Promise<void>;
-  /** Receives failures instead of the log. */
+  /** Receives failures, which are then not logged. */
   readonly onFailure?: (event: Extract<KeyManagerEvent, { readonly type: "failed" }>) => void;
 }
 

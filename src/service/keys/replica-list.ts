@@ -16,8 +16,8 @@ export type ProcessList = () => Promise<Processes>;
 
 /**
  * Creates the function that lists the running processes for operators. However many callers there are, the store is
- * read at most once every two seconds, and immediately after a change. If the store is slow, a caller waits for at most
- * `waitMs` and then gets the previous list.
+ * read at most once every two seconds, except that it is also read immediately after a change. If the store is slow, a
+ * caller waits for at most `waitMs` and then gets the previous list.
  */
 export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
   let found: Processes = { processes: [], unread: 0 };

@@ -33,7 +33,7 @@ export interface Substitutes {
  * milliseconds.
  */
 export interface ManagerSnapshot extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
-  /** The part of the document in use that the status needs. */
+  /** The part of the current document that the status needs. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
   /** Policy in the settings. If the document's policy differs, the document's policy applies. */
   readonly policyGiven: RotationPolicyOptions;

@@ -104,7 +104,8 @@ export const isInFlight = (reply: ServerResponse | undefined): reply is ServerRe
   reply?.writableFinished === false;
 
 /**
- * Closes a connection when its client certificate expires, because only the handshake checks it.
+ * Closes a connection when its client certificate expires, because the expiry is otherwise checked only during the
+ * handshake.
  *
  * @see RFC 5280 section 4.1.2.5
  */

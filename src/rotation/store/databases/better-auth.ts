@@ -60,7 +60,7 @@ const maxPauseMs = 500;
  * store has no clock.
  *
  * @param adapter better-auth adapter, such as `await getAdapter(options)` from `better-auth/db/adapter`, where
- * `options` contains the database and {@link jwksdStorePlugin}; it must not be a transaction's adapter
+ * `options` contains the database and {@link jwksdStorePlugin}; it must not be an adapter for a transaction
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function betterAuthStore(adapter: BetterAuthAdapter, options: StoreOptions): ClosableRegister {

@@ -54,7 +54,7 @@ export class NotSent extends Error {}
 export class NoResponse extends Error {}
 export const noResponse = (): Error => new NoResponse("no response in time");
 
-/** Advice for Node.js error codes that occur before a connection is established. */
+/** Advice for Node.js errors that occur before a connection is established, keyed by error code. */
 const unconnected = new Map([
   ["ECONNREFUSED", "no server is listening on this host and port; start the server, or correct the address"],
   ["ENOENT", "the socket does not exist; start the server, or check the path"],

@@ -78,7 +78,7 @@ class Refused extends Error {
  * store's clock is the responding member's clock, in whole seconds.
  *
  * @param urls `https://HOST:PORT` for at least one member, with a user and password if etcd requires them. If a member
- * does not respond, the next one is called
+ * does not respond, the next one is tried
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): ClosableRegister {

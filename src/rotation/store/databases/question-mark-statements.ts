@@ -9,7 +9,10 @@ export interface Dialect {
   readonly schema: readonly string[];
 }
 
-/** Returns a write to include in the transaction of a confirmed read, because only the primary can write. */
+/**
+ * Returns a write to include in the transaction of a confirmed read. Only the primary can write, so the write confirms
+ * that the read is from the primary.
+ */
 const confirmation = (): Statement => [
   "REPLACE INTO jwksd_presence (issuer, id, record) VALUES ('-', '-', ?)",
   crypto.randomUUID(),

@@ -145,8 +145,8 @@ export function sqlRegister(
   ): Promise<Result> => run(transaction, { signal, writes: true });
 
   /**
-   * Returns a column. Throws if the column is missing, because that means that a database setting renames columns,
-   * rearranges rows or limits their number, and the store would otherwise look empty.
+   * Returns a column. Throws if the column is missing, which means that a database setting renames columns, rearranges
+   * rows or limits the number of rows. If this function did not throw, the store would look empty.
    */
   function column(row: Result["rows"][number] | undefined, wanted: string): unknown {
     const value = row?.[wanted];

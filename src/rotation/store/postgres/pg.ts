@@ -36,7 +36,7 @@ export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): D
     const connecting = pool.connect();
     try {
       const client = await withDeadline(() => connecting, { ...deadline, signal });
-      // A query rejects when its connection breaks, so the event needs no handling.
+      // A query rejects when its connection breaks, so the event does not need to be handled.
       client.on("error", ignore);
       return client;
     } catch (error) {

@@ -75,7 +75,7 @@ export function postgresStore(database: string | PostgresPool | PostgresSql, opt
             .catch(() => {})
             .finally(() => (listening = undefined));
           const [row] = await driver.run(versionQuery, [own], both);
-          // If a poll fails, it calls back, and the read that follows reports the cause.
+          // If this read starts to fail, `poll` calls `onChange`, and the read that follows reports the cause.
           if (row?.["standby"] !== "0") throw new Error("the server is a standby, or the row was changed");
           return row["version"];
         },

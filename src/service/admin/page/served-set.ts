@@ -14,7 +14,10 @@ export type ServedSet =
     }
   | { readonly failure: string };
 
-/** Returns a fault if there is something wrong with the response, because relying parties receive the same response. */
+/**
+ * Returns a fault unless the response has status 200. Relying parties receive the same response, so the problem affects
+ * them too.
+ */
 export function faultOfServed(served: ServedSet, url: string): Fault | undefined {
   const outcome = "failure" in served ? `failed: ${served.failure}` : `returned ${served.status}`;
   if (!("failure" in served) && served.status.startsWith("200 ")) return undefined;
