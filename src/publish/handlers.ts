@@ -22,7 +22,7 @@ export interface ProviderHandlers {
    */
   readonly fetch: FetchHandler;
   /**
-   * Handles a request from `node:http`, Express or Connect. For paths without a document, calls `next` if given;
+   * Handles a request from `node:http`, Express or Connect. For paths without a document, calls `next` if it is given;
    * otherwise, responds with 404.
    */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;

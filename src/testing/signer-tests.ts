@@ -42,8 +42,8 @@ export interface CheckSignerOptions {
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
 /**
- * Maximum number of signatures to create when searching for a leading zero, which occurs in one in every 256
- * signatures. With this limit, only one run in 10^10 fails to find one.
+ * Maximum number of signatures to create when searching for a leading zero, which one in every 256 signatures has. With
+ * this limit, only one run in 10^10 fails to find one.
  */
 const maxSignatures = 6_000;
 

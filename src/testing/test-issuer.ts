@@ -37,7 +37,7 @@ export interface TestIssuerOptions {
    * one unless a different one is requested for it. Default: `["ES256"]`.
    */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
-  /** Claims to add to every token, in addition to its usual claims. Default: none. */
+  /** Claims to include in every token, in addition to its usual claims. Default: none. */
   readonly claims?: Optional<Claims>;
   /**
    * Seed for the keys. The same seed results in the same keys in every process. Requires `node:crypto`. Default: new

@@ -28,7 +28,7 @@ const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)
 
 /**
  * Checks that claims are for a Kubernetes service account of this issuer. jwksd signs the claims exactly as the API
- * server composed them, so without this check, any process that can connect could get other tokens.
+ * server composed them, so without this check, any process that can connect could obtain tokens of any other kind.
  *
  * @param payload the claims in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`

@@ -22,7 +22,7 @@ export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
 
 /**
  * Checks that the sockets' files can be read. Called before a key is generated on the first start, because that key
- * would remain active even if the start then failed.
+ * would remain active even if startup then failed.
  *
  * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`

@@ -107,8 +107,8 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
 }
 
 /**
- * Reports whether it is certain that a string is a path and not a key. A key contains a long run of these characters,
- * and does not name a file in an existing folder.
+ * Reports whether it is certain that a string is a path and not a key. A key contains a long run of base64 or base64url
+ * characters, and does not name a file in an existing folder.
  */
 async function isPath(text: string): Promise<boolean> {
   if (!/[\w+/=-]{32,}/.test(text)) return true;

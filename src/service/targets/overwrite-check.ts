@@ -20,8 +20,8 @@ export interface ChangedFile {
 
 /**
  * Returns the reason why a file that another process has changed must not be overwritten, or `undefined` if it may be
- * overwritten. The file is kept if its keys are the same, or if it may come from a different store or from newer key
- * files. Two publishers that share a target therefore do not keep overwriting each other.
+ * overwritten. The file is kept if it has the same keys, or if it may come from a different store or from newer key
+ * files. Two publishers that share a target therefore do not keep overwriting each other's files.
  *
  * @param knows reports whether a key with this kid has ever been in the store or is in this publisher's key files
  */

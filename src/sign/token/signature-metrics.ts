@@ -17,7 +17,7 @@ interface KeyStatistics {
   readonly queued: () => number;
 }
 
-/** Counts and times the signatures of each key. */
+/** Counts each key's signatures and measures how long they take. */
 export function createSignatures(clock: Clock, onFailure: (kid: string, error: JwksdError) => void) {
   const keys = new Map<string, KeyStatistics>();
 

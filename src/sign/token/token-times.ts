@@ -24,7 +24,7 @@ interface GivenTimes {
 
 /**
  * Returns a token's times. Times in the claims must be within the limits; missing times are derived from the clock. As
- * long as `exp` is at most `maxLifetimeSeconds` in the future, the token's key stays published until then.
+ * long as `exp` is at most `maxLifetimeSeconds` in the future, the token's key stays published until the token expires.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 sections 4.1.4 to 4.1.6

@@ -25,10 +25,10 @@ export function resourceMetadataUrl(resource: string): string {
 
 /** Handlers that serve a resource's metadata. */
 export interface ResourceMetadataHandlers {
-  /** Handles a `Request`. If its path is not a path of the metadata, returns 404. */
+  /** Handles a `Request`. If its path is not a metadata path, returns 404. */
   fetch(this: void, request: Request): Promise<Response>;
   /**
-   * Handles a request in Express, Connect and `node:http`. If its path is not a path of the metadata, calls `next` if
+   * Handles a request in Express, Connect and `node:http`. If its path is not a metadata path, calls `next` if it is
    * given; otherwise, responds with 404.
    */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
@@ -58,7 +58,7 @@ export function createMetadata(settings: BearerSettings): ResourceMetadataHandle
       ? []
       : [wellKnownPath("oauth-protected-resource"), new URL(resourceMetadataUrl(resource)).pathname];
 
-  /** Returns the response, or `undefined` if the path is not a path of the metadata. */
+  /** Returns the response, or `undefined` if the path is not a metadata path. */
   function replyFor(
     method: string,
     target: string,

@@ -7,8 +7,8 @@ import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.
 import type { KeyResolver } from "../token/verify.ts";
 
 /**
- * A provider whose tokens are accepted. Give only its issuer; its issuer and the JWK Set's URL, if it has no discovery
- * document; or its issuer and your own key set.
+ * A provider whose tokens are accepted. Give its issuer alone, its issuer and the JWK Set's URL (if it has no discovery
+ * document), or its issuer and your own key set.
  */
 export type TrustedIssuer =
   | string

@@ -50,7 +50,7 @@ function hasNoCacheMode(): boolean {
   }
 }
 
-/** Reports whether a response is a redirect, whose status a browser hides. */
+/** Reports whether a response is a redirect. Browsers hide a redirect's status. */
 export function isRedirect({ type, status }: Response): boolean {
   return type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304);
 }

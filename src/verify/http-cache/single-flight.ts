@@ -65,7 +65,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
     new FetchError("ERR_FETCH_TIMEOUT", `a fetch of the ${what} did not finish in time`);
   const elapsedMs = ({ startedAt }: OneFetch): number => msBetween(startedAt, monotonicNow(clock));
 
-  /** Returns the time until a fetch's own timeouts will have ended it, in milliseconds. */
+  /** Returns how much longer a fetch can take before its own timeouts end it, in milliseconds. */
   const leftMs = (fetch: OneFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
 
   function current(): OneFetch | undefined {
@@ -150,7 +150,8 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
 }
 
 /**
- * Returns the error with this wait before a retry, if the wait is longer than the one that the error already specifies.
+ * Returns the error with its wait before a retry set to `pauseMs`, if that is longer than the wait that the error
+ * already specifies.
  */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);

@@ -11,7 +11,7 @@ export function createKeySetMetrics(set: string) {
     record(event: KeySetEvent): void {
       if (event.type === "refreshed") fetches.add(String(event.status));
       else if (event.type === "failed") {
-        // Other errors are about a saved state.
+        // Other errors are about the set's state.
         if (event.error instanceof FetchError) fetches.add(event.error.code);
       } else if (event.type === "unknown-kid") counts.unknown += 1;
       else if (event.type === "exhausted") counts.exhausted += 1;

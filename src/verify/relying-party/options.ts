@@ -25,7 +25,7 @@ export type KeySetEvent =
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
   /** Entries in the set cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
-  /** A fetch failed, or a saved state could not be used, loaded or stored. */
+  /** A fetch failed, or the set's state could not be loaded, used or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
   /**
    * A cache between this verifier and the provider responded even though the request had `no-cache`. New keys may reach

@@ -21,7 +21,7 @@ export interface UnknownKids {
  * @returns a function that adds a set
  */
 export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
-  /** Time at which each set's kids were remembered, oldest first. */
+  /** Time at which each kid of each set was remembered, oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
 
