@@ -359,7 +359,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("a call waits for a silent server for at most 1 s if the old document may still be used, and for at most 5 s otherwise", async () => {
+  test("a call waits at most 1 s for a server that does not respond if the old document may still be used, and at most 5 s otherwise", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = hanging;

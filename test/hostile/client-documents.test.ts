@@ -267,7 +267,7 @@ const id = (index: number): string => `https://h${index}.example/client.json`;
 const identifiers = soak(10_000, 1_000);
 
 describe(`${identifiers} made-up identifiers`, () => {
-  test("on one silent host use 8 sockets", async (t) => {
+  test("on one host that does not respond use 8 sockets", async (t) => {
     const clock = simulatedClock();
     const { resolve, url, connections } = await attacked(t, () => {}, {}, { clock, maxDocuments: identifiers });
     const results = Array.from({ length: identifiers }, (_, index) =>
@@ -285,7 +285,7 @@ describe(`${identifiers} made-up identifiers`, () => {
   // Half a minute of CPU.
   if (!isSoak) return;
 
-  test("on as many hosts cause 1,000 requests per minute, 250 at a time, and use less than 20 MB", async (t) => {
+  test("on separate hosts cause 1,000 requests per minute, 250 at a time, and use less than 20 MB", async (t) => {
     const large = "x".repeat(4_000);
     let inFlight = 0;
     let most = 0;

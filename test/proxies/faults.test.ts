@@ -87,7 +87,7 @@ for (const proxy of proxies) {
       );
     });
 
-    test("a request does not get through if the guard is silent or returns anything but a complete 2xx", async (t) => {
+    test("a request does not get through if the guard does not respond or returns anything but a complete 2xx", async (t) => {
       let text: string | undefined;
       const server = createServer((socket) => {
         socket.on("data", () => text !== undefined && socket.end(text, "latin1"));

@@ -65,7 +65,7 @@ function commandsIn(output: string): string[] {
 }
 
 describe("the doctor in a pipeline", () => {
-  test("the action passes, fails and writes its page like the doctor itself", async (t) => {
+  test("the action passes, fails and writes its page in the same way as the doctor itself", async (t) => {
     const set = bytes({ keys: [{ ...published("a"), alg: undefined }] });
     const url = `http://127.0.0.1:${await listening(
       t,

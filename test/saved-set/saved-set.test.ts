@@ -379,7 +379,7 @@ describe("a saved set", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
-  test("without an issuer belongs to the first issuer that is chosen, like its store", async () => {
+  test("without an issuer belongs to the first issuer that is chosen, as its store does", async () => {
     const text = await saved({ of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
     assert.equal((await readSavedSet(text, rule)).at, at);
   });

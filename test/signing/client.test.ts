@@ -67,7 +67,7 @@ describe("a client of a sign socket", () => {
       await assert.rejects(tokens.sign(given as typeof claims, { ...minute, ...more }), { code: "ERR_CLAIMS_INVALID" });
   });
 
-  test("reports an unavailable or silent socket and recovers when it returns", async (t) => {
+  test("reports a socket that is unavailable or does not respond, and recovers when the socket works again", async (t) => {
     const socket = await pathIn(t);
     const tokens = clientOf(t, socket);
     await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });

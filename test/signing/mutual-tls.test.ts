@@ -173,7 +173,7 @@ describe("a TLS address for signing tokens", () => {
     assert.notEqual(await ask(address, client), "200");
   });
 
-  test("has its own policy, like a socket", async (t) => {
+  test("has its own policy, as a socket does", async (t) => {
     const [folder, address] = [await tlsFolder(t), `localhost:${await freePort()}`];
     const file = join(await temporaryFolder(t), "sockets.json");
     await writeFile(file, JSON.stringify({ [address]: { tls: folder, audiences: ["api"] } }));
