@@ -65,8 +65,8 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
 export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
 
 /**
- * Waits for a random time before the next attempt, so that processes that collided do not collide again. The maximum
- * doubles with each attempt: 2 ms, 4 ms, 8 ms, and so on.
+ * Waits a random amount of time before the next attempt, so that processes that collided do not collide again. The
+ * maximum wait doubles with each attempt: 2 ms, 4 ms, 8 ms, and so on.
  */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);

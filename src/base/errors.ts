@@ -15,8 +15,7 @@ type RetryableOf<Rows> = {
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
 /**
- * The codes that are marked as retryable in the table. If this object differs from the table, the code does not
- * compile.
+ * The codes that are marked as retryable in the table. If this object differs from the table, compilation fails.
  */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,

@@ -47,7 +47,7 @@ export function kidText(kid: string): string {
   return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
-/** Maximum number of items that a list in a message names. */
+/** Maximum number of items that a message lists by name. */
 export const maxNamed = 5;
 
 /** Lists the first few items by name: "a, b, c, d, e, 95 more". */

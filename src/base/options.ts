@@ -103,7 +103,7 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
-/** The value of an optional option. `null` and `undefined` mean that it is not given. */
+/** The value of an option that may be omitted. `null` and `undefined` mean that the option is not given. */
 export type Optional<Value> = Value | null | undefined;
 
 /** Options without `null` values, which mean "not given". */

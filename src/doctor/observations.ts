@@ -61,7 +61,7 @@ export interface Probes {
   readonly origin?: HttpExchange;
   /** Request without `User-Agent`. */
   readonly noAgent?: HttpExchange;
-  /** Request with a browser's `User-Agent`. Sent only after 401 or 403. */
+  /** Request with a browser's `User-Agent`. Sent only after a 401 or 403. */
   readonly browser?: HttpExchange;
   /** Request with `Accept-Encoding: gzip`. */
   readonly gzip?: HttpExchange;
@@ -79,7 +79,10 @@ export interface CertificateFacts {
   readonly notBefore: number;
   /** End of the validity period, in epoch milliseconds. */
   readonly notAfter: number;
-  /** SHA-256 digests of the certificates in the same `x5c` whose key signed this one, in the same form as `sha256`. */
+  /**
+   * SHA-256 digests of the certificates in the same `x5c` whose keys signed this certificate, in the same form as
+   * `sha256`.
+   */
   readonly signers?: readonly string[];
   /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;

@@ -25,7 +25,8 @@ export interface State {
 export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
 /**
- * Returns the states in order: from the first request, the probes that received a complete set, and the later fetches.
+ * Returns the states in order: those from the first request, from the probes that received a complete set, and from the
+ * later fetches.
  */
 export async function statesOf({ at, set, probes = {}, laterFetches = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;

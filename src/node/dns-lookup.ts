@@ -14,7 +14,7 @@ const timeoutMs = 2_000;
 const tries = 2;
 /**
  * Maximum number of addresses that a host can have. There is a limit because each address is checked. No key server has
- * more.
+ * more addresses than this.
  */
 const maxAddresses = 64;
 const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);

@@ -5,8 +5,8 @@ import { IoError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 
 /**
- * Creates a folder and its missing parents with mode 0700. Does not use `mkdir` with `recursive`, because `mkdir` gets
- * ENOENT below /proc and, with `recursive`, would then loop forever.
+ * Creates a folder and its missing parents with mode 0700. Does not use `mkdir` with `recursive`, because below /proc,
+ * where `mkdir` fails with ENOENT, the recursive version would loop forever.
  */
 export async function makeFolder(folder: string): Promise<void> {
   const problem = await createOne(folder);

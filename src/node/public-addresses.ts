@@ -9,8 +9,9 @@ import ipaddr from "ipaddr.js";
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Addresses of cloud platforms' own services inside their customers' networks, such as machine metadata, which may
- * contain credentials. Link-local addresses are not listed, because they are never public.
+ * Addresses of the services that cloud platforms provide inside their customers' networks, such as machine metadata
+ * services, whose responses may contain credentials. Link-local addresses are not listed, because they are never
+ * public.
  */
 const platformNetworks = [
   // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16

@@ -27,7 +27,9 @@ export interface KeysetSource {
   permit(kid: string): () => void;
   /** Reads the keys on demand; `undefined` if they change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;
-  /** Returns how a signing key ended. Returns `undefined` if no key had this kid or the key is still published. */
+  /**
+   * Returns the final state of a signing key. Returns `undefined` if no key had this kid or the key is still published.
+   */
   endOf(kid: string): KeyEnd | undefined;
   /**
    * Passes the keysets to a subscriber now and after every change. Resolves after the first update. If a later update

@@ -25,7 +25,7 @@ import type { ProviderUpdate, Provider } from "./types.ts";
 /** A provider's options, with their defaults. */
 export interface ProviderSetup extends Keysets {
   readonly site: Site;
-  /** Source of the signing keys, and of encryption keys that are published ahead of `encryptionKeyset`. */
+  /** Source of the signing keys, and of encryption keys that are listed before those in `encryptionKeyset`. */
   readonly keys: KeysetSource | undefined;
   /** Reads keys on demand. `undefined` if they are read in advance and change on their own. */
   readonly onDemand?: KeysOnDemand | undefined;

@@ -9,7 +9,7 @@ const maxKids = 1_000;
  * Any client can send a token like this, because kids are public and the signature is not verified.
  *
  * @param report called for each such token
- * @param endOf returns how the key with this kid ended, according to the source of the keys
+ * @param endOf returns the final state of the key with this kid, according to the source of the keys
  */
 export function createRetiredKids(
   report: (kid: string, end: KeyEnd) => void,

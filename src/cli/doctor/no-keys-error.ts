@@ -19,8 +19,8 @@ const codeOfFailure = {
 } as const satisfies Readonly<Record<Failure["kind"], string>>;
 
 /**
- * Creates the error for a URL that has no keys. The message names the URL, where the URL came from, and what it
- * returned.
+ * Creates the error for a URL that serves no keys. The message says what the URL is, where the URL came from, and what
+ * it returned.
  *
  * @param cause why the set is invalid
  */

@@ -35,7 +35,7 @@ export interface ImportOptions {
  *
  * @returns the keys; `isSet` if the file was a JWK Set, in which the first key of each use is the active one
  * @throws IoError `ERR_FILE_UNREADABLE`
- * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
+ * @throws ConfigError `ERR_OPTION_INVALID` if no key has the given kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */

@@ -57,7 +57,7 @@ export const byCommand =
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
-/** Adds to a command the flags for making a change. @param more additional settings of the command */
+/** Equips a command with the flags for making a change. @param more additional settings of the command */
 export function addChangeFlags(
   command: Command,
   { force = false, yes = false } = {},
@@ -68,7 +68,7 @@ export function addChangeFlags(
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
-/** Adds to a command the flags for a change that does not need confirmation. */
+/** Equips a command with the flags for a change that does not need confirmation. */
 export function addWaitFlags(command: Command): Command {
   return command
     .option(
@@ -84,9 +84,9 @@ export function addWaitFlags(command: Command): Command {
  * Changes the store with a compare-and-set. Prints the change, its effects on verifiers, and the next steps. Then waits
  * for the replicas and prints which ones are behind.
  *
- * @throws ConfigError `ERR_CONFIRMATION` if it may make valid tokens fail and `--yes` is not given; the message
+ * @throws ConfigError `ERR_CONFIRMATION` if the change may make valid tokens fail and `--yes` is not given; the message
  * contains the effects
- * @throws StoreError `ERR_STORE_EMPTY` if it needs a new key and the store has no keys yet
+ * @throws StoreError `ERR_STORE_EMPTY` if the change needs a new key and the store has no keys yet
  * @throws the same errors as `Keyring.change`, and any error that `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: DecideWithKey): Promise<void> {

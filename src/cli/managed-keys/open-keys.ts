@@ -40,8 +40,9 @@ export interface CommandKeys {
 }
 
 /**
- * Adds to a command the `--json` flag and the settings that locate the store. @param more additional settings of the
- * command
+ * Equips a command with the `--json` flag and the settings that locate the store.
+ *
+ * @param more additional settings of the command
  */
 export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
   return addSettings(command.option("--json", "JSON output"), [...settingsWith("store"), ...more]);

@@ -27,8 +27,8 @@ export interface CatchUp {
 
 /**
  * Waits until every process with a presence record publishes a change. If one does not do so in time, sets the exit
- * code; the change remains in effect. A process that refuses the store because an older backup was restored will never
- * catch up, so it is reported but not waited for.
+ * code; the change remains in effect. A process that refuses to use the store because an older backup was restored will
+ * never catch up, so it is reported but not waited for.
  *
  * @returns `undefined` if the store could not be read or there is nothing to report
  */

@@ -96,8 +96,8 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
 
 /**
  * Refuses to repeat the command for an issuer whose keys were all generated after the issuer was decommissioned. In
- * that case, the issuer's name must have been reused, because a backup made before the command ran would contain
- * earlier keys.
+ * that case, the issuer's name must have been reused: if a backup made before the command ran had been restored, there
+ * would be earlier keys, too.
  *
  * @throws RotationError `ERR_TRANSITION`
  */

@@ -9,8 +9,8 @@ const generators = [
 const leastBits = 500;
 
 /**
- * Finds a modulus whose primes consist of short random pieces. It is the value of a polynomial with small coefficients
- * at a power of two, so the upper bits of each piece are zero.
+ * Finds a modulus whose primes consist of short random pieces. This kind of modulus is a polynomial with small
+ * coefficients, evaluated at a power of two, so the upper bits of each piece are zero.
  *
  * @see https://badkeys.info/docs/detection.html
  */

@@ -36,7 +36,7 @@ export interface WatchOptions {
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Receives each event of the timeline. Default: none. */
   readonly onEvent?: Optional<(event: TimelineEvent) => void>;
-  /** Signal that ends the watch early, with the results so far. Default: none. */
+  /** Signal that ends the watch early. The results so far are returned. Default: none. */
   readonly signal?: Optional<AbortSignal>;
 }
 

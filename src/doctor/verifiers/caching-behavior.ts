@@ -38,7 +38,7 @@ export interface Behavior {
   readonly floodRequests: number;
 }
 
-/** A measured `max-age`, in seconds. */
+/** A `max-age` for which behavior was measured, in seconds. */
 export type MaxAge = 0 | 300 | 3600 | 31536000;
 
 // Written by `node lab/main.ts`, from lab/data.json. A test runs verifiers again and compares.

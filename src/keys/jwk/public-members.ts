@@ -36,10 +36,10 @@ export interface OkpPublicJwk {
 
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
-/** A published key: its public members, followed by `kid`, `alg` and `use`, in this order. */
+/** A published key: its public members, followed by `kid`, `alg` and `use`, in that order. */
 export type PublishedJwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
-/** Returns the published form of a key. @param key has the members that {@link publicMembers} returns */
+/** Returns the published form of a key. @param key a key with the members that {@link publicMembers} returns */
 export function publishedJwk({
   publicJwk,
   kid,
@@ -155,7 +155,7 @@ function integerBits(bytes: Uint8Array, member: string, name: string): number {
   return bytes.length * 8 - Math.clz32(first) + 24;
 }
 
-/** Returns a string truncated to 32 characters, or any other value's type. */
+/** Truncates a string to 32 characters. For any other value, returns the value's type. */
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
 }

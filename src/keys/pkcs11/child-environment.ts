@@ -1,6 +1,7 @@
 /**
- * Variables that most programs need and that do not contain secrets. They are in upper case, because Windows ignores
- * case. NODE_COMPILE_CACHE lets the child reuse the code that Node has compiled for this process.
+ * Variables that most programs need and that do not contain secrets. Their names are listed in upper case, because
+ * Windows ignores the case of variable names. NODE_COMPILE_CACHE lets the child reuse the code that Node has compiled
+ * for this process.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */

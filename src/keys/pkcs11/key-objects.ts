@@ -30,7 +30,7 @@ export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
 
 /**
  * Finds the public key object with the same ID and label as the private key. Some tokens give the two key objects
- * different labels, so a unique ID is enough.
+ * different labels, so a match by ID alone is enough if the ID is unique.
  */
 function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undefined {
   const label = labelOf(session, privateKey);

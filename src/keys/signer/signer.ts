@@ -12,7 +12,7 @@ export interface SignInput {
 }
 
 /**
- * One private key in memory, an HSM or a key service. Calls may overlap.
+ * One private key, held in memory, in an HSM or in a key service. Calls may overlap.
  *
  * @example
  * ```ts

@@ -63,8 +63,7 @@ export function checkConfiguration(configuration: Configuration, maxTokenLifetim
 type SignedToken = readonly [name: keyof typeof defaultTtl, marginSeconds: number];
 
 /**
- * Returns the kinds of tokens that are signed JWTs, in which the lifetime becomes the `exp`. Opaque tokens are not
- * signed.
+ * Returns the kinds of tokens that are signed JWTs, whose `exp` is set from the lifetime. Opaque tokens are not signed.
  */
 function signedTokens({ features = {} }: Configuration): SignedToken[] {
   const { resourceIndicators, jwtUserinfo } = features;

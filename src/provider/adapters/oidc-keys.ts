@@ -4,7 +4,10 @@ import type { PublicJwk } from "../../keys/jwk/public-members.ts";
 import type { ActiveSigningKey } from "../../sign/token/token-signer.ts";
 import type { KeysetSource } from "../managed-keys.ts";
 
-/** The part of a key manager that oidc-provider's keys need. Removed and revoked keys have no public key. */
+/**
+ * The part of a key manager that is needed to provide oidc-provider's keys. Removed and revoked keys have no public
+ * key.
+ */
 export interface OidcKeys extends KeysetSource {
   readonly records: readonly {
     readonly kid: string;

@@ -39,8 +39,8 @@ export interface RotatingOidcProvider<Instance> {
 
 /**
  * Creates an OpenID provider with managed keys, using the `oidc-provider` package. An oidc-provider instance cannot
- * change its keys, so every change creates a new instance for new requests, while the old instance completes the
- * requests that it has in flight. jwksd serves `jwks_uri`.
+ * change its keys, so every change creates a new instance for new requests, while the old instance finishes its
+ * requests in flight. jwksd serves `jwks_uri`.
  *
  * @param configuration oidc-provider's configuration; must have an `adapter` and no `jwks`
  * @param create creates an instance for the keys' issuer from the configuration that it receives, with all listeners

@@ -87,7 +87,7 @@ export function livePresence(
 
 /**
  * Returns how many revisions a process is behind the store, or `undefined` if the store no longer has the revision that
- * the process publishes, because an older backup was restored. In that case, the process refuses the store.
+ * the process publishes, because an older backup was restored. In that case, the process refuses to use the store.
  */
 export function revisionsBehind(
   { revision, commit }: PresenceRecord,

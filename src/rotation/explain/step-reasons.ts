@@ -13,11 +13,11 @@ import {
 export interface Why {
   /** The reason as a clause. */
   readonly reason: string;
-  /** The durations from the policy that add up to the time at which the step is due. */
+  /** The durations from the policy that, added together, determine when the step is due. */
   readonly bound: string;
 }
 
-/** Explains why a step is due at its time. @param before the records before the step */
+/** Explains why a step is due when it is. @param before the records before the step */
 export function whyOf(
   { type, use = "sig", kid, at, reason }: KeyEvent,
   before: readonly KeyRecord[],

@@ -34,7 +34,7 @@ export interface IssuersOptions {
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
-  /** How long after a read the store is read again, in seconds. See `createKeyManager`. Default: 30. */
+  /** Maximum age of a read before the store is read again, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
   /**
    * Maximum number of issuers in memory. The least recently used ones are dropped first. All of them together take at
@@ -100,8 +100,8 @@ export interface Issuers {
    * name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`, and errors from `createKeyManager`
-   * @throws RotationError `ERR_ISSUER_DECOMMISSIONED` if the issuer has been decommissioned; `allowedAt` is the time from
-   * which its name can be used again
+   * @throws RotationError `ERR_ISSUER_DECOMMISSIONED` if the issuer has been decommissioned; `allowedAt` is the time
+   * from which its name can be used again
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
   /**

@@ -46,7 +46,7 @@ export interface CheckIn {
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */
   readonly leftMs: number;
-  /** Reports that this process has become stale or fresh, if it has. */
+  /** If this process has become stale or fresh, reports the change. */
   reportChange(): void;
   /**
    * Returns a function that throws if this process must not sign with a key, according to what it has read so far. Call
@@ -105,7 +105,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
 
   /**
    * Returns how much longer a document may be published, in milliseconds. The document's own policy applies, because a
-   * later policy may allow more.
+   * later policy may allow more time.
    */
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);

@@ -104,7 +104,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
 const patienceMs = 1_000;
 
 export interface DemandOptions {
-  /** How long after a read the store is read again, in milliseconds. */
+  /** Maximum age of a read before the store is read again, in milliseconds. */
   readonly refreshMs: number;
   /** Keeps the platform from abandoning a promise when the request that created it ends. */
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;

@@ -117,7 +117,7 @@ interface OpenerOptions {
 export interface KeyOpener {
   /**
    * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
-   * broken key cannot cause a key that another process has removed or revoked to stay in the set.
+   * broken key cannot keep a key in the set after another process has removed or revoked it.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are currently open. */

@@ -24,7 +24,7 @@ import { type Seen, atOf, clocksDiffer, clocksText, createWaitClock } from "./st
 
 /** Interval between reads of a store that cannot report changes, in milliseconds. */
 const pollMs = 1_000;
-/** Time until a key that could not sign or a clock that was wrong is checked again, in milliseconds. */
+/** Delay before rechecking a key that could not sign or a clock that was wrong, in milliseconds. */
 const againMs = 60_000;
 
 /** Result of a successful round. */
@@ -69,8 +69,8 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
   }
 
   /**
-   * Checks in if a check-in is due. Returns the time at which this round's check-in was sent, because with `onDemand`,
-   * a concurrent round may have sent a later one.
+   * Checks in if a check-in is due. Returns the time at which this round's check-in was sent. That time is returned
+   * because, with `onDemand`, a concurrent round may have sent a later one.
    */
   async function checkInIfDue(): Promise<{ readonly sent: Instant | undefined; readonly found?: Seen }> {
     const { sent, dueInMs } = checkIn;

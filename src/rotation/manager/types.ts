@@ -141,9 +141,9 @@ export interface KeyManagerOptions {
   readonly onDemand?: Optional<boolean>;
   /**
    * With `onDemand`, how old a read can get before it is repeated in the background, in seconds. At twice that age, a
-   * request waits for the new read, but only for up to a second as long as the keys are younger than `maxStaleSeconds`.
-   * After a failed read, requests do not read the store again for this long; if the store responded but has no usable
-   * keys, the pause is only a second. Default: 30.
+   * request waits for the new read; while the keys are younger than `maxStaleSeconds`, it waits for at most a second.
+   * After a failed read, requests do not read the store again for the number of seconds set here; if the store
+   * responded but has no usable keys, the pause is only a second. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /**
@@ -164,7 +164,7 @@ export interface RotateOptions {
   /** Use of the key: it signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: Optional<KeyUse>;
   /**
-   * Algorithm of the key. Default: the algorithm of this use's active key; without an active key, `ES256` or
+   * Algorithm of the key. Default: the algorithm of the active key with this use; if there is none, `ES256` or
    * `RSA-OAEP-256`.
    */
   readonly alg?: Optional<string>;
@@ -191,8 +191,8 @@ export interface RollBackOptions {
    */
   readonly withdraw?: Optional<boolean>;
   /**
-   * Whether the step is taken even if the key signed without being announced first, so that caches do not have it.
-   * Default: `false`.
+   * Whether the step is taken even if the key signed without being announced first, in which case caches do not have
+   * it. Default: `false`.
    */
   readonly now?: Optional<boolean>;
 }

@@ -127,7 +127,10 @@ export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 /** The algorithm of the first key for each use. Most relying parties can encrypt to an RSA key. */
 const firstAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc: "RSA-OAEP-256" };
 
-/** Returns the algorithm for a use's next key: the active key's algorithm. */
+/**
+ * Returns the algorithm for the next key with the given use. It is the algorithm of the active key or, if no key is
+ * active, the algorithm for a first key.
+ */
 export function nextAlg(records: readonly KeyRecord[], use: KeyUse): string {
   return activeKey(records, use)?.alg ?? firstAlg[use];
 }

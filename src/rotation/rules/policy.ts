@@ -49,7 +49,7 @@ export const cachedForSeconds = {
 const secondsPerDay = 86_400;
 /**
  * Limit that keeps a plan's dates within the range of `Date`. The other durations need no limit, because each of them
- * is part of `rotateEveryDays`.
+ * is part of the period that `rotateEveryDays` sets.
  */
 const maxDays = 36_500;
 

@@ -15,8 +15,8 @@ export interface Wait {
 }
 
 /**
- * A target of `jwksd publish`, which is served even if no process is running. Because a target has no clock, steps wait
- * until it has received them. Plain JSON.
+ * A target of `jwksd publish`, which is served even if no process is running. Because a target has no clock, the
+ * waiting period of each step begins only once the target has received the step. Plain JSON.
  */
 export interface TargetRecord {
   /** A folder or a bucket. */
