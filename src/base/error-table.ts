@@ -122,7 +122,7 @@ export const errorTable = {
     ERR_SIGNER_STALE: {
       when: "this process has not checked in with its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
       remedy:
-        "retry with the key that is now active, or in another process; restore the connection to the store, or correct the clock",
+        "retry with the key that is now active, or retry in another process; restore the connection to the store, or correct the clock",
       retryable: true,
     },
     ERR_SIGNER_DECOMMISSIONED: {
@@ -142,7 +142,7 @@ export const errorTable = {
   },
   RotationError: {
     ERR_KID_USED: {
-      when: "a key in the store has this kid, or had it in the past",
+      when: "a key in the store has this kid, or an earlier key had it",
       remedy: "choose another kid; a kid must never be used twice",
     },
     ERR_KID_UNMANAGED: {

@@ -205,7 +205,7 @@ export function defineSignerTests(
       ["an aborted signal", { ...valid, signal: AbortSignal.abort() }],
     ];
     for (const [what, input] of wrong) {
-      test(`given invalid input (${what}), signs the message or throws an error without a secret`, async () => {
+      test(`given invalid input (${what}), signs the message or throws an error that contains no secret`, async () => {
         const result = await (async () => opened.signer.sign(input as SignInput))().catch((error: unknown) => ({
           error,
         }));

@@ -508,7 +508,7 @@ describe("--token", () => {
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /^ok {4}claims .*, aud missing, expires in \d+ s\n\nThe token is valid\.\n\nWhat to do: The token has no aud/m,
+      /^ok {4}claims .*, aud missing, expires in \d+ s\n\nThe token is valid\.\n\nWhat to do: Like access tokens from Amazon Cognito, the token has no aud/m,
     );
     const verified = await runCli(t, ["verify", token, "--issuer", url, "--aud", "my-api"]);
     assert.equal(verified.code, 1);

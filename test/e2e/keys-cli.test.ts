@@ -115,22 +115,22 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     );
 
     assert.match(await refused("ERR_TRANSITION", "rotate"), /is already announced/);
-    assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
-    assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed at \d{4}-/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed at \d{4}-/);
     const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
     assert.match(
       asked,
-      /nothing was changed.*to make the change anyway, add --yes\. Effects:\n- .*\n- .*Until .* reject the key's tokens/s,
+      /nothing was changed.*to make the change anyway, add --yes\. Effects:\n- .*\n- .*Until .* the key's tokens are rejected/s,
     );
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
     assert.match(
       effects.join("\n"),
-      /Until .* reject the key's tokens\. .*caches may keep it for 7200 s more.*verifiers reject its tokens: .*jose/,
+      /Until .* the key's tokens are rejected .*caches may keep it for 7200 s more.*verifiers reject its tokens: .*jose/,
     );
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
 
-    assert.match(await refused("ERR_TOO_EARLY", "keys", "remove", "first"), /allowed from/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "remove", "first"), /allowed at/);
     await refused("ERR_CONFIRMATION", "keys", "remove", "first", "--force");
     assert.match((await change("keys", "remove", "first", "--force", "--yes")).effects.join("\n"), /removed too early/);
     assert.deepEqual(await states(), ["first sig removed", `${kid} sig active`]);
@@ -141,7 +141,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
   test("can be replaced in an emergency: the next key starts signing immediately, and then the old key is revoked", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
-    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /Until .* reject the key's tokens/);
+    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /Until .* the key's tokens are rejected/);
     const told = await change("rotate", "--now", "--yes");
     const kid = told.changes.find(({ state }) => state === "active")?.kid;
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
@@ -176,7 +176,10 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     );
     // The other key was never announced, so this is like rotate --now.
     assert.match(await refused("ERR_TOO_EARLY", "rotate", `--back=${kid.slice(0, 8)}`), /--now --yes/);
-    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--back", "--now"), /Until .* reject the key's tokens/);
+    assert.match(
+      await refused("ERR_CONFIRMATION", "rotate", "--back", "--now"),
+      /Until .* the key's tokens are rejected/,
+    );
     await ok("rotate");
     assert.match(await refused("ERR_TRANSITION", "rotate", "--back", "--now", "--yes"), /--withdraw/);
     await change("rotate", "--back", "--withdraw", "--now", "--yes");

@@ -236,7 +236,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
       /no replica with this name or id.*\[ERR_TRANSITION\]/,
     );
     const twins = await run("replicas", "forget", "login-2");
-    assert.match(twins.stderr, /2 replicas have this name; use one of the ids 0d1f0c5e, 7b3e9a21;/);
+    assert.match(twins.stderr, /2 replicas have this name; use one of these ids: 0d1f0c5e, 7b3e9a21;/);
     const removed = await run("replicas", "forget", "0d1f0c5e");
     assert.match(removed.stdout, /^Removed the presence record of login-2 \(last check-in 1 min( \d+ s)? ago\)\.\n$/);
     assert.equal((await run("replicas", "forget", "login-3")).code, 0);

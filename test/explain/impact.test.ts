@@ -41,7 +41,7 @@ const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00")
 /** Returns the sentences about a key that signs from now on and has been published only since a time today. */
 const refused = (since: string, end: string): string =>
   `Signing key "b" starts signing at 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC. Until 2026-11-20 ` +
-  `${end} UTC, verifiers that have an older set and do not refetch it when they see an unknown kid reject the key's tokens. A process that cannot read the ` +
+  `${end} UTC, the key's tokens are rejected by verifiers that have an older set and do not refetch it when they see an unknown kid. A process that cannot read the ` +
   "store may publish the older set for another 3600 s (maxStaleSeconds), and caches may keep it for 7200 s more, plus 7200 s (cacheSlackSeconds). " +
   newKeyText();
 
@@ -284,7 +284,7 @@ describe("the impact of a change on verifiers", () => {
     assert.match(retires ?? "", /1000 s \(maxStaleSeconds\)\. .* until 2026-11-20 12:27:00 UTC/);
     assert.match(
       signs ?? "",
-      /Until 2026-11-20 14:17:40 UTC, .* reject the key's tokens\. .* plus 60 s \(cacheSlackSeconds\)/,
+      /Until 2026-11-20 14:17:40 UTC, the key's tokens are rejected .*\. .* plus 60 s \(cacheSlackSeconds\)/,
     );
     // A process may still follow an earlier policy.
     assert.match(

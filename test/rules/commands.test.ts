@@ -266,7 +266,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "activate b",
     "before its propagation period ends",
-    /^kid "b" must not sign before its propagation period ends.*caches.*allowed from 2026-11-21 11:00:00 UTC$/,
+    /^kid "b" must not sign before its propagation period ends.*caches.*allowed at 2026-11-21 11:00:00 UTC$/,
     soon,
   ],
   ["activate eb", "before its propagation period ends", /^kid "eb" /, { allowedAt: announcedUntil }],
@@ -382,7 +382,7 @@ const refusedCommands: readonly Refused[] = [
   [
     "rollBack last",
     "to a key that caches do not have",
-    /^kid "f" must not sign again yet: .*; this step is allowed from/,
+    /^kid "f" must not sign again yet: .*; this step will be allowed at/,
     { given: [active, forced], allowedAt: announcedUntil },
   ],
   [

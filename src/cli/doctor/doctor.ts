@@ -47,7 +47,7 @@ export function commandOf(io: Io): Command {
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
     .addOption(
-      new Option("--fail-on <severity>", "lowest severity that makes the exit code 1")
+      new Option("--fail-on <severity>", "lowest severity that causes exit code 1")
         .choices(severities)
         .default("broken"),
     )

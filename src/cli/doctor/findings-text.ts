@@ -116,7 +116,7 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
  */
 function failureTexts({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0)
-    return tried === 0 ? [] : [`None of the ${tried} verifiers that were run rejects any tokens.`];
+    return tried === 0 ? [] : [`None of the ${tried} verifiers that were run rejected any tokens.`];
   return byFailingTokens(breaks).map(({ label, verifiers }) => `${label}: ${verifiers.map(verifierText).join(", ")}.`);
 }
 

@@ -30,8 +30,7 @@ export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdE
   const from = set === undefined ? "the discovery document" : discovery === undefined ? undefined : "its jwks_uri";
   const where = from === undefined || last.url === undefined ? at : `${at} (${from})`;
   const [code, fault] = faultIn(last, set === undefined);
-  if (fault === undefined)
-    return cause instanceof JwksdError ? cause : new FetchError(code, `${where}: it is not a JWK Set`);
+  if (fault === undefined) return cause instanceof JwksdError ? cause : new FetchError(code, `${where}: not a JWK Set`);
   // Verifiers do not follow redirects, so a redirect takes precedence over its target.
   return new FetchError(last.redirects === undefined ? code : "ERR_FETCH_REDIRECT", `${where}: ${fault}`);
 }

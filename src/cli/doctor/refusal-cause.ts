@@ -102,7 +102,7 @@ const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/^[{[]/, "it is JSON; the token is one of its values, such as access_token"],
   [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with the name of a header or parameter"],
   [/[\p{Quotation_Mark}`]/u, "it contains quotation marks"],
-  [/\s/, "it contains spaces or line breaks; join its lines"],
+  [/\s/, "it contains spaces or line breaks; join it into one line"],
   [/\p{C}/u, "it contains invisible characters, such as zero-width spaces; copy it as plain text"],
   [/%[\da-f]{2}/i, "it is percent-encoded; decode it"],
   [/[,;]/, "it contains a comma or semicolon"],

@@ -23,7 +23,7 @@ const adviceByCause = {
     "Decrypt the token in the program that has the private key. If your API has no private key for it, configure the provider not to encrypt your tokens.",
   unsigned: "Reject such tokens everywhere, and configure the provider to sign its tokens.",
   "shared secret":
-    "Configure the provider to sign with a key that it publishes; many providers have this setting on each client or API. A verifier that has the secret does not need a JWK Set.",
+    "Configure the provider to sign with a key that it publishes; many providers have a setting for this on each client or API. A verifier that has the secret does not need a JWK Set.",
   algorithm:
     "If the provider is supposed to sign with this algorithm, accept it (jwksd verify: --alg). If not, configure the provider to sign with an accepted algorithm.",
   "critical header":
@@ -52,7 +52,7 @@ const adviceByCause = {
   expired: "Get a new token. If this token is new, synchronize the clocks of the provider and of this machine.",
   claim: "Configure the provider to issue tokens with this claim, in the form that RFC 7519 section 4.1 requires.",
   "no audience":
-    "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience rejects it. Configure the API to check another claim, such as client_id.",
+    "Like access tokens from Amazon Cognito, the token has no aud, so an API that expects an audience rejects it. Configure the API to check another claim, such as client_id.",
   "next answer": (context: Context) =>
     `If the key is not new, the provider's servers disagree, and other tokens fail at random; ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;

@@ -113,7 +113,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
 
     step = "key";
     await source.getKey(header);
-    const published = `kid ${header.kid} is published, for ${header.alg}`;
+    const published = `kid ${header.kid} is published for ${header.alg}`;
     if (kids.includes(header.kid)) done(published);
     else done(`${published}; it was missing from the response above, but the next response has it`, "next answer");
 

@@ -19,7 +19,7 @@ export function commandOf(io: Io): Command {
   const command = new Command("plan")
     .option(
       "--days <days>",
-      "number of days to plan (default: enough to complete the next rotation of signing and of encryption keys)",
+      "number of days to plan (default: enough to complete the next rotation of both the signing keys and the encryption keys)",
       count,
     )
     .option("--svg <file>", "also write the chart to an SVG file; overwrites an existing SVG file");

@@ -144,7 +144,7 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
     const problem =
       record === undefined
         ? "there is no replica with this name or id"
-        : `${found.length} replicas have this name; use one of the ids ${ids}`;
+        : `${found.length} replicas have this name; use one of these ids: ${ids}`;
     throw new RotationError("ERR_TRANSITION", `${problem}; to list all replicas, run: jwksd replicas`);
   }
   await access.forget([record.id]);

@@ -40,7 +40,7 @@ type RevokeFlags = Flags & {
 
 export function revokeKeysCommand(io: Io): Command {
   const command = new Command("revoke-keys")
-    .description("Revoke all keys of all issuers after a wrapping key has leaked or a machine was compromised.")
+    .description("Revoke all keys of all issuers after a wrapping key leaks or a machine is compromised.")
     .option(
       "--before <time>",
       "revoke only keys generated before this time, to resume an interrupted run (default: now)",

@@ -19,7 +19,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     const kids = new Set(sets.flatMap(({ keys }) => [...keys.keys()]));
     const changing = [...kids].filter((kid) => !sets.every(({ keys }) => keys.has(kid)));
     const which =
-      changing.length === 0 ? "" : `; only in some responses: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
+      changing.length === 0 ? "" : `; only some responses contain kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
     const seen = `an earlier set came back ${counted(returns, "time")}${which}`;
     // If nodes disagree, the times at which keys were added and removed are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];

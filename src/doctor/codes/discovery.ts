@@ -12,7 +12,7 @@ export const discovery = {
   DISCOVERY_MEDIA_TYPE: {
     severity: "advice",
     title: "The discovery document is not served as `application/json`",
-    why: "Current relying parties read the body and ignore the type. Strict ones reject the document.",
+    why: "Current relying parties read the body and ignore the type, but strict ones reject the document.",
     rule: `${openidDiscovery} 4.2`,
     remedy: "Send `Content-Type: application/json`.",
   },
@@ -39,7 +39,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_SLASH: {
     severity: "risk",
-    title: "The issuer differs by a trailing slash",
+    title: "The issuer differs from the expected one by a trailing slash",
     why: "The comparison is exact: a relying party configured with one form rejects the other.",
     rule: `${openidDiscovery} 4.3`,
     remedy:
@@ -47,15 +47,15 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_CASE: {
     severity: "broken",
-    title: "The issuer differs only in case",
+    title: "The issuer differs from the expected one only in case",
     why: "The comparison is exact: a relying party configured with one form rejects the other.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Use the same spelling in the document, in the tokens, and in the configuration of relying parties.",
   },
   DISCOVERY_ISSUER_ORIGIN: {
     severity: "broken",
-    title: "The issuer differs in its scheme or port",
-    why: "The usual cause is a proxy that terminates TLS and that the provider does not know about or does not trust. Relying parties reject the document.",
+    title: "The issuer differs from the expected one in its scheme or port",
+    why: "The usual cause is a TLS-terminating proxy that the provider does not know about or does not trust. Relying parties reject the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure the provider with its public https URL, or make it trust the proxy's X-Forwarded-Proto header.",
   },
@@ -125,7 +125,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
-    title: "The issuer differs in the way that Microsoft Entra issuers do",
+    title: "The issuer differs from the expected one, as Microsoft Entra issuers do",
     why: "The URL covers several tenants or user flows, but the issuer names one tenant or contains `{tenantid}`. Relying parties that do not know Microsoft's rule reject the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with a single tenant's issuer, or use a library that knows this rule.",

@@ -33,7 +33,7 @@ export const endpoint = {
   HTTP_MEDIA_TYPE: {
     severity: "advice",
     title: "The media type is neither JWK Set nor JSON",
-    why: "Current verifiers read the body and ignore the type. Old ones, and proxies that filter by type, reject the set.",
+    why: "Current verifiers read the body and ignore the type, but old ones, and proxies that filter by type, reject the set.",
     rule: "RFC 7517 section 8.5",
     remedy: "Send `Content-Type: application/jwk-set+json`, or `application/json`.",
   },

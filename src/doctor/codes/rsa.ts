@@ -5,7 +5,7 @@ export const rsa = {
   JWKS_RSA_LEADING_ZERO: {
     severity: "risk",
     title: "`n` or `e` has a leading zero byte",
-    why: "Encoders that keep a sign byte add a zero byte. Most verifiers read the number correctly. Some, however, compare the encoded value or its length. A thumbprint computed from that value is also different.",
+    why: "Encoders that keep a sign byte add a zero byte. Most verifiers read the number correctly, but some compare the encoded value or its length. A thumbprint computed from that value also differs.",
     rule: "RFC 7518 section 6.3.1.1",
     remedy: "Encode the integer without leading zero bytes.",
   },

@@ -104,7 +104,7 @@ export const set = {
   JWKS_ONE_OLD_KEY: {
     severity: "advice",
     title: "The only signing key is more than a year old",
-    why: "If the key leaks, a rotation that was never tested must work immediately.",
+    why: "If the key leaks, a rotation that has never been tested will have to work immediately.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Rotate the key: publish the next one, wait for caches to fetch it, then sign with it.",
   },

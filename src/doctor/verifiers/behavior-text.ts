@@ -50,4 +50,4 @@ export const removedKeyText = (maxAge: number): string =>
 
 /** Describes what happens to tokens signed with a key that was announced for as long as the rules require. */
 export const announcedKeyText = (): string =>
-  `None of the ${behaviors.length} verifiers measured on ${measuredOn} rejects a token whose key was announced for two hours or longer in a set with a max-age of one hour.`;
+  `None of the ${behaviors.length} verifiers tested on ${measuredOn} rejects a token whose key was announced for two hours or longer in a set with a max-age of one hour.`;

@@ -110,8 +110,8 @@ function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
     `${keyName(record)} starts signing at ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
-    `${timeText(publishedSince(record))}. Until ${timeText(unknownUntil(record, policy))}, verifiers that have an older set and do not ` +
-    `refetch it when they see an unknown kid reject the key's tokens. A process that cannot read the store may publish the older set for another ` +
+    `${timeText(publishedSince(record))}. Until ${timeText(unknownUntil(record, policy))}, the key's tokens are rejected by verifiers that have an older set and do not ` +
+    `refetch it when they see an unknown kid. A process that cannot read the store may publish the older set for another ` +
     `${maxStaleSeconds} s (maxStaleSeconds), and caches may keep it for ${cachedForSeconds.long} s more, plus ${cacheSlackSeconds} s ` +
     `(cacheSlackSeconds). ${newKeyText()}`
   );

@@ -380,12 +380,12 @@ function tooEarly(
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
   const rule = isBehind
-    ? `${rules.behind}; the period begins once the step has been read back and each target has received it`
+    ? `${rules.behind}; the period begins once the key's latest step has been read back and each target has received it`
     : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
   return new RotationError(
     "ERR_TOO_EARLY",
-    `kid ${JSON.stringify(record.kid)} ${rule}; this step is allowed from ${from}`,
+    `kid ${JSON.stringify(record.kid)} ${rule}; this step will be allowed at ${from}`,
     {
       allowedAt,
     },

@@ -66,7 +66,7 @@ export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, 
   if (now >= at && !areClocksOff) return;
   const isKnown = at !== Infinity && !areClocksOff;
   const until = areClocksOff
-    ? "while this machine's clock and the store's differ"
+    ? "while this machine's clock differs from the store's clock"
     : "while its keys are still retiring";
   const message = `${decommissionedText}; its name cannot be used again ${isKnown ? `before ${timeText(at)}` : until}`;
   throw new RotationError("ERR_ISSUER_DECOMMISSIONED", message, isKnown ? { allowedAt: at } : {});

@@ -133,7 +133,7 @@ export const settingDefinitions = {
   signSocket: optional(
     socketPath,
     "<socket>",
-    "Unix socket on which programs get tokens. Other programs that run as the same user can request signed tokens there; see docs/sign-socket.md.",
+    "Unix socket where other programs can get tokens. Programs that run as the same user can request signed tokens there; see docs/sign-socket.md.",
     { managed: true },
   ),
   signConfig: optional(

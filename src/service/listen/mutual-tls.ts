@@ -28,10 +28,7 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
   // node:tls ignores anything that is not a certificate. If nothing is left, it trusts the public CAs.
   certificateIn(ca, caFile);
   if (!certificate.checkPrivateKey(privateKeyIn(key, keyFile))) {
-    throw new IoError(
-      "ERR_LISTEN",
-      `${keyFile} does not match ${certFile}; use a certificate and key from the same pair`,
-    );
+    throw new IoError("ERR_LISTEN", `${keyFile} does not match ${certFile}; use a matching certificate and key`);
   }
   return {
     cert,

@@ -112,7 +112,7 @@ export async function folderWarnings(folder: string): Promise<string[]> {
   const others = gid === process.getegid?.() ? 0o002 : othersWrite;
   if (isOurs(uid) && (mode & others) === 0) return [];
   return [
-    `users other than the one that runs jwksd publish can write to ${folder} and replace its documents; make that user the owner, then run: chmod go-w ${folder}`,
+    `other users can write to ${folder} and replace its documents; make the user that runs jwksd publish the owner, then run: chmod go-w ${folder}`,
   ];
 }
 
