@@ -37,7 +37,7 @@ export function forkChild(sessions: number, variables: readonly string[]): Child
       // Each signature blocks a thread, and Node itself needs two more.
       UV_THREADPOOL_SIZE: String(sessions + 2),
     },
-    // The thread that watches the parent reads standard input. A module's output must not become part of jwksd's output.
+    // The thread that watches the parent reads standard input. A module's output must not become part of jwksd's.
     stdio: ["pipe", "ignore", "inherit", "ipc"],
   });
 }
