@@ -53,7 +53,10 @@ function flagOf(option: Option): Flag[] {
     : [{ name: long, description: description, value, values: valuesOf(value, choicesOf(option)) }];
 }
 
-/** Returns the values to offer as completions. The name of an option's value shows whether the value is a file. */
+/**
+ * Returns the values to offer as completions. The option's placeholder, such as `<file>`, shows whether the value is a
+ * file.
+ */
 function valuesOf(name = "", choices: readonly string[] = []): Values {
   if (/file|socket/.test(name)) return "files";
   return /folder|target/.test(name) ? "folders" : choices;

@@ -64,9 +64,11 @@ export function typesOf(options: SignerBackendOptions): string[] {
  * Returns the backend for a kind of HSM or key service, or for the key that a URI names. The backend opens, generates
  * and destroys keys.
  *
- * @example ```ts const backend = await signerBackend("vault-transit", { vaultTransit: { mount:
- * "https://vault.example.com/transit" } }); const signer = await backend.create({ issuer: "https://login.example.com"
- * }); ```
+ * @example
+ * ```ts
+ * const backend = await signerBackend("vault-transit", { vaultTransit: { mount: "https://vault.example.com/transit" } });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
  *
  * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`

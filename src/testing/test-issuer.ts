@@ -101,9 +101,12 @@ const rules: Rules<TestIssuerOptions> = {
 /**
  * Creates an issuer for tests, with its keys in memory.
  *
- * @example ```ts const issuer = await createTestIssuer(); const bearer = createBearerGuard({ issuer: issuer.issuer,
- * audience: issuer.audience, keySet: { fetch: issuer.fetch } }); const token = await issuer.token({ scope:
- * "orders:read" }); ```
+ * @example
+ * ```ts
+ * const issuer = await createTestIssuer();
+ * const bearer = createBearerGuard({ issuer: issuer.issuer, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
+ * const token = await issuer.token({ scope: "orders:read" });
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, which is also thrown if `NODE_ENV` is `production`
  */

@@ -161,7 +161,7 @@ describe("the primitives", () => {
             assert.equal(await judge(verify, fromHex(half(rValue) + half(sValue)), `r ${r}, s ${s}`), false);
       });
 
-      test("rejects a valid signature after one value is set to a limit", async () => {
+      test("rejects a valid signature once r or s is replaced with a boundary value", async () => {
         for (const [what, hex] of good)
           for (const [limit, value] of Object.entries(scalars)) {
             assert.equal(await judge(verify, fromHex(half(value) + hex.slice(64)), `${what}, r ${limit}`), false);

@@ -305,7 +305,7 @@ describe("the service refuses to start with", () => {
     test(`a lifetime ${name}`, async (t) => assert.match((await startRefusal(t, members)).message, message));
   }
 
-  test("sockets for key files, which this service only publishes", async (t) => {
+  test("a sign socket for keys from key files, because it only publishes those keys", async (t) => {
     assert.match(await cleanStartRefusal(t, {}, "--keys", "k"), /--keys and --sign-config cannot be combined/);
   });
 });

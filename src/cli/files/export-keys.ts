@@ -82,8 +82,7 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
 /**
  * Returns the record of a key that is still in the store.
  *
- * @throws RotationError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed, because only its thumbprint is
- * kept
+ * @throws RotationError `ERR_KID_UNMANAGED`; `ERR_TRANSITION` if the key was removed, because only its thumbprint is kept
  */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, resolveKid(records, given));

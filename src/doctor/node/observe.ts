@@ -29,8 +29,10 @@ const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, d
  * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, using
  * only GET and HEAD. Connects only to https URLs and public addresses, unless `allowInsecure` is set.
  *
- * @example ```ts for (const finding of await examine(await observeIssuer("https://login.example.com")))
- * console.log(finding.code, finding.remedy); ```
+ * @example
+ * ```ts
+ * for (const finding of await examine(await observeIssuer("https://login.example.com"))) console.log(finding.code, finding.remedy);
+ * ```
  *
  * @param target the URL that relying parties use
  * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` if there is nothing to observe

@@ -55,13 +55,14 @@ const algorithm = "EC_SIGN_P256_SHA256";
  * because every proxy forwards HTTP/1.1. Each key is a version of one CryptoKey, because the service can destroy
  * versions but not CryptoKeys.
  *
- * @example ```ts const backend = googleKmsBackend({ cryptoKey:
- * "projects/login/locations/europe-west3/keyRings/login/cryptoKeys/signing" }); const signer = await backend.create({
- * issuer: "https://login.example.com" }); ```
+ * @example
+ * ```ts
+ * const backend = googleKmsBackend({ cryptoKey: "projects/login/locations/europe-west3/keyRings/login/cryptoKeys/signing" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @see
- * https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
+ * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
  */
 export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = systemClock): SignerBackend {
   const { cryptoKey, protectionLevel = "HSM", endpoint, ...limits } = checkBackendOptions(options, rules);

@@ -67,10 +67,7 @@ export interface KeysInUse {
    * @param confirmed time at which the check-in before the read was sent
    */
   adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
-  /**
-   * @throws the error from the first subscriber that has not accepted the keys, or the error from opening the active
-   * key
-   */
+  /** @throws the error from the first subscriber that has not accepted the keys, or the error from opening the active key */
   check(): void;
 }
 

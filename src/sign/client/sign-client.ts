@@ -67,8 +67,11 @@ const rules: Rules<SignClientOptions> = {
  * Creates a client for a sign socket, for use in processes that must not have keys. The client is not a `Signer`,
  * because a sign socket signs claims and never a digest.
  *
- * @example ```ts const tokens = createSignClient({ socket: "/run/jwksd/sign.sock" }); const token = await tokens.sign({
- * sub: "alice", aud: "my-api", client_id: "app" }, { typ: "at+jwt", lifetimeSeconds: 300 }); ```
+ * @example
+ * ```ts
+ * const tokens = createSignClient({ socket: "/run/jwksd/sign.sock" });
+ * const token = await tokens.sign({ sub: "alice", aud: "my-api", client_id: "app" }, { typ: "at+jwt", lifetimeSeconds: 300 });
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */

@@ -52,9 +52,11 @@ export interface BearerGuard {
    * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401
    * if there was no token or a new one may help.
    *
-   * @example ```ts const { status, headers, body } = bearer.challenge(req, { status: 403, description: "this order
-   * belongs to another tenant" }); res.status(status).set(headers).send(body); // or: new Response(body, { status,
-   * headers }) ```
+   * @example
+   * ```ts
+   * const { status, headers, body } = bearer.challenge(req, { status: 403, description: "this order belongs to another tenant" });
+   * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
+   * ```
    *
    * If there was no token, the response is a 401 without the description, which only the event contains.
    *

@@ -155,8 +155,8 @@ export interface ClientDocuments {
    *
    * @param options `since` is the fingerprint that was stored with a consent, code or refresh token; `changed` in the
    * result lists the differences
-   * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`,
-   * `ERR_CLIENT_KEYS_MISSING`, `ERR_CLIENT_METHOD`, `ERR_CLIENT_WITHDRAWN`
+   * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_FORBIDDEN`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING`,
+   * `ERR_CLIENT_METHOD`, `ERR_CLIENT_WITHDRAWN`
    * @throws FetchError `ERR_CLIENT_RETRY_LATER` if no request is allowed yet, and for the same reasons as
    * `RemoteKeySet`
    */
@@ -193,13 +193,14 @@ export function fetchOf(documents: ClientDocuments): LimitedFetch {
 /**
  * Creates a cache of clients' metadata documents (CIMD).
  *
- * @example ```ts const documents = createClientDocuments({ issuer, fetch: guardedFetch, allow: ["chatgpt.com",
- * "claude.ai"], publicClients: true }); const { name, redirectUris, method, fingerprint } = await
- * documents.resolve(clientId); ```
+ * @example
+ * ```ts
+ * const documents = createClientDocuments({ issuer, fetch: guardedFetch, allow: ["chatgpt.com", "claude.ai"], publicClients: true });
+ * const { name, redirectUris, method, fingerprint } = await documents.resolve(clientId);
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is
- * invalid
+ * @throws ClientDocumentError `ERR_CLIENT_ID`, `ERR_CLIENT_DOCUMENT`, `ERR_CLIENT_KEYS_MISSING` if a pinned document is invalid
  * @see draft-ietf-oauth-client-id-metadata-document;
  * https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
  */

@@ -361,8 +361,7 @@ const authenticationParameters: ReadonlySet<string> = new Set([
 /**
  * Returns the form parameters that authenticate a client, keyed by name.
  *
- * @throws ClientDocumentError `ERR_CLIENT_METHOD` if a parameter is repeated, because servers disagree about which
- * value to use
+ * @throws ClientDocumentError `ERR_CLIENT_METHOD` if a parameter is repeated, because servers disagree about which value to use
  * @see RFC 6749 section 3.2
  */
 function authenticationOf(parameters: TokenParameters): ReadonlyMap<string, unknown> {
