@@ -102,7 +102,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.equal(seen?.paths[0], "/admin/x");
   });
 
-  test("never asks the guard if auth_request is on a mirror target, which docs/guard.md forbids", async (t) => {
+  test("never calls the guard if auth_request is on a mirror target, which docs/guard.md forbids", async (t) => {
     const backendPort = await node.start(t);
     const pass = `proxy_pass http://127.0.0.1:${backendPort};`;
     const program = `

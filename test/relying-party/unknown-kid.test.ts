@@ -231,7 +231,7 @@ describe("errors say when the next request is due", () => {
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
   });
 
-  test("without a cause once failures are over", async () => {
+  test("have no cause once requests succeed again", async () => {
     const { keys, ask, clock, origin } = verifierOf(unreachable, { minFreshSeconds: 0 });
     await ask("a");
     await clock.advance(1_000);

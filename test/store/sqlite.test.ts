@@ -341,7 +341,7 @@ for (const [name, mount, code, expected] of [
   ],
   ["a full disk", toFull, "ERR_STORE_UNAVAILABLE", /the disk is full; free some space/],
 ] as const) {
-  test(`${name}: reads succeed; writes are refused with the cause`, { skip }, async (t) => {
+  test(`${name}: reads succeed; writes fail with an error that names the cause`, { skip }, async (t) => {
     const folder = join(await temporaryFolder(t), "store");
     mkdirSync(folder);
     mkdirSync(`${folder}-full`);

@@ -311,7 +311,7 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
   // After more commits than the document lists, the last known commit is no longer in the list.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
-      `the store has lost revision ${seen.revision}, so it contains an older backup, and other processes have written to it since`,
+      `the store has lost revision ${seen.revision}, so it must have been restored from an older backup, and other processes have written to it since`,
     );
   }
   checkNotRolledBack(found.records, seen.records);

@@ -78,7 +78,7 @@ export async function signPayload(active: ActiveKey, payload: string): Promise<S
 /** Signs a header and a payload, which are already in base64url. */
 export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
-    throw invalidClaims(`the token would be longer than the ${maxTokenBytes} bytes that verify accepts`);
+    throw invalidClaims(`the token would be longer than ${maxTokenBytes} bytes, the maximum that verifiers accept`);
   return active.sign(encoder.encode(signingInput), signal);
 }
 
