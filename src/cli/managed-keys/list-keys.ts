@@ -22,7 +22,7 @@ import { waitTexts, waitsJson } from "./replicas.ts";
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function listCommand(io: Io): Command {
-  const command = new Command("list").description("List the managed keys (the same as "jwksd keys").");
+  const command = new Command("list").description(`List the managed keys (the same as "jwksd keys").`);
   return addStoreSettings(command.option("--all", "include removed and revoked keys"))
     .notes(`
 If a key is in an HSM or key service, its URI is on the next line (--json: uri).
