@@ -1,5 +1,5 @@
 /**
- * An issuer for tests, which creates valid and invalid tokens and serves its documents without the network.
+ * An issuer for tests, which creates valid and invalid tokens and serves its documents without using the network.
  *
  * @module jwksd/testing
  */

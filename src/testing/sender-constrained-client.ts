@@ -70,7 +70,11 @@ export async function createSenderConstrainedClient(
 const pemOf = (der: Uint8Array): string =>
   `-----BEGIN CERTIFICATE-----\n${btoa(String.fromCharCode(...der)).replaceAll(/.{1,64}/g, "$&\n")}-----END CERTIFICATE-----\n`;
 
-/** Encodes a value shorter than 64 KiB in DER. @see ITU-T X.690 section 8.1 */
+/**
+ * DER-encodes a value that is shorter than 64 KiB.
+ *
+ * @see ITU-T X.690 section 8.1
+ */
 function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const head = length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];

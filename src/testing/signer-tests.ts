@@ -20,10 +20,7 @@ export interface SignerUnderTest {
    * closed.
    */
   readonly hold?: () => () => void;
-  /**
-   * For a simulated backend: the half of the signature, `r` or `s`, that must begin with a zero byte in all further
-   * signatures.
-   */
+  /** For a simulated backend: the half (`r` or `s`) that must begin with a zero byte in all further signatures. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Closes and removes everything. */
   readonly close?: () => Promise<void>;
@@ -42,8 +39,8 @@ export interface CheckSignerOptions {
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
 /**
- * Maximum number of signatures to create when searching for a leading zero, which one in every 256 signatures has. With
- * this limit, only one run in 10^10 fails to find one.
+ * Maximum number of signatures to create when searching for one with a leading zero. One in every 256 signatures has a
+ * leading zero, so with this limit, only one run in 10^10 does not find one.
  */
 const maxSignatures = 6_000;
 

@@ -33,7 +33,7 @@ export interface TestIssuerOptions {
   /** `aud` in the issuer's tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
   /**
-   * Algorithms, each of which gets its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. A token is signed with the first
+   * Algorithms (`ES256`, `RS256`, `PS256`, `EdDSA`), each of which gets its own key. A token is signed with the first
    * one unless a different one is requested for it. Default: `["ES256"]`.
    */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
@@ -47,8 +47,8 @@ export interface TestIssuerOptions {
   /** Source of time. Default: `Date.now()`, so that fake timers work. */
   readonly clock?: Optional<Pick<Clock, "now">>;
   /**
-   * Whether the issuer starts even if `NODE_ENV` is `prod` or `production`, alone or followed by anything but a letter
-   * (as in `prod-eu`), in upper or lower case. Default: `false`.
+   * Whether the issuer starts even if `NODE_ENV` is `prod` or `production` (in upper or lower case), either alone or
+   * followed by anything but a letter, as in `prod-eu`. Default: `false`.
    */
   readonly allowProduction?: Optional<boolean>;
 }
@@ -60,8 +60,8 @@ export interface TestIssuer {
   /** `aud` in the issuer's tokens. */
   readonly audience: string;
   /**
-   * Fetches this issuer's URLs without the network. Other URLs fail. Use it as the `keySet.fetch` option, or in place
-   * of the global `fetch`.
+   * Fetches this issuer's URLs without using the network. Requests for other URLs fail. Use it as the `keySet.fetch`
+   * option, or instead of the global `fetch`.
    */
   fetch(this: void, input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /**
@@ -126,7 +126,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
     generationCount += 1;
     return Promise.all(algorithms.map((alg) => generateTestKey(alg, seed && `${alg} ${generationCount} ${seed}`)));
   };
-  /** Generations of keys, latest first. The first generation signs. */
+  /** Generations of keys, latest first. Tokens are signed with the first generation. */
   const generations = [await generateKeys()];
   const published = (): readonly TestKey[] => generations.slice(0, 2).flat();
   const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>

@@ -25,11 +25,11 @@ export interface ManagerState {
   /** The document in use. */
   readonly document: StoreDocument;
   readonly isReady: boolean;
-  /** Time until this process becomes stale unless it reaches its store, in milliseconds. */
+  /** Time, in milliseconds, until this process becomes stale if it does not reach its store. */
   readonly staleInMs: number;
 }
 
-/** Records the events of a manager and the calls to its store. */
+/** Records a manager's events and the calls to its store. */
 export interface Health extends StoreObserver {
   readonly current: KeyManagerHealth;
   /** Records an event and passes it to the listener. */

@@ -69,7 +69,7 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
    * Changes the store with a compare-and-set. First checks that a new key can be opened, and that a key that becomes
    * active can sign.
    *
-   * @param newKey key that was generated for this change; it is destroyed if it is certain that no record names it
+   * @param newKey key that was generated for this change; destroyed if it is certain that no record names it
    * @param found see `StoreAccess.change`
    * @throws CannotSign, and the same errors as `StoreAccess.change`
    */

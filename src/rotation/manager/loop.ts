@@ -7,10 +7,10 @@ import type { ManagerContext } from "./context.ts";
 import type { Rounds } from "./rounds.ts";
 import { unanswered } from "./store-access.ts";
 
-/** Minimum time between two rounds for callers that wait, in milliseconds. */
+/** Minimum time between rounds that are run for waiting callers, in milliseconds. */
 const askMs = 1_000;
 
-/** Runs rounds when they are due, one at a time. After a failure, runs them at growing intervals. */
+/** Runs rounds when they are due, one at a time. After a failure, runs them at increasing intervals. */
 export interface Loop {
   /** Runs an action once no other action is running. */
   run<T>(action: () => Promise<T>): Promise<T>;
@@ -20,7 +20,10 @@ export interface Loop {
   round(this: void): Promise<void>;
   /** Runs a round soon, for a caller that does not wait for it. */
   wake(this: void): void;
-  /** Runs a round for a caller that waits for it. All callers together cause at most one round per second. */
+  /**
+   * Runs a round for a caller that waits for it. However many callers there are, at most one round runs per second on
+   * their behalf.
+   */
   ask(this: void): Promise<void>;
   /** Cancels the timer. Resolves once nothing is running. */
   stop(): Promise<void>;

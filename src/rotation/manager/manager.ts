@@ -81,7 +81,7 @@ export async function managerWith(
 }
 
 /**
- * Returns the register without presence records and callbacks. With `onDemand`, there is no long-lived process to list
+ * Returns the register without presence records or callbacks. With `onDemand`, there is no long-lived process to list
  * or to call back.
  */
 const withoutProcess = (store: Register): Register => ({
@@ -108,13 +108,13 @@ export interface ServiceManager extends KeyManager {
   execute(command: Command, newKey?: NewKey): Promise<KeyChange>;
   /** Generates a key for `execute`, in the same place as this manager's own keys. The key is not in the store yet. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** Identity of this process, as in its presence record. */
+  /** Identity of this process, as given in its presence record. */
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
   /**
    * Whether all subscribers have accepted the latest keys that this process knows about and, for a target, whether the
-   * store has recorded that.
+   * store has also recorded that the target has received them.
    */
   readonly isPublished: boolean;
   /** How far the store's clock is ahead of this machine's, in milliseconds. */

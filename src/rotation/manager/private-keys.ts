@@ -43,7 +43,7 @@ export interface OpenKeys {
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private keys of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
-  /** Errors from keys that could not be opened. */
+  /** Errors for the keys that could not be opened. */
   readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
@@ -117,14 +117,14 @@ interface OpenerOptions {
 export interface KeyOpener {
   /**
    * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
-   * broken key cannot keep a key in the set after another process has removed or revoked it.
+   * key that another process has removed or revoked does not stay in the set because of a broken key.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are currently open. */
   opened(this: void, records: readonly KeyRecord[]): OpenKeys;
   /** Closes the signers of removed keys. A retiring key's signer stays open for signatures in progress. */
   closeUnused(this: void, records: readonly KeyRecord[]): void;
-  /** Signs once with a key and verifies the signature against the public key of its record. */
+  /** Signs once with a key and verifies the signature against the public key in the key's record. */
   probe(record: LiveRecord): Promise<void>;
   close(): void;
 }
@@ -254,7 +254,7 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
 /**
  * Wraps an existing private JWK. The default kid is the key's RFC 7638 thumbprint.
  *
- * @throws KeyMaterialError for every key that a provider would reject, because a recorded kid can never be reused
+ * @throws KeyMaterialError for any key that a provider would reject, because a recorded kid can never be reused
  */
 export async function wrapKey(
   use: KeyUse,

@@ -49,7 +49,7 @@ export interface Changed {
   readonly before: readonly KeyRecord[];
   /** The read on which the decision was based. */
   readonly seen: Seen;
-  /** The document with the change, even in a preview. */
+  /** The document with the change applied, even in a preview. */
   readonly document: StoreDocument;
 }
 
@@ -91,7 +91,7 @@ export interface StoreAccessOptions {
 export interface StoreAccess {
   /** The read with the latest revision. */
   readonly last: Seen | undefined;
-  /** The store's time, or this machine's before the first read, in epoch milliseconds. */
+  /** The store's time or, before the first read, this machine's time, in epoch milliseconds. */
   readonly now: number;
   /**
    * Reads the document.
@@ -104,9 +104,9 @@ export interface StoreAccess {
   /**
    * Reads the document, lets `decide` change it, and commits the change. If another commit came first, starts over.
    *
-   * @param found result of a read that was just made, for the first attempt
-   * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; a read shows
-   * whether it was
+   * @param found result of a read that was just made, to be used for the first attempt
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; to find out
+   * whether it was written, read the store
    * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors from `read` and `decide`
    */
   change(decide: Decide, found?: Seen): Promise<Changed>;

@@ -17,7 +17,7 @@ export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
 export interface Filling {
   /** Size of the document in bytes of UTF-8. */
   readonly bytes: number;
-  /** Maximum size that the register can hold. */
+  /** Maximum size of a document that the register can hold. */
   readonly maxBytes: number;
 }
 
@@ -92,8 +92,9 @@ export interface KeyManagerOptions {
   readonly initialPolicy?: Optional<RotationPolicyOptions>;
   /**
    * Wrapping keys, each consisting of 32 random bytes in base64url; in a single string, they are separated by
-   * whitespace. In a new store, the first key wraps the private keys and computes the MAC; all of them unwrap and
-   * verify. `jwksd keys rewrap` moves an existing store to the first key.
+   * whitespace. In a new store, the first wrapping key is used to wrap the private keys and compute the MAC; all
+   * wrapping keys can be used to unwrap private keys and verify the MAC. `jwksd keys rewrap` moves an existing store to
+   * the first key.
    */
   readonly wrappingKeys: string | readonly string[];
   /**
@@ -148,7 +149,7 @@ export interface KeyManagerOptions {
   readonly refreshSeconds?: Optional<number>;
   /**
    * With `onDemand`, keeps the platform from aborting a read when the request that started the read ends. On
-   * Cloudflare, it is `waitUntil` from `cloudflare:workers`. Default: none.
+   * Cloudflare, set this to `waitUntil` from `cloudflare:workers`. Default: none.
    */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Human-readable name of this replica, 1 to 255 printable characters. Default: `jwksd`. */
@@ -257,17 +258,17 @@ export interface KeyManager extends KeysetSource {
   revoke(kid: string): Promise<KeyChange>;
   /**
    * Encrypts all private keys with the first wrapping key, and computes the store's MAC with it. Every process must
-   * have that key; listed replicas are checked. If the previous wrapping key has leaked, call this before `revoke`,
-   * because new keys are encrypted with the store's current wrapping key.
+   * have that key; this is checked for listed replicas. If the previous wrapping key has leaked, call this before
+   * `revoke`, because new keys are encrypted with the store's current wrapping key.
    *
    * @throws RotationError `ERR_TRANSITION` if a replica does not have the key; StoreError `ERR_WRAPPING_KEY_MISSING`,
    * `ERR_WRAPPED_KEY`
    */
   rewrap(): Promise<KeyChange>;
   /**
-   * Decommissions the issuer: no process signs for it (`ERR_SIGNER_DECOMMISSIONED`) or generates a key for it any
-   * longer. Its keys never sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one
-   * key, which signs nothing. `now` is also allowed after the issuer has been decommissioned. When the name can be used
+   * Decommissions the issuer: processes no longer sign for it (`ERR_SIGNER_DECOMMISSIONED`) or generate keys for it.
+   * Its keys never sign again: they retire or, with `now`, are revoked. Once they are gone, the set has one key, which
+   * signs nothing. `now` is also allowed after the issuer has been decommissioned. When the issuer's name can be used
    * again, `rotate` generates a first key for it; until then, `rotate` throws `ERR_ISSUER_DECOMMISSIONED`.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; RotationError `ERR_TRANSITION`

@@ -40,7 +40,7 @@ export interface At {
 /** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** How long other processes leave it to one process to generate the next key, in milliseconds. */
+/** How long other processes wait while one process generates the next key, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
 /** The result of taking the due steps. */
@@ -56,8 +56,8 @@ export interface View {
   /** Targets that must have received a step before its waiting period begins. Default: none. */
   readonly targets?: readonly TargetRecord[];
   /**
-   * Whether the waiting periods after steps that are taken now also begin now, as a preview assumes. Default: they
-   * begin when a read of the store finds the step.
+   * Whether to assume, as a preview does, that the waiting period after a step that is taken now also begins now.
+   * Default: it begins when a read of the store finds the step.
    */
   readonly looksAhead?: boolean;
   /** Kids of announced keys that cannot sign. These keys do not become active. */

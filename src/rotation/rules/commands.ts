@@ -186,8 +186,8 @@ function revoke(change: KeyChange, key: KeyRecord, replacement: NewKey | undefin
 }
 
 /**
- * Copies the revoked key's longest `maxStaleSeconds` to the remaining keys. A process that cannot read the store may
- * still follow any policy that applied during the revoked key's life.
+ * Copies the longest `maxStaleSeconds` recorded for the revoked key to the remaining keys. A process that cannot read
+ * the store may still follow any policy that applied during the revoked key's life.
  */
 function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: KeyChange): KeyChange {
   const noted = (record: LiveRecord): LiveRecord =>
@@ -218,7 +218,8 @@ function rotate(change: KeyChange, { use, key, now }: Extract<Command, { type: "
 }
 
 /**
- * Makes the announced key or, if there is none, a new key active immediately. Returns `undefined` if there is neither.
+ * Activates a key immediately: the announced key or, if there is none, a new key. Returns `undefined` if there is
+ * neither.
  */
 function replaceActive(change: KeyChange, use: KeyUse, key: NewKey | undefined, at: At): KeyChange | undefined {
   const announced = announcedKey(change.records, use);

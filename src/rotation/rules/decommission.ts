@@ -74,8 +74,8 @@ export function checkNotDecommissioned(records: readonly KeyRecord[], { policy, 
 
 /**
  * Returns the time from which a decommissioned issuer's name can be used again, in epoch milliseconds; `Infinity` while
- * the issuer has keys. Until then, caches may trust its keys, and its tokens may be valid. The policy at the time may
- * have allowed longer token lifetimes than today's policy.
+ * the issuer has keys. Until then, caches may trust its keys, and its tokens may be valid. The policy that applied when
+ * the tokens were issued may have allowed longer token lifetimes than today's policy.
  */
 function reusableAt(records: readonly KeyRecord[], policy: RotationPolicy): number {
   const cachedMs = cachedForSeconds.long * 1000;

@@ -23,7 +23,7 @@ export interface DueStep {
    */
   readonly at: number | undefined;
   /**
-   * Time at which the waiting period became blocked because a target has not received the previous step, in epoch
+   * Time at which the waiting period became blocked because a target had not received the previous step, in epoch
    * milliseconds.
    */
   readonly blockedSince: number | undefined;

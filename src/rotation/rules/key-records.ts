@@ -29,7 +29,9 @@ export type PrivateHalf =
   /** URI of an immutable key version in an HSM or a key service. */
   | { readonly uri: string };
 
-/** A key that is published or that decrypts. Plain JSON; all times are in epoch milliseconds by the store's clock. */
+/**
+ * A key that is published or used for decryption. Plain JSON; all times are in epoch milliseconds by the store's clock.
+ */
 export interface LiveRecord {
   readonly kid: string;
   readonly use: KeyUse;

@@ -90,7 +90,7 @@ export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPol
   return policy;
 }
 
-/** Returns the members of a policy that this version knows. */
+/** Returns only the policy members that this version knows. */
 export function knownOf(policy: RotationPolicy): RotationPolicy {
   return Object.fromEntries(policyNames.map((name) => [name, policy[name]])) as RotationPolicy;
 }

@@ -5,7 +5,7 @@ const stateRank: Readonly<Record<LiveState, number>> = { announced: 0, active: 1
 
 /**
  * Returns a key's position in the sequence of its states. A key never returns to an earlier position, because each
- * activation moves it to a higher one.
+ * activation moves it to a later one.
  */
 const rankOf = (record: KeyRecord): number =>
   isLive(record) ? (record.activations ?? 1) * 3 + stateRank[record.state] : Infinity;

@@ -35,9 +35,9 @@ export function rotationIntervals(ways: readonly Way[]): Interval[] {
 }
 
 /**
- * Returns the time at which the current uninterrupted period of rotation mode began, judging by reads of the store.
- * Returns `undefined` if rotation mode is off at `at`, or if no read has found yet that it is on. The result may be
- * later than the true time, because removed keys are ignored.
+ * Returns the time at which the current uninterrupted period of rotation mode began, according to reads of the store.
+ * Returns `undefined` if rotation mode is off at `at`, or if no read has yet found it to be on. The result may be later
+ * than the true time, because removed keys are ignored.
  */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
   const live = liveRecords(records);

@@ -16,8 +16,8 @@ const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecor
 ];
 
 /**
- * Reports whether the store has yet to record that a target received a step. Considers the steps that wait for targets.
- * Also considers revocations, because operators wait for them.
+ * Reports whether the store has yet to record that a target received a step. Considers the steps that wait for targets,
+ * and also revocations, because operators wait for those.
  */
 export function isTargetBehind(held: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(held, name) ?? {};
@@ -32,8 +32,8 @@ export const lateTargets = (held: Held): readonly TargetRecord[] =>
   held.targets.filter(({ name, revision }) => revision > 0 && isTargetBehind(held, name));
 
 /**
- * Adds a target to the store before the target is first written, so that no step overlooks it. Until the target has
- * been read back, keeps the entry up to date.
+ * Adds a target to the store before anything is written to the target, so that no step overlooks it. Keeps the entry up
+ * to date until the target has been read back.
  */
 export function namedTarget(planned: Planned, name: string, now: number): readonly TargetRecord[] {
   const { revision = 0, at = 0 } = entryOf(planned, name) ?? {};

@@ -24,15 +24,15 @@ export interface TargetRecord {
   /** Latest revision that was read back from the target; 0 if none has been. */
   readonly revision: number;
   /**
-   * Time at which that revision was read back or, if none has been, at which the target was last named in the store, in
-   * epoch milliseconds.
+   * Time, in epoch milliseconds, at which that revision was read back. If no revision has been read back, the time at
+   * which the target was last named in the store.
    */
   readonly at: number;
 }
 
 /**
- * Returns a key's waiting period, using the longest bounds that any policy has set during its life; `undefined` for an
- * active or removed key.
+ * Returns a key's waiting period, using the longest durations that any policy has set during the key's life;
+ * `undefined` for an active or removed key.
  */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
   if (!isLive(record) || record.state === "active") return undefined;
@@ -53,7 +53,7 @@ export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | u
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** Works like `endOfWait`, but assumes that a period that has not begun begins now. */
+/** Works like `endOfWait`, but treats a period that has not begun as if it began now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
   const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;
@@ -110,7 +110,7 @@ export function longestStale(records: readonly KeyRecord[], policy: RotationPoli
   return { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
 }
 
-/** Records, on each live key, the longest bounds that any policy has set during the key's life. */
+/** Records, on each live key, the longest durations that any policy has set during the key's life. */
 export function recordBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
   const longest = longestStale(records, policy);
   return mapLive(records, (record) => {

@@ -81,8 +81,8 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
 
 /**
  * Reports whether a saved set shows that a store contained this issuer's keys. The MAC is not verified, because the
- * wrapping key may have been lost together with the store. All that an attacker can do with a forged saved set is keep
- * keys from being generated in an empty store.
+ * wrapping key may have been lost together with the store. The worst that an attacker can do with a forged saved set is
+ * prevent keys from being generated in an empty store.
  */
 export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
   if (text === undefined) return false;

@@ -30,8 +30,8 @@ export interface SavedSetOptions {
    */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;
   /**
-   * Maximum age of a saved set, in seconds. If 0, no set is saved or used. Default: the time for which a set contains
-   * every key that can sign, provided that no operator forces a step.
+   * Maximum age of a saved set, in seconds. If 0, no set is saved or used. Default: how long a set continues to contain
+   * every key that can sign, assuming that no operator forces a step.
    */
   readonly maxSavedSetSeconds?: Optional<number>;
   /** Receives events about outages and about failures to save the set. Default: none. */

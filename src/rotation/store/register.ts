@@ -26,7 +26,7 @@ export interface WriteOptions extends CallOptions {
 /** An issuer in the database. Do not trust its name, because anyone who can write to the store can add an issuer. */
 export interface ListedIssuer {
   readonly issuer: string;
-  /** Key of the row, from which the next page continues. It need not be derived from the issuer. */
+  /** Key of the row. The next page starts after this key. The key need not be derived from the issuer. */
   readonly key: string;
 }
 
@@ -100,16 +100,17 @@ export interface Register {
   /** Presence records. Missing if processes are short-lived, as in a Worker. */
   readonly presence?: PresenceStore | undefined;
   /**
-   * Calls `onChange` within a second after any process has written, until the signal aborts. One call may cover several
-   * writes. A caller that starts watching before it reads misses nothing. Missing if the register cannot watch; jwksd
-   * then reads once a second.
+   * Calls `onChange` within a second after a write by any process, until the signal aborts. One call may cover several
+   * writes. A caller that starts watching before it reads the document misses nothing. Missing if the register cannot
+   * watch for writes; jwksd then reads the document once a second.
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   /**
    * Lists the issuers in the whole database whose next step is due, most overdue first. Missing if the store cannot
    * list them.
    *
-   * @param after last issuer of the previous page; without it, issuers that stay due would block others
+   * @param after last issuer on the previous page; without this parameter, issuers that stay due would keep the others
+   * from being listed
    */
   due?(limit: number, after?: DueIssuer, options?: CallOptions): Promise<readonly DueIssuer[]>;
   /**

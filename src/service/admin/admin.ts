@@ -77,7 +77,11 @@ export interface RunningAdmin extends RunningServer {
   readonly url: string;
 }
 
-/** Serves requests to the admin address that pass {@link refusalOf}. @param pages read-only pages by path */
+/**
+ * Serves those requests to the admin address that {@link refusalOf} does not reject.
+ *
+ * @param pages read-only pages by path
+ */
 export async function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,

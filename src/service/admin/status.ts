@@ -30,7 +30,7 @@ export interface KeyStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
   readonly alg: string;
-  /** Time from which the key is no longer published. Only encryption keys from files have one. */
+  /** Time at which the key stops being published. Only encryption keys from files have this time. */
   readonly notAfter?: number | undefined;
   /**
    * State of the key. If jwksd does not manage the keys, the first signing key is `active` and the others are

@@ -25,11 +25,11 @@ interface Reported {
   readonly events: () => readonly LogEvent[];
 }
 
-/** Report on a running service. */
+/** A report on a running service. */
 export interface Report {
   /** Returns the status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;
-  /** The pages of the admin address, by path. */
+  /** The pages served at the admin address, keyed by path. */
   readonly pages: Readonly<Record<string, AdminPage>>;
 }
 

@@ -21,7 +21,7 @@ export interface PublicEndpoint {
   readonly provider: ServiceProvider;
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** Returns the counts of responses since startup, including responses to refused requests. */
+  /** Returns response counts since startup, including responses to refused requests. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
 }

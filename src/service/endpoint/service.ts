@@ -25,7 +25,7 @@ export interface Service {
   readonly kids: readonly string[];
   /** Human-readable state of the first key. The key is active, unless this process cannot sign with it. */
   readonly stateText: string;
-  /** URL of the admin address, or `undefined` if it is off. */
+  /** URL of the admin address, or `undefined` if there is none. */
   readonly adminUrl: string | undefined;
   /** Returns the service's status. First reads the store, unless it was read less than 2 s ago. */
   status(this: void): Promise<Status>;

@@ -12,10 +12,7 @@ import { conventions } from "./proxy-conventions.ts";
  * Size, in bytes, of a response head without the guard's own headers: the status line and the standard HTTP headers.
  */
 const plainBytes = 256;
-/**
- * Combined size, in bytes, that is allowed for a nonce and for the fixed strings in a refusal. The strings are in the
- * challenge and in the body.
- */
+/** Combined size allowance, in bytes, for a nonce and for the fixed strings in a refusal's challenge and body. */
 const refusalTexts = 512;
 
 /**

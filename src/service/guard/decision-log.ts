@@ -3,7 +3,10 @@ import { type Metric, type Tally, counter, createTally, gauge, plain } from "../
 import type { Logger } from "../config/logger.ts";
 import type { Decision } from "./decision.ts";
 
-/** Maximum number of lines within a window, and the window's length in milliseconds. Metrics count every refusal. */
+/**
+ * Maximum number of lines per window, and the window's length in milliseconds. The limit does not affect metrics, which
+ * count every refusal.
+ */
 const limits = { windowMs: 10_000, lines: 50 } as const;
 
 /** Counts a guard's decisions since startup and logs its refusals. */

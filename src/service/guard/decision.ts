@@ -15,7 +15,7 @@ import type { SameRequests } from "./repeated-checks.ts";
 export interface Decision {
   /** Status for the client: 200 lets the request through. */
   readonly status: number;
-  /** Kind of request or refusal. There are few enough kinds for a metric label. */
+  /** Kind of request or refusal. There are few enough kinds to use them as values of a metric label. */
   readonly reason: string;
   /** Response to the proxy. */
   readonly reply: Reply;
@@ -23,7 +23,7 @@ export interface Decision {
   readonly line?: { readonly level: "info" | "warn"; readonly fields: object; readonly message: string };
 }
 
-/** The part of a request that the guards' options read. */
+/** The part of a request that the guards' options use. */
 export interface Source {
   /** Client certificate, in a form that the `certificate` option accepts. */
   readonly certificate: string | undefined;

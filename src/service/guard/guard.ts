@@ -31,7 +31,7 @@ export const maxHeaderBytes = 131_072;
 export interface RunningGuard {
   /** Port on which the guard listens for the proxy's checks; 0 for a Unix socket. */
   readonly port: number;
-  /** URL of the admin address, or `undefined` if it is off. */
+  /** URL of the admin address, or `undefined` if there is none. */
   readonly adminUrl: string | undefined;
   /**
    * Reads the configuration again. If it is invalid, logs the error, keeps the old configuration in use, and resolves

@@ -14,7 +14,7 @@ import type { Logger } from "../config/logger.ts";
 /** All issuers' keys, which are shared by the hosts and kept across reloads. */
 export interface KeySets {
   /**
-   * From now on, uses only the sets that `build` requests. Closes the others. Fetches the new sets, retrying until that
+   * Switches to the sets that `build` requests and closes all others. Fetches each new set, retrying until it
    * succeeds. If `build` throws, nothing changes.
    */
   replace<T>(this: void, build: (use: UseKeySet) => T): T;
@@ -73,7 +73,7 @@ export function createKeySets(clock: Clock, log: Logger): KeySets {
   };
 }
 
-/** Returns the name of a set in the log and the metrics. */
+/** Returns the name that the log and the metrics use for a set. */
 export const nameOf = ({ issuer, jwksUri }: RemoteKeySetOptions): string => (issuer ?? jwksUri) as string;
 
 function close({ keys, closed }: Entry): void {

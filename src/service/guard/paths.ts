@@ -48,7 +48,7 @@ function decoded(path: string): string | undefined {
 
 /**
  * Returns the form that two paths share if a backend could treat them as the same path: decoded, in lower case, without
- * periods at the end of a segment, and without empty segments. An escaped slash or a space can leave a segment empty.
+ * periods at the end of a segment, and without empty segments, which can result from an escaped slash or a space.
  */
 export function folded(path: string): string {
   const text = decoded(path) ?? path;

@@ -10,7 +10,7 @@ export interface Described {
   readonly host: string;
   /** Path and query, as the client sent them. */
   readonly target: string;
-  /** Id that the proxy gave the request, if all checks of a request have the same id. */
+  /** Id that the proxy assigned to the request, provided that every check of a request has the same id. */
   readonly id: string | undefined;
 }
 

@@ -10,7 +10,7 @@ import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch-files.ts";
 
-/** A service's keys that come from files. If the signing keys are managed, `keyset` is empty. */
+/** Keys that a service reads from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {
   readonly keysets: Keysets;
   /** Reason why the files were rejected when they were last read. */

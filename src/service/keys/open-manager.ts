@@ -19,9 +19,9 @@ export interface ManagedSettings {
 }
 
 interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
-  /** Checks the store before its keys are managed. If it throws, the store is refused. */
+  /** Checks the store before its keys are managed. If the check throws, the store is refused. */
   readonly check?: (custody: Custody) => Promise<void>;
-  /** Receives failures, which are then not logged. */
+  /** Receives failures. If this is set, they are not logged. */
   readonly onFailure?: (event: Extract<KeyManagerEvent, { readonly type: "failed" }>) => void;
 }
 

@@ -5,7 +5,7 @@ import type { ServiceManager } from "../../rotation/manager/manager.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** Maximum age of a list that is still used. */
+  /** Maximum age at which a list is still used. */
   oldMs: 2_000,
   /** How long a caller waits for a new list. */
   waitMs: 250,

@@ -140,7 +140,7 @@ export async function startServiceKeys(
   };
 }
 
-/** Returns the path of the saved set if it shows that the store contained its issuer's keys. */
+/** Returns the path of the saved set if that set shows that the store contained the keys of the set's issuer. */
 export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<string | undefined> {
   return (await showsKeys(textFile(savedSet), owner)) ? savedSet : undefined;
 }

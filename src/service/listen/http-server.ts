@@ -27,7 +27,7 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** How long a request may go without data from either side, for example because the peer does not read. */
+  /** How long a request may go without data from either side, for example because the peer has stopped reading. */
   timeoutMs: 10_000,
   /**
    * How long to keep reading from a refused peer. Closing early could reset the connection before the peer has read the

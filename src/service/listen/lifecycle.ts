@@ -8,7 +8,7 @@ export async function stopAll(stops: Stops): Promise<void> {
 /**
  * Starts a service. If startup fails, stops the parts that have already been started.
  *
- * @param start adds the function that stops each part
+ * @param start adds a stop function for each part
  */
 export async function startParts<T>(start: (stops: Stops) => Promise<T>): Promise<T> {
   const stops: Stops = [];

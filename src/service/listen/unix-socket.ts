@@ -36,7 +36,7 @@ export async function listenOnSocket(server: Server, { path, mode, group }: Sock
 /**
  * Reports whether the path was free.
  *
- * @throws IoError `ERR_LISTEN` for any error other than a path that is in use
+ * @throws IoError `ERR_LISTEN` for any error other than the path being in use
  */
 async function bind(server: Server, path: string): Promise<boolean> {
   // Node binds before listen() returns, so with this mask, only this user can connect until the mode is set.

@@ -78,7 +78,10 @@ function claimsIn(message: Uint8Array): string {
   }
 }
 
-/** Converts an error for the caller. Omits the message of an unknown error, because it might quote secrets. */
+/**
+ * Converts an error to the one that the caller receives. Omits the message of an unknown error, because it might quote
+ * secrets.
+ */
 function toCallError(error: unknown): CallError {
   if (!(error instanceof JwksdError)) return new CallError("internal", "an unexpected error occurred");
   const { code, retryable, message } = error;

@@ -50,7 +50,7 @@ export function readFields(bytes: Uint8Array): Fields {
 /**
  * Returns a field of type `string`, or an empty string if the field is missing.
  *
- * @throws TypeError if the field is not a string in UTF-8
+ * @throws TypeError if the field is not a UTF-8 string
  */
 export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();

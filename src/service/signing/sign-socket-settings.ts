@@ -120,7 +120,7 @@ function checkAddress(address: HostAndPort, name: string, tls: string | undefine
 }
 
 /**
- * Checks the sockets' token lifetimes against the rotation policy's.
+ * Checks the sockets' token lifetimes against the one in the rotation policy.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { SignerError, codeOf } from "../../base/errors.ts";
 
-/** Counts of a socket's requests within a minute. Nothing about the content of tokens is recorded. */
+/** A socket's request counts for one minute. Nothing about the content of tokens is recorded. */
 export interface SignCounts {
   readonly signed: number;
   /** Counts by error code. */

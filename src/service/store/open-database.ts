@@ -12,7 +12,7 @@ type Open = (url: string, options: { readonly issuer: string }) => ClosableRegis
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
-/** Functions that open a database, for each URL scheme. */
+/** Functions that open a database, one per URL scheme. */
 const openers: Readonly<Record<DatabaseScheme, Open>> = {
   mysql: mysqlStore,
   mariadb: mysqlStore,

@@ -38,7 +38,7 @@ export interface Published {
 export interface PublishOptions {
   /** Path of a folder, or `s3://BUCKET/PREFIX`. */
   readonly target: string;
-  /** Base URL at which the documents are read back. Default: the issuer. */
+  /** Base URL from which the documents are read back. Default: the issuer. */
   readonly verifyUrl?: string | undefined;
   readonly purgeCommand?: string | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -149,7 +149,10 @@ export async function startPublishing(settings: Settings, options: PublishOption
     throw error;
   }
 
-  /** Publishes changes to key files. The manager publishes changes to its own keys, and retries on its own. */
+  /**
+   * Publishes changes that were made to key files. The manager itself publishes changes to the keys that it manages,
+   * and retries.
+   */
   const refresh = async (): Promise<void> => {
     if (managing?.manager.isPublished === false || isSameDocumentSet(await latestSet(), done)) return;
     await managing?.manager.runDueSteps();

@@ -115,8 +115,8 @@ export function bucketTarget(
   }
 
   /**
-   * Reads the object again after a failure. If the object was written but the response was lost, the next write would
-   * fail, because its condition is out of date.
+   * Reads the object again after a failure. Otherwise, if the object had been written but the response had been lost,
+   * the next write would fail because its condition would be out of date.
    *
    * @throws IoError `ERR_TARGET` if the object is not this document
    */

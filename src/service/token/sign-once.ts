@@ -26,7 +26,7 @@ const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: num
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
 /**
- * Signs with the active key from key files.
+ * Signs a token with the active key from key files.
  *
  * @throws the same errors as `readKeyset` and `Provider.sign`
  */
@@ -43,12 +43,12 @@ export async function signWithFiles(
 }
 
 /**
- * Signs with the active key in an open store, after a confirmed read.
+ * Signs a token with the active key in an open store, after a confirmed read.
  *
  * @param issuer called after the store has been read
  * @throws RotationError `ERR_TRANSITION` if the store has no keys yet
- * @throws SignerError `ERR_SIGNER_STALE` if the signer is too slow, or if the clocks of this machine and the store
- * differ by more than `clockSkewSeconds`; and errors from `Provider.sign`
+ * @throws SignerError `ERR_SIGNER_STALE` if the signer is too slow or if the clocks of this machine and the store
+ * differ by more than `clockSkewSeconds`, as well as the errors from `Provider.sign`
  * @throws TokenError `ERR_CLAIMS_INVALID`
  */
 export async function signOnce(

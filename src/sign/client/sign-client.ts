@@ -35,7 +35,7 @@ export interface SignClientOptions {
   readonly ca?: Optional<string>;
   /** Time limit for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: Optional<number>;
-  /** Maximum number of connections. If all are in use, further calls wait for one. Default: 16. */
+  /** Maximum number of connections. If all are in use, further calls wait until one is free. Default: 16. */
   readonly maxConnections?: Optional<number>;
 }
 
@@ -45,8 +45,8 @@ export interface SignClient {
    * Signs claims with the active key, like `provider.sign`.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` if the socket's policy does not allow the claims
-   * @throws SignerError the same errors as `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process
-   * is listening, `ERR_SIGNER_UNAUTHORIZED` if this user is not allowed to connect
+   * @throws SignerError the same errors as `provider.sign`; also `ERR_SIGNER_STALE`, `ERR_SIGNER_UNAVAILABLE` if no
+   * process is listening, and `ERR_SIGNER_UNAUTHORIZED` if this user is not allowed to connect
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /** Closes idle connections. */
@@ -65,7 +65,7 @@ const rules: Rules<SignClientOptions> = {
 
 /**
  * Creates a client for a sign socket, for use in processes that must not have keys. The client is not a `Signer`,
- * because a sign socket signs claims and never a digest.
+ * because a sign socket signs only claims, never digests.
  *
  * @example
  * ```ts

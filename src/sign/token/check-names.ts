@@ -27,7 +27,11 @@ export function checkClaimNames(claims: object): void {
   }
 }
 
-/** Rejects reserved header parameters, in upper or lower case. @throws TokenError `ERR_CLAIMS_INVALID` */
+/**
+ * Rejects reserved header parameters, regardless of case.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ */
 export function checkHeaderNames(header: object): void {
   const reserved = Object.keys(header).find((name) => reservedHeaders.has(folded(name)));
   if (reserved === undefined) return;
@@ -36,7 +40,7 @@ export function checkHeaderNames(header: object): void {
 }
 
 /**
- * Rejects JSON with a duplicate member, because some parsers use the first one and some the last one.
+ * Rejects JSON with a duplicate member, because some parsers use the first occurrence and others use the last.
  *
  * @param text valid JSON
  * @throws TokenError `ERR_CLAIMS_INVALID`

@@ -25,8 +25,9 @@ type Json = Readonly<Record<string, unknown>>;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Signs the signing input of a JWT with the caller's header and claims. Both must follow the rules of `signToken`, and
- * the header must name this key. Other input is not signed, because arbitrary bytes could be a token of any kind.
+ * Signs the signing input of a JWT, which contains the caller's header and claims. Both must follow the rules of
+ * `signToken`, and the header must name this key. Other input is not signed, because arbitrary bytes could be a token
+ * of any kind.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`

@@ -42,7 +42,7 @@ const replacements: Readonly<Record<string, string>> = {
 };
 
 /**
- * Fills in the defaults of a token's options. Checks that the claims and the header are plain objects.
+ * Fills in the defaults for a token's options. Checks that the claims and the header are plain objects.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`

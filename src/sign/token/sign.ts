@@ -64,7 +64,7 @@ export async function signToken(
 }
 
 /**
- * Signs a payload unchanged, under a header with `alg`, `kid` and a `typ` of JWT. The caller must check the claims.
+ * Signs a payload as is, with a header that contains `alg`, `kid` and a `typ` of JWT. The caller must check the claims.
  *
  * @param payload the payload in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` if the token would be too long

@@ -45,7 +45,7 @@ export interface TokenSigner {
   /** Checks that this process may currently sign. @throws SignerError `ERR_SIGNER_STALE` */
   checkMaySign(this: void): void;
   /**
-   * Signs a payload unchanged, with a `typ` of JWT. The caller must check the claims.
+   * Signs a payload as is, with a `typ` of JWT. The caller must check the claims.
    *
    * @throws TokenError, SignerError, for the same reasons as `sign`
    */
@@ -63,7 +63,7 @@ export interface TokenSignerOptions {
   /** See `ProviderOptions`. */
   readonly permit?: ((kid: string) => () => void) | undefined;
   readonly signerLimits?: SignerLimits | undefined;
-  /** Called when a signature fails, unless its caller aborted it. */
+  /** Called when signing fails, unless the caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
@@ -79,7 +79,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
   const known = new WeakMap<Signer, ActiveKey>();
   let active = first && activeOf(first);
 
-  /** Returns the active key of a keyset. Wraps each signer with limits only once. */
+  /** Returns the active key of a keyset. Each signer is wrapped only once, to add limits. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
     if (signer === undefined) return { jwk, key: undefined };
     const { kid } = jwk;
@@ -137,8 +137,8 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 
 /**
  * Signs with a key that was captured before any await, so the kid, the signer and the token's times match. A new keyset
- * does not affect a signature in progress. But a manager's key must still be allowed to sign afterward, because the
- * signer may have taken too long.
+ * does not affect a signature in progress. However, because the signer may have taken too long, a manager's key must
+ * still be allowed to sign after the signature has been created.
  */
 async function signWith<T>({ key }: Active, check: (() => void) | undefined, sign: (key: ActiveKey) => Promise<T>) {
   check?.();

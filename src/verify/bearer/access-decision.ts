@@ -40,8 +40,8 @@ import { createTrustedIssuers } from "./trusted-issuers.ts";
 import type { BearerGuardEvent } from "./types.ts";
 
 /**
- * The decision about a request: either its sender, or a refusal with its response. If a token is optional and missing,
- * the sender is `undefined`.
+ * The decision about a request: either the request's sender, or a refusal and the response to send. If a token is
+ * optional and missing, the sender is `undefined`.
  */
 export type AccessDecision =
   | { readonly auth: VerifiedAccessToken | undefined }
@@ -68,7 +68,7 @@ export interface Challenge {
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 const defaultDenial: ApplicationDenial = { status: 403, description: "the token does not allow this request" };
 
-/** Decides which requests are let through, on behalf of all adapters. */
+/** Decides, on behalf of all adapters, which requests are let through. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
   /** Verifies a token on its own, without a request. Returns the token's auth. @throws TokenError, FetchError */

@@ -17,7 +17,7 @@ import type { BearerGuardOptions } from "./types.ts";
 /** Requirements for a route that requires a token. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
-/** A guard for an API, which lets requests with a valid access token through and refuses all others. */
+/** A guard for an API. It lets through requests with a valid access token and refuses all others. */
 export interface BearerGuard {
   /**
    * Creates middleware for Express 4 and 5, Connect and `node:http`. It also sets the request's `auth` property, which
@@ -49,8 +49,8 @@ export interface BearerGuard {
    */
   authOf(this: void, request: object): VerifiedAccessToken | undefined;
   /**
-   * Returns the response with which a handler refuses a request that this guard has let through. It is a 403, or a 401
-   * if there was no token or a new one may help.
+   * Returns the response with which a handler can refuse a request that this guard has let through. The response is a
+   * 403, or a 401 if there was no token or if a new token may help.
    *
    * @example
    * ```ts
@@ -58,14 +58,14 @@ export interface BearerGuard {
    * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
    * ```
    *
-   * If there was no token, the response is a 401 without the description, which only the event contains.
+   * If there was no token, the 401 does not contain the description; only the event does.
    *
    * @throws ConfigError `ERR_OPTION_INVALID` if the guard did not let this request through, or if the denial is invalid
    */
   challenge(this: void, request: object, denial: ApplicationDenial): Challenge;
   /**
    * Fetches all issuers' keys immediately, for example before the process reports that it is ready. Does nothing if
-   * `issuer` is a function, or for `keys` without `refresh()` or `reload()`.
+   * `issuer` is a function, or for `keys` that have neither `refresh()` nor `reload()`.
    *
    * @throws FetchError, for the same reasons as `createRemoteKeySet`
    */

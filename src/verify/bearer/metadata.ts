@@ -28,8 +28,8 @@ export interface ResourceMetadataHandlers {
   /** Handles a `Request`. If its path is not a metadata path, returns 404. */
   fetch(this: void, request: Request): Promise<Response>;
   /**
-   * Handles a request in Express, Connect and `node:http`. If its path is not a metadata path, calls `next` if it is
-   * given; otherwise, responds with 404.
+   * Handles a request in Express, Connect and `node:http`. If the path is not a metadata path, calls `next` or, if
+   * `next` is not given, responds with 404.
    */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
 }

@@ -148,8 +148,9 @@ const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): st
     : "This request needs an access token.";
 
 /**
- * Returns one challenge for each scheme that the client may use. The challenge for the scheme that it used contains the
- * error. A client that used DPoP gets only that challenge, because clients read only the first one.
+ * Returns one challenge for each scheme that the client may use. The challenge for the scheme that the client used
+ * contains the error. A client that used DPoP gets only the DPoP challenge, because clients read only the first
+ * challenge.
  *
  * @see RFC 9449 sections 7.2 and 9
  */

@@ -128,7 +128,7 @@ export function checkRequirements(requirements: Requirements): CheckedRequiremen
   return { ...others, check: check as CheckedRequirements["check"] };
 }
 
-/** Returns a scope that is sufficient for the route, to name in a challenge. */
+/** Returns the scope to name in a challenge, which is one that is sufficient for the route. */
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
@@ -141,7 +141,7 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
-/** Guard settings that limit when a user may have signed in. */
+/** Guard settings for checking how long ago a user signed in. */
 interface SignInLimits {
   readonly clock: Clock;
   /** Maximum time that a sign-in may be ahead of the clock, in seconds. */
@@ -192,7 +192,8 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
 
 /**
  * Describes the problem with the time of the sign-in (`auth_time`, in whole seconds), if there is one. A time far in
- * the future counts as a problem, because a time mistakenly given in milliseconds would never expire.
+ * the future counts as a problem, because otherwise, a sign-in whose time was mistakenly given in milliseconds would
+ * never expire.
  */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,

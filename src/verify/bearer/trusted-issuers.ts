@@ -23,7 +23,7 @@ export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 /** A trusted issuer's keys. */
 interface Trusted {
   readonly keys: KeyResolver;
-  /** Records that the keys have verified a token. */
+  /** Records that a token has been verified with the keys. */
   prove(this: void): void;
   /** Fetches the keys immediately. */
   readonly refresh?: (this: void) => Promise<void>;
@@ -36,7 +36,7 @@ export interface TrustedIssuers {
 }
 
 /**
- * Maximum average size of the JWK Sets if `issuer` is a function, in bytes. It limits the total memory that all sets
+ * Maximum average size of the JWK Sets, in bytes, if `issuer` is a function. It limits the total memory that all sets
  * use.
  */
 const meanSetBytes = 65_536;

@@ -16,8 +16,8 @@ export type TrustedIssuer =
   | { readonly issuer: string; readonly keys: KeyResolver };
 
 /**
- * Claim to check in tokens without `aud`. It must be or contain one of these values. If a token does have `aud`, its
- * `aud` must also be or contain one of them.
+ * Claim to check in tokens that have no `aud`. It must be or contain one of these values, and so must the `aud` of a
+ * token that does have one.
  */
 export interface AudienceClaim {
   readonly claim: string;
@@ -91,7 +91,7 @@ export interface BearerGuardOptions {
    */
   readonly scopeClaims?: Optional<readonly string[]>;
   /**
-   * Maximum length of a token, in bytes. Node itself accepts 16 KiB for all header fields together
+   * Maximum length of a token, in bytes. Node itself accepts up to 16 KiB of header fields in total
    * (`--max-http-header-size`). Default: 16384.
    */
   readonly maxTokenBytes?: Optional<number>;

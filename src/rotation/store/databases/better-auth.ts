@@ -144,8 +144,8 @@ export function betterAuthStore(adapter: BetterAuthAdapter, options: StoreOption
 }
 
 /**
- * Returns details about an adapter's error. Uses only the last line of the message, because Prisma puts the query
- * before it. With Drizzle, the adapter's error has the database's error as its cause.
+ * Returns details about an adapter's error. Uses only the last line of the message, because Prisma puts the query on
+ * the lines above it. With Drizzle, the database's error is the cause of the adapter's error.
  */
 function faultOf(error: unknown): Fault {
   const { code, message } = ((error as Error).cause ?? error) as Error & { readonly code?: unknown };

@@ -38,15 +38,15 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes. It is needed because D1 limits the size of a row.
+ * Maximum size of a document, in bytes. The limit exists because D1 limits the size of a row.
  *
  * @see https://developers.cloudflare.com/d1/platform/limits/
  */
 const maxBytes = 1_900_000;
 
 /**
- * Creates the store for one issuer in a D1 database, which many Workers and issuers may share. The first call creates
- * the tables.
+ * Creates the store for one issuer in a D1 database, which many Workers and issuers may share. The first call to the
+ * store creates the tables.
  *
  * @param database binding of the database, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`

@@ -33,7 +33,7 @@ export interface Fault {
 /** Options for a call. */
 export interface Call {
   readonly signal?: AbortSignal | undefined;
-  /** Whether the call writes. */
+  /** Whether the call writes to the database. */
   readonly writes: boolean;
 }
 
@@ -41,7 +41,7 @@ export interface Call {
 export interface Calls {
   /** Runs a call. Rejects with the same errors as the methods of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
-  /** Wraps an error after which it is certain that nothing was written. */
+  /** Wraps an error when it is certain that nothing was written. */
   unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;

@@ -53,7 +53,7 @@ const binding = {
 };
 
 /**
- * Maximum size of a document, in bytes. It is needed because Durable Objects limit the size of a row.
+ * Maximum size of a document, in bytes. The limit exists because Durable Objects limit the size of a row.
  *
  * @see https://developers.cloudflare.com/durable-objects/platform/limits/
  */
@@ -61,7 +61,7 @@ const maxBytes = 1_900_000;
 
 /**
  * The class of the Durable Objects that store keys. Export it from the Worker and bind it with `new_sqlite_classes`.
- * Alternatively, your own class can contain an instance of it and forward requests.
+ * Alternatively, have your own class hold an instance of this class and forward requests to that instance.
  */
 export class KeysObject {
   readonly #state: DurableObjectState;

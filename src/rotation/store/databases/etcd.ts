@@ -59,8 +59,8 @@ const membersRule: Rule = {
 };
 
 /**
- * Maximum size of a response, in bytes. It is larger than any valid response with the document or the presence records
- * in base64.
+ * Maximum size of a response, in bytes. This is larger than any valid response that contains the document or the
+ * presence records in base64.
  */
 const maxResponseBytes = 4 * 2 ** 20;
 
@@ -114,7 +114,9 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     return [decoded, now];
   }
 
-  /** Sends a request to a member, with a token if there is a user. Tokens last for a few minutes. */
+  /**
+   * Sends a request to a member. If there is a user, the request includes a token, which is valid for a few minutes.
+   */
   async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Decoded, now: number]> {
     const { login } = members[current] as Member;
     if (login === undefined) return post(path, body, signal);
@@ -282,8 +284,8 @@ const messageIn = (json: unknown): string | undefined =>
     .find((member): member is string => typeof member === "string" && member !== "");
 
 /**
- * Response statuses after which it is certain that nothing was changed, because the request was invalid, was not
- * allowed, or exceeded a limit.
+ * Response statuses that mean that nothing was changed, because the request was invalid, was not allowed, or exceeded a
+ * limit.
  *
  * @see https://grpc.io/docs/guides/status-codes/
  */

@@ -28,11 +28,11 @@ interface LibsqlClient {
 
 /**
  * Creates the store for one issuer on a libSQL server, which any number of processes and issuers may share. The first
- * call creates the tables.
+ * call to the store creates the tables.
  *
  * @param database `libsql://HOST?authToken=TOKEN`, or any other server URL that `@libsql/client` accepts (a URL
  * requires that package); or an `@libsql/client` client, which the caller closes
- * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call to the store
  */
 export function libsqlStore(database: string | LibsqlClient, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("an @libsql/client client", "batch"));

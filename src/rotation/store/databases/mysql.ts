@@ -48,11 +48,11 @@ const statements = questionMarks({
 
 /**
  * Creates the store for one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share.
- * The first call connects and creates the tables.
+ * The first call to the store connects and creates the tables.
  *
  * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE` (requires the `mysql2` package, which parses the URL); or
  * a `mysql2` pool, which the caller closes
- * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call to the store
  */
 export function mysqlStore(database: string | MysqlPool | MysqlCallbackPool, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("a mysql2 pool", "getConnection"));
@@ -113,8 +113,8 @@ async function openPool(uri: string, connectTimeout: number): Promise<MysqlPool 
 }
 
 /**
- * Runs the statements in one transaction. Overrides these session settings: `autocommit`, `completion_type`, and the
- * isolation level and access mode of transactions.
+ * Runs the statements in one transaction. Overrides these session settings: `autocommit`, `completion_type`, the
+ * transaction isolation level, and the transaction access mode.
  */
 async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Result[]> {
   const connection = await pool.getConnection().catch((cause: unknown) => {
@@ -168,7 +168,7 @@ const numbers = {
   races: [1213, 1205, 1020, 1568],
   /** A privilege is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
-  /** The server or the statement was stopped, possibly after a write, or even while waiting for a replica. */
+  /** The server or the statement was stopped, possibly after a write or while waiting for a replica. */
   uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
 };
 

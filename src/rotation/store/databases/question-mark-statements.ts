@@ -2,7 +2,7 @@ import { bounded, boundedDocument, maxBytesOf } from "../size-limits.ts";
 import type { Statement, Statements } from "./sql-register.ts";
 
 export interface Dialect {
-  /** Keyword that inserts a row unless its key exists. */
+  /** Keyword that inserts a row unless its key already exists. */
   readonly insert: "INSERT IGNORE" | "INSERT OR IGNORE";
   /** The `now` column and, if the database has standbys, the `standby` column. */
   readonly clock: string;

@@ -45,7 +45,7 @@ async function loadDriver() {
 
 type Driver = Awaited<ReturnType<typeof loadDriver>>;
 
-/** Creates a connection that the first call opens. After a failure, the next call opens it again. */
+/** Creates a connection that is opened by the first call. After a failure, the next call reopens it. */
 function urlConnection(url: string, timeoutMs: number): Connection {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   type Client = ReturnType<typeof newClient>;
@@ -103,7 +103,7 @@ const readOnly = /READONLY|NOPERM|The user executing the script can't/;
 
 /**
  * Returns details about a server's error, which begins with a code in capitals. Nothing was written before the error,
- * because scripts write last.
+ * because writing is the last thing that a script does.
  */
 export function faultOf(error: unknown): Fault {
   const { message } = (error instanceof NotSent ? error.cause : error) as Error;

@@ -19,8 +19,8 @@ export type { StoreOptions } from "./database-calls.ts";
 const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
 
 /**
- * Lua script that reads the document. With a second argument, the script writes first, which fails on a primary without
- * its required replicas.
+ * Lua script that reads the document. If there is a second argument, the script writes before it reads; the write fails
+ * on a primary that does not have its required replicas.
  */
 const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end
 local time = redis.call('TIME')
@@ -55,7 +55,7 @@ const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
  *
  * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER` (requires the `redis` package, which parses the URL); or a
  * connected `redis` client, or an `ioredis` client, which the caller closes
- * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call to the store
  */
 export function redisStore(database: string | RedisClient | IoredisClient, options: StoreOptions): ClosableRegister {
   checkArgument("the database", database, urlOr("a redis or ioredis client", "sendCommand", "call"));

@@ -26,7 +26,7 @@ export interface SqlFault extends Fault {
 
 /** A row of the documents table. */
 export interface Row {
-  /** Key of the issuer in the tables. */
+  /** Key that identifies the issuer in the tables. */
   readonly key: string;
   readonly issuer: string;
   readonly version: string;
@@ -34,11 +34,14 @@ export interface Row {
   readonly due: number | null;
 }
 
-/** The SQL for a register's methods. Several statements run in one transaction; the result of the last one is used. */
+/**
+ * The SQL for a register's methods. If there are several statements, they run in one transaction, and the result of the
+ * last one is used.
+ */
 export interface Statements {
   /**
-   * Selects one row with these columns: `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary
-   * (only for databases with standbys); `version`; and `text`, NULL if the caller knows this version.
+   * Selects one row with these columns: `now`, in epoch milliseconds; `standby`, which is 1 if the server is not the
+   * primary (only for databases with standbys); `version`; and `text`, which is NULL if the caller knows this version.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
   /** Works like `read`, but in a database without tables. Missing if a read creates the tables. */
@@ -55,7 +58,8 @@ export interface Statements {
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
   /**
-   * Selects the rows after the given one that are due by now, ordered by `due` and `id`. Columns: `name`, `due`, `id`.
+   * Selects the rows that come after the given one and are due by `now`, ordered by `due` and `id`. Columns: `name`,
+   * `due`, `id`.
    */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
   /** Selects all rows after the given one, ordered by `id`. Columns: `name`, `id`. */

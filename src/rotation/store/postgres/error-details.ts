@@ -35,8 +35,8 @@ function sqlState(error: unknown): string | undefined {
 }
 
 /**
- * Reports whether the server rejected a statement and the connection is still usable. If the server is stopping, or a
- * proxy answered, the statement may have been executed.
+ * Reports whether the server rejected a statement and the connection is still usable. An error from a server that is
+ * stopping, or from a proxy, does not count, because the statement may have been executed.
  */
 export const isRefusal = (error: unknown): boolean =>
   (error as { readonly severity?: unknown }).severity === "ERROR" && !/^(08|57)/.test(sqlState(error) ?? "");

@@ -21,7 +21,7 @@ async function loadPg(): Promise<Pg> {
 const max = 10;
 
 /**
- * Returns a driver for a URL, using the `pg` package. The first call loads the package and connects.
+ * Returns a driver for a URL, using the `pg` package. The first call to the driver loads the package and connects.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */

@@ -28,7 +28,7 @@ const pollMs = 1_000;
  * @param database `postgres://USER@HOST:PORT/DATABASE`, which requires the `pg` package. The package parses the URL:
  * missing parts come from the environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …), and `sslmode` has the same meaning
  * as in libpq. Alternatively, a `pg.Pool` or an instance from the `postgres` package, which the caller closes
- * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call to the store
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
 export function postgresStore(database: string | PostgresPool | PostgresSql, options: StoreOptions): ClosableRegister {

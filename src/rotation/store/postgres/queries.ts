@@ -23,9 +23,9 @@ const limits = (limit: number): string =>
   `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $${limit}, true), ${durable})`;
 
 /**
- * Writes to the server's log, so that the response does not arrive until the commit is as durable as required. The
- * write does not require any privileges. A process that gets no response retries after a while; because of the lock,
- * only one of these statements at a time waits for a standby.
+ * Writes to the server's log, so that the response does not arrive until the commit is as durable as required. This
+ * write requires no privileges. A process that gets no response retries after a while, but the lock ensures that only
+ * one of these statements at a time waits for a standby.
  */
 const confirmation = `CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'jwksd', '')::text END`;
 const confirming = (parameter: number): string =>

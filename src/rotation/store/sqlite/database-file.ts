@@ -7,7 +7,7 @@ import { isDiskError } from "./errors.ts";
 import { checkJournal } from "./hot-journal.ts";
 import { nodeSqlite } from "./load-sqlite.ts";
 
-/** SQLite application id that tells jwksd's files from other SQLite files: "jwks" in ASCII. */
+/** SQLite application id that distinguishes jwksd's files from other SQLite files: "jwks" in ASCII. */
 const applicationId = 0x6a776b73;
 
 const schema = `CREATE TABLE document (id INTEGER PRIMARY KEY CHECK (id = 1), version TEXT NOT NULL, text TEXT NOT NULL) STRICT;
@@ -16,11 +16,11 @@ PRAGMA application_id = ${applicationId}`;
 
 /**
  * Begins a write. With `EXTRA`, the write survives a power loss, because the folder is also synced after the journal
- * has been deleted from it. `secure_delete` overwrites deleted data, such as a removed key's private key.
+ * has been deleted from it. `secure_delete` overwrites deleted data, such as the private part of a removed key.
  */
 const begin = "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; BEGIN IMMEDIATE";
 
-/** Creates an empty file unless the file exists. SQLite treats an empty file as a new database. */
+/** Creates an empty file unless the file already exists. SQLite treats an empty file as a new database. */
 export function createFile(path: string): void {
   try {
     // Readable only by the owner from the start. SQLite gives its journal the same mode.
@@ -74,7 +74,7 @@ function isOurs(db: DatabaseSync, path: string): boolean {
 }
 
 /**
- * Runs a statement that writes if a condition holds. No other process can write in the meantime.
+ * Runs a conditional write. No other process can write between the check of the condition and the write.
  *
  * @returns whether the condition was true
  * @throws Error if the statement may have been executed

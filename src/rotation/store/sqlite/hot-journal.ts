@@ -38,8 +38,8 @@ function bytesOf(name: string): Buffer | undefined {
 }
 
 /**
- * Reports whether a file's first page fits an unfinished write: it has either the content from before the write or the
- * write counter from after it. Every write to a store changes the first page before any other.
+ * Reports whether a file's first page is consistent with an unfinished write: it has either the content from before the
+ * write or the write counter from after the write. Every write to a store changes the first page before any other.
  *
  * @see https://sqlite.org/fileformat2.html#the_rollback_journal
  */

@@ -57,7 +57,8 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
 /**
  * Renders a service's page. The page is readable without its script.
  *
- * @param nonce random value, new for each response and the same as in its {@link pagePolicy}
+ * @param nonce random value, which must be new for each response and must match the nonce in that response's
+ * {@link pagePolicy}
  */
 export function page(status: Status, served: ServedSet, nonce: string): string {
   const parts = pageParts(status, served);

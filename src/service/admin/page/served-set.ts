@@ -40,7 +40,7 @@ export function servedPart(served: ServedSet, url: string): Html {
   ${copyable("jwks-document", "Document", lines(indented(served.body)))}`;
 }
 
-/** Indents the document for display. The ETag refers to the bytes as served. */
+/** Indents the document for display only; the ETag refers to the bytes as served. */
 function indented(body: string): string {
   const value = jsonOf(body);
   return value === undefined ? body : JSON.stringify(value, undefined, 2);

@@ -10,7 +10,7 @@ export type ExpressMiddleware = (
 ) => Promise<void>;
 
 /**
- * Creates middleware that either sets the request's `auth`, which the MCP SDK reads, and calls `next`, or responds. Its
+ * Creates middleware that either responds, or sets the request's `auth` (which the MCP SDK reads) and calls `next`. Its
  * promise never rejects.
  */
 export const expressAdapter =

@@ -11,7 +11,7 @@ export interface FastifyReplyLike {
   send(body: unknown): unknown;
 }
 
-/** A hook for Fastify 4 and 5, such as `onRequest` and `preHandler`. */
+/** A hook for Fastify 4 and 5, such as `onRequest` or `preHandler`. */
 export type FastifyHook = (
   request: { readonly raw: NodeGuardedRequest; readonly originalUrl: string },
   reply: FastifyReplyLike,

@@ -4,7 +4,7 @@ import { type Reply, fieldsOf } from "../../../publish/respond.ts";
 import type { Decide } from "../access-decision.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
-/** A request from Express, or from Fastify, whose `raw` is the Node request. */
+/** A request from Express or Fastify. In Fastify, `raw` is the Node request. */
 export interface NestRequest extends NodeGuardedRequest {
   readonly raw?: NodeGuardedRequest;
 }

@@ -5,7 +5,7 @@ import type { GuardedRequest } from "../authorization-header.ts";
 export interface NodeGuardedRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
-  /** URL before a framework stripped its mount path. */
+  /** The URL before a framework stripped the mount path from it. */
   readonly originalUrl?: string | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly rawHeaders?: readonly string[] | undefined;
