@@ -47,7 +47,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
 export class JwksdError extends Error {
   /** Stable code, listed in `docs/errors.md`. */
   readonly code: JwksdErrorCode;
-  /** Whether the same call may succeed later without a change by the caller. */
+  /** Whether the same call may succeed later even if the caller changes nothing. */
   readonly retryable: boolean;
 
   constructor(code: JwksdErrorCode, message: string, options?: ErrorOptions) {

@@ -1,8 +1,8 @@
 import { escapedUnit, shortened } from "./printable.ts";
 
 /**
- * Formats a time for people, in UTC, truncated to seconds. The date and time match the beginning of the value in JSON
- * output.
+ * Formats a time for human readers, in UTC, truncated to seconds. The date and time match the beginning of the value in
+ * JSON output.
  */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";

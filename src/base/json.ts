@@ -8,7 +8,7 @@ export function jsonOf(text: string): unknown {
 }
 
 /**
- * Reports whether a JSON number is an integer above 2^53 - 1, which parsers round, or is out of range.
+ * Reports whether a JSON number is out of range, or is an integer above 2^53 - 1, which a parser would round.
  * @param source the number's source text, as passed to a reviver
  */
 export function isTooLarge(value: unknown, source = ""): boolean {

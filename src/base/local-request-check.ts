@@ -5,7 +5,7 @@ export interface LocalRequest {
   readonly path: string;
   /** Header fields by lower-case name. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** The address of this machine at which the request arrived. */
+  /** The local address at which the request arrived. */
   readonly localAddress?: string | undefined;
 }
 

@@ -21,7 +21,7 @@ export function importFailure(packageName: string, error: unknown): unknown {
   );
 }
 
-/** Loads an optional package in code that is never bundled. @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** Loads an optional package. Intended for code that is never bundled. @throws ConfigError `ERR_PACKAGE_MISSING` */
 export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load();

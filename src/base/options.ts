@@ -119,7 +119,7 @@ export const anything: Rule = { must: "anything", types: [], holds: (_value): _v
  * Rejects unknown options, invalid values, and missing mandatory options. `null` and `undefined` mean that an option is
  * not given.
  *
- * @param what noun for an option in messages
+ * @param what the noun that messages use for an option
  * @returns the given options
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` if the runtime is too old
  */

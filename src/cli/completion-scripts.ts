@@ -18,7 +18,7 @@ export interface CommandNode {
   /** Subcommands. */
   readonly commands: readonly { readonly name: string; readonly description: string }[];
   readonly flags: readonly Flag[];
-  /** Values of the command's argument. */
+  /** Values for the command's argument. */
   readonly values: Values;
 }
 

@@ -38,7 +38,7 @@ function nodeOf(command: Command): CommandNode {
   };
 }
 
-/** Returns the names that `help` explains: a group's commands, and the options of all commands below it. */
+/** Returns the names that `help` explains: a group's commands, and the options that any command below the group has. */
 function helpTopics(group: Command): string[] {
   const options = withSubcommands(group).flatMap(optionsOf);
   const names = options.flatMap(({ long }) => long?.replace(/^--/, "") ?? []);

@@ -6,7 +6,7 @@ import { type Io, print } from "./io.ts";
 import { SettingOption, choicesOf, defaultOf } from "./setting-flags.ts";
 import { indented } from "./terminal.ts";
 
-/** Maximum width of help, in columns. */
+/** Maximum width of the help text, in columns. */
 export const helpColumns = 80;
 
 /** Creates a group's `help` command, which explains one of the group's commands or one of their options. */

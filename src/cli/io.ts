@@ -29,8 +29,8 @@ export function printNotice({ stderr }: Io, text: string): void {
 }
 
 /**
- * Reads standard input. Stops once it has read more than `maxBytes`. If the result is longer than that, the input is
- * too large.
+ * Reads standard input, but stops once it has read more than `maxBytes`. A result longer than `maxBytes` means that the
+ * input is too large.
  */
 export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];

@@ -11,7 +11,8 @@ import { indented } from "./terminal.ts";
 type Load = () => Promise<{ commandOf(io: Io): Command }>;
 
 /**
- * The commands, in the order of `jwksd help`. Only the command that runs is loaded, which makes startup twice as fast.
+ * The commands, in the order in which `jwksd help` lists them. Only the command being run is loaded, which makes
+ * startup twice as fast.
  */
 const commands: Readonly<Record<string, readonly [description: string, load: Load]>> = {
   serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
@@ -78,14 +79,14 @@ async function reportError(io: Io, argv: readonly string[], error: JwksdError): 
 const folder = fileURLToPath(new URL("../../docs", import.meta.url));
 const guides = `To look up an option, run jwksd help OPTION; if a command has the same name, include the dashes: jwksd help --store. The guides are in ${folder} and at ${packageJson.homepage}.`;
 
-/** Reports whether a command line needs the options of all commands. */
+/** Reports whether a command line needs every command's options. */
 function needsAll([first, second]: readonly string[]): boolean {
   return first === "completion" || (first === "help" && second !== undefined && !Object.hasOwn(commands, second));
 }
 
 /**
- * Creates the program. Loads only the commands that the arguments name; for the others, the table contains everything
- * that the help shows.
+ * Creates the program. Loads only the commands named in the arguments; for the others, the table contains everything
+ * that the help text shows.
  */
 export async function program(io: Io, argv: readonly string[]): Promise<Command> {
   const isAllNeeded = needsAll(argv);

@@ -9,7 +9,7 @@ interface Running {
  * Handles signals, even during startup, because an unhandled signal would kill the process. A signal that arrives
  * during startup takes effect afterwards.
  *
- * @param onStop called as soon as a signal asks the process to stop, so that startup can be cut short
+ * @param onStop function that is called as soon as a signal asks the process to stop, so that startup can be cut short
  * @returns a function that removes the handlers
  */
 export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {

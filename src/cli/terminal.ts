@@ -45,7 +45,7 @@ export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environ
   };
 }
 
-/** Prints wrapped paragraphs, with an empty line before each of them. */
+/** Prints wrapped paragraphs, each preceded by a blank line. */
 export function printParagraphs(io: Io, paragraphs: readonly string[]): void {
   const { columns } = terminalOf(io);
   for (const text of paragraphs) print(io, ["", ...indented(text, columns, 0)].join("\n"));

@@ -8,7 +8,7 @@ export interface Decoded {
   readonly problem?: Code;
 }
 
-/** Decodes leniently, so that an invalid encoding causes only one finding. */
+/** Decodes text leniently, so that an invalid encoding causes only one finding. */
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };

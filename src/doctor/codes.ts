@@ -10,7 +10,7 @@ import { watch } from "./codes/watch.ts";
 
 export type { Severity } from "./codes/finding-kind.ts";
 
-/** All kinds of findings, keyed by stable code. `docs/doctor.md` is generated from this table. */
+/** Every kind of finding, keyed by its stable code. `docs/doctor.md` is generated from this table. */
 export const codes = {
   ...set,
   ...key,

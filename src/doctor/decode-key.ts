@@ -8,7 +8,7 @@ type Members = Readonly<Record<string, unknown>>;
 /** Maximum number of keys to examine. A set with more keys is reported as a finding. */
 export const maxKeys = 1000;
 
-/** An entry in a JWK Set that is an object. */
+/** A JWK Set entry that is an object. */
 export interface Key {
   readonly jwk: Members;
   /** Name in messages. */

@@ -27,7 +27,7 @@ export interface HttpExchange {
  * is not valid HTTP. `incomplete`: the body ends early or cannot be decompressed.
  */
 export interface Failure {
-  /** Kind of the failure. */
+  /** Kind of failure. */
   readonly kind:
     | "forbidden-url"
     | "forbidden-address"
@@ -51,7 +51,7 @@ export interface Probes {
   readonly head?: HttpExchange;
   /** Request with `If-None-Match` and the ETag of the first response. */
   readonly revalidate?: HttpExchange;
-  /** Request with `If-None-Match` and a weak form of that ETag. */
+  /** Request with `If-None-Match` and a weak form of the first response's ETag. */
   readonly weak?: HttpExchange;
   /** Request with `If-None-Match` and an ETag that the server never sent. */
   readonly foreign?: HttpExchange;

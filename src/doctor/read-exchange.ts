@@ -2,7 +2,7 @@ import type { HttpExchange, Failure, Observations } from "./observations.ts";
 import { isHtml, kindText, urlText } from "./value-text.ts";
 
 /**
- * Returns the response that contains the set: the first one or, if that request was refused, the response to a
+ * Returns the response that contains the set: the response to the first request or, if that request was refused, to a
  * browser's request.
  */
 export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): HttpExchange | undefined {

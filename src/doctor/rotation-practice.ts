@@ -64,8 +64,8 @@ function movementText(states: readonly State[]): string {
 }
 
 /**
- * Describes, for each key that signed a token, how long after its publication it was first used for signing and when it
- * was withdrawn.
+ * Describes two things for each key that signed a token: how long after its publication it was first used for signing,
+ * and when it was withdrawn.
  */
 function signerTexts(states: readonly State[], tokens: readonly SeenToken[]): string[] {
   const byKid = Map.groupBy(tokens, ({ kid }) => kid);

@@ -56,8 +56,8 @@ export function urlText(url: string): string {
 }
 
 /**
- * Groups verifiers by which tokens they fail to accept. Each group has the label that reports print before the names of
- * its verifiers.
+ * Groups verifiers according to the tokens that they fail to accept. Each group has a label, which is printed in
+ * reports before the names of the group's verifiers.
  */
 export function byFailingTokens(breaks: readonly FailingVerifier[]) {
   const groups = [

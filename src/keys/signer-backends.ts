@@ -43,7 +43,7 @@ const adapters: Readonly<Record<string, readonly [option: keyof SignerBackendOpt
   ],
 };
 
-/** Kinds of HSMs and key services. The name of each kind is also a scheme for key URIs. */
+/** Kinds of HSMs and key services. The name of each kind is also the scheme of its key URIs. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
 const rules: Rules<SignerBackendOptions> = {

@@ -9,7 +9,7 @@ export interface Address {
   readonly family: number;
 }
 
-/** Timeout of a query's first attempt, in milliseconds. The resolver increases it with each attempt. */
+/** Timeout for a query's first attempt, in milliseconds. The resolver increases it with each attempt. */
 const timeoutMs = 2_000;
 const tries = 2;
 /**

@@ -9,7 +9,10 @@ import { type Address, createHostLookup } from "./dns-lookup.ts";
 import { addressesOf, limitInformational, lookupOf } from "./pinned-addresses.ts";
 import { isPublicAddress } from "./public-addresses.ts";
 
-/** Maximum number of lookups in flight. There is a limit because the `resolve` option may ignore its signal. */
+/**
+ * Maximum number of lookups in flight. There is a limit because the function in the `resolve` option may ignore its
+ * signal.
+ */
 const maxLookups = 500;
 
 /** Options for `createGuardedFetch`. `guardedFetch` uses the defaults. */

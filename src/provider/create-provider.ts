@@ -30,7 +30,7 @@ export async function createProvider(...options: readonly Optional<ProviderOptio
 }
 
 /**
- * Resolves the options of a provider.
+ * Resolves a provider's options.
  *
  * @throws ConfigError, KeyMaterialError, for the same reasons as `createProvider`
  */
@@ -65,7 +65,7 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   };
 }
 
-/** Options that are not allowed with managed keys, which replace them. */
+/** Options that are not allowed with managed keys, because managed keys replace them. */
 const replacedOptions = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */

@@ -1,6 +1,9 @@
 import type { Keysets } from "../publish/keyset-check.ts";
 
-/** Final state of a key: `removed` after its last token had expired, or `revoked` immediately. */
+/**
+ * Final state of a key: `removed`, which happens after its last token has expired, or `revoked`, which happens
+ * immediately.
+ */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after every change. A provider is a subscriber. */
@@ -45,6 +48,6 @@ export interface KeysOnDemand {
    * `ERR_SIGNER_STALE`.
    */
   fresh(): Promise<void> | undefined;
-  /** Rereads the keys because of an unknown kid, at most once a second. */
+  /** Rereads the keys when a kid is unknown, at most once a second. */
   ask(): Promise<void>;
 }

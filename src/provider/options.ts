@@ -20,7 +20,7 @@ import type { KeyEnd, KeysetSource } from "./managed-keys.ts";
 
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
-  /** Absolute path of the JWK Set below the issuer and the mount prefix. Default: `/jwks`. */
+  /** Absolute path of the JWK Set. It is appended to the issuer and the mount prefix. Default: `/jwks`. */
   readonly jwks?: Optional<string>;
 }
 
@@ -91,7 +91,8 @@ export interface ProviderOptions {
   /** Receives problems that do not stop the service. Default: prints the message with `console.warn`. */
   readonly onWarning?: Optional<(warning: JwksdError) => void>;
   /**
-   * Receives updates, failures, and tokens whose key was removed or revoked. `metrics()` has the counts. Default: none.
+   * Receives events for updates, failures, and tokens whose key was removed or revoked. `metrics()` counts
+   * failed signatures and these tokens. Default: none.
    */
   readonly onEvent?: Optional<(event: ProviderEvent) => void>;
   /**
@@ -101,7 +102,7 @@ export interface ProviderOptions {
   readonly maxTokenLifetimeSeconds?: Optional<number>;
   /** Limits on calls to the active signer. Default: see {@link SignerLimits}. */
   readonly signerLimits?: Optional<SignerLimits>;
-  /** Source of the time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
 }
 

@@ -45,7 +45,7 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
    * Follows the source. Publishes its keys now and after every change. Resolves once they have been published for the
    * first time.
    *
-   * @param onTaken called with every change, as part of publishing it
+   * @param onTaken function that is called with every change, as part of publishing it
    */
   follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
   /** Returns the published keys, in their order in the set. */
@@ -249,7 +249,7 @@ async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset)
 }
 
 /**
- * Creates the set of these keys. Returns `undefined` if there are no signing keys yet.
+ * Creates the JWK Set that contains these keys. Returns `undefined` if there are no signing keys yet.
  *
  * @throws KeyMaterialError, for the same reasons as `jwkSetOf`
  */

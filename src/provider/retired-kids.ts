@@ -8,7 +8,7 @@ const maxKids = 1_000;
  * Detects tokens with the kid of a key that is no longer published: late tokens, or tokens forged with a stolen key.
  * Any client can send a token like this, because kids are public and the signature is not verified.
  *
- * @param report called for each such token
+ * @param report function that is called for each such token
  * @param endOf returns the final state of the key with this kid, according to the source of the keys
  */
 export function createRetiredKids(

@@ -10,8 +10,8 @@ import type { KeyResolver, VerifiedToken, VerifyOptions } from "../verify/token/
 /** New keysets for `provider.update`. An omitted keyset stays unchanged. */
 export interface ProviderUpdate {
   /**
-   * New signing keys, starting with the active one. Not allowed if the provider has the `keys` option, which provides
-   * them.
+   * New signing keys, starting with the active one. Not allowed if the provider has the `keys` option, because that
+   * option provides the signing keys.
    */
   readonly keyset?: Optional<Keyset>;
   /** New encryption keys. `[]` removes all of them, except for a key manager's own encryption keys. */

@@ -33,7 +33,8 @@ export interface ProviderHandlers {
 /**
  * Creates a provider's handlers, which serve its documents and count the responses.
  *
- * @param fresh called before the JWK Set is served; returns `undefined` if the set can be served immediately
+ * @param fresh function that is called before the JWK Set is served; returns `undefined` if the set can be served
+ * immediately
  */
 export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,

@@ -3,7 +3,7 @@ const entityTag = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/y;
 const separators = /[ \t]*(?:,[ \t]*)*/y;
 
 /**
- * Reports whether `If-None-Match` calls for a 304 for a strong ETag.
+ * Reports whether `If-None-Match` calls for a 304 response, given a strong ETag.
  *
  * - A lone `*`: yes.
  * - A list that contains the ETag, byte for byte: yes.

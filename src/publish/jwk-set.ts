@@ -13,16 +13,16 @@ export interface JwkSetEntry {
   readonly notAfter: number;
 }
 
-/** A document that is served for a set until a given time. */
+/** A set's document that is served until a given time. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly PublishedJwk[];
-  /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` in the last document. */
+  /** Time at which the next document replaces this one, in epoch milliseconds. `Infinity` for the last document. */
   readonly until: number;
 }
 
 /** An immutable, checked JWK Set: the public keys and the bytes to serve. @see RFC 7517 section 5 */
 export interface JwkSet {
-  /** Signing keys, starting with the active one, then encryption keys. Both are in the order of their keyset. */
+  /** Signing keys, starting with the active one, then encryption keys. Each group is in the order of its keyset. */
   readonly entries: readonly JwkSetEntry[];
   /** Documents in chronological order: one, plus one more for each `notAfter`. */
   readonly documents: readonly JwkSetDocument[];

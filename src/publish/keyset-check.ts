@@ -12,9 +12,11 @@ import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 export interface SigningEntry {
   /** Key ID, published as `kid`; unique across both keysets. */
   readonly kid: string;
-  /** Signer with the private key, an ECDSA key on P-256. */
+  /** Signer that has the private key, which is an ECDSA key on P-256. */
   readonly signer?: Optional<Signer>;
-  /** Public key as a JWK, if there is no signer. Signing with it fails (`ERR_SIGNER_PUBLISH_ONLY`). */
+  /**
+   * Public key as a JWK, for an entry without a signer. Signing with this entry fails (`ERR_SIGNER_PUBLISH_ONLY`).
+   */
   readonly publicKey?: Optional<JwkObject>;
 }
 
@@ -80,7 +82,7 @@ export async function checkKeysets({
   return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
 }
 
-/** Returns keysets for keys that were published before. They cannot sign. */
+/** Returns keysets for previously published keys. These keysets cannot sign. */
 export function publishedKeysets(jwks: readonly PublishedJwk[]): Keysets {
   const keysetFor = (use: PublishedJwk["use"]) =>
     jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));

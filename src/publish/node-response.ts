@@ -31,7 +31,7 @@ export interface NodeResponse {
   readonly headersSent: boolean;
   /** Sets one header. Only used if middleware has replaced `writeHead`. */
   setHeader(name: string, value: string): unknown;
-  /** Writes the status and the headers, a list of alternating names and values. */
+  /** Writes the status and the headers. The headers are a list of alternating names and values. */
   writeHead(status: number, headers?: string[]): unknown;
   /** Ends the response, with or without a body. */
   end(): unknown;

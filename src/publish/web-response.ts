@@ -1,8 +1,11 @@
 import { type Reply, fieldsOf } from "./respond.ts";
 
-/** A handler for web-standard requests that can also be used as a `fetch`. */
+/** A handler for web-standard requests that can also be used as a `fetch` function. */
 export interface FetchHandler {
-  /** Handles a request in the same way as the global `fetch`, for options such as `keySet.fetch`. */
+  /**
+   * Handles a request when called like the global `fetch`, so that the handler can be passed as an option such as
+   * `keySet.fetch`.
+   */
   (this: void, url: string, init: RequestInit): Promise<Response>;
   /** Handles a request. */
   (this: void, request: Request): Response | Promise<Response>;

@@ -44,7 +44,7 @@ export interface TestIssuerOptions {
    * keys.
    */
   readonly seed?: Optional<string>;
-  /** Source of time. Default: `Date.now()`, so that fake timers work. */
+  /** Source of the current time. Default: `Date.now()`, so that fake timers work. */
   readonly clock?: Optional<Pick<Clock, "now">>;
   /**
    * Whether the issuer starts even if `NODE_ENV` is `prod` or `production` (in upper or lower case), either alone or

@@ -11,7 +11,7 @@ import { noKeys } from "./no-keys-error.ts";
 import { adviceFor, doctorCommandFor } from "./verification-advice.ts";
 import { type Explanation, explain } from "./verification-steps.ts";
 
-/** Verifies a token with the observed keys, for any audience. Explains each step and gives advice. */
+/** Verifies a token with the observed keys, accepting any audience. Explains each step and gives advice. */
 export async function explainToken(
   token: string,
   observations: Observations,

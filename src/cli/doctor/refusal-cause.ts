@@ -89,13 +89,13 @@ async function findCause(
   }
 }
 
-/** Reports that a token has expired, even if it was rejected for another reason. */
+/** Returns a detail about a token's expiration if the token has expired, even if it was rejected for another reason. */
 function expiry(token: string): string[] {
   const exp = claimsOf(token)?.exp;
   return typeof exp === "number" && exp * 1000 <= Date.now() ? [timeOf("exp", exp)] : [];
 }
 
-/** Patterns of input that people pass instead of a token. */
+/** Patterns that match input that people pass instead of a token. */
 const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/^(undefined|null)$/, "it is what a program prints for a missing value"],
   [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],

@@ -50,7 +50,7 @@ interface Options {
   readonly allowProduction?: true;
 }
 
-/** Action of each button, by path. */
+/** Action for each button, by path. */
 const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
   "/rotate": ({ rotate }) => rotate(),
   "/go-offline": ({ goOffline }) => goOffline(),

@@ -55,7 +55,7 @@ Examples:
     });
 }
 
-/** Returns the token from an argument, or from standard input for "-". */
+/** Returns the token from an argument, or from standard input if the argument is "-". */
 export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const input = await readInput(io, maxInputBytes);

@@ -24,7 +24,7 @@ export function durationMs(text: string): number {
   return ms;
 }
 
-/** Flags of a command that watches the JWK Set. */
+/** Flags for a command that watches the JWK Set. */
 export interface WatchFlags {
   /** Duration in milliseconds; `true` for one minute. */
   readonly watch: number | true;
@@ -67,7 +67,7 @@ function tokenSource(io: Io, { tokenCommand, token }: WatchFlags): (() => Promis
   return token === "-" ? pipedTokens(io) : undefined;
 }
 
-/** Returns a function that runs the user's token command, for use before each fetch. */
+/** Returns a function that runs the user's token command. The function is called before each fetch. */
 function commandTokens(io: Io, command: string): () => Promise<readonly string[]> {
   const run = promisify(exec);
   let hasFailed = false;

@@ -33,7 +33,7 @@ export interface ImportOptions {
  * Reads private keys from a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK or a private JWK Set. If one key in a set is
  * invalid, none is imported.
  *
- * @returns the keys; `isSet` if the file was a JWK Set, in which the first key of each use is the active one
+ * @returns the keys; `isSet` if the file was a JWK Set (the first key for each use in the set is the active one)
  * @throws IoError `ERR_FILE_UNREADABLE`
  * @throws ConfigError `ERR_OPTION_INVALID` if no key has the given kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,

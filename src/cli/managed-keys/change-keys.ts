@@ -18,7 +18,7 @@ import { generateDraft, generateFinal } from "./generate-keys.ts";
 import { type CommandKeys, type Flags, addStoreSettings } from "./open-keys.ts";
 import { waitForReplicas } from "./wait-for-replicas.ts";
 
-/** Flags of all commands that change the store. */
+/** Flags shared by all commands that change the store. */
 export interface ChangeFlags extends Flags {
   readonly dryRun?: true;
   readonly yes?: true;
@@ -57,7 +57,7 @@ export const byCommand =
  */
 export const newKeySettings = ["signerType", "destroyExternal"] as const;
 
-/** Equips a command with the flags for making a change. @param more additional settings of the command */
+/** Extends a command with the flags for making a change. @param more additional settings for the command */
 export function addChangeFlags(
   command: Command,
   { force = false, yes = false } = {},
@@ -68,7 +68,7 @@ export function addChangeFlags(
   return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
-/** Equips a command with the flags for a change that does not need confirmation. */
+/** Extends a command with the flags for a change that does not need confirmation. */
 export function addWaitFlags(command: Command): Command {
   return command
     .option(
@@ -160,7 +160,7 @@ async function commit(
 
 /**
  * Rethrows an error. If the error is about wrapping keys, adds the remedy, because `serve` cannot read the store after
- * the change if its wrapping keys differ from this command's.
+ * the change unless it has the same wrapping keys as this command.
  *
  * @throws any other error unchanged
  */

@@ -38,7 +38,7 @@ export function printChange(io: Io, report: Report, flags: { readonly json?: tru
   print(io, flags.json === true ? asJson(report, effects, ahead) : asText(io, report, effects, ahead));
 }
 
-/** Prints which replicas and targets have caught up with a change, if there are any. */
+/** Prints which replicas and targets have caught up with a change. Prints nothing if there are none. */
 export function printCatchUp(io: Io, catchUp: CatchUp): void {
   if (catchUp.view.processes.length + catchUp.targets.length === 0) return;
   const { columns } = terminalOf(io);

@@ -10,7 +10,7 @@ import type { Command } from "../command.ts";
 import { printNotice } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 
-/** Equips a command with the flags for generating a key. */
+/** Extends a command with the flags for generating a key. */
 export function addNewKeyFlags(command: Command): Command {
   const help = "algorithm for a new encryption key; signing keys are ES256 (default: the active key's algorithm)";
   return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(keyAlgs));

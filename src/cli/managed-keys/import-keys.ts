@@ -104,7 +104,10 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   });
 }
 
-/** Returns an import's assumptions about signing keys. Only the provider that used the keys before can confirm them. */
+/**
+ * Returns an import's assumptions about signing keys. Only the provider that previously used the keys can confirm these
+ * assumptions.
+ */
 function remarksOf(commands: readonly KeyCommand[], { before, document }: Changed): string[] {
   const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
   if (imports.length === 0) return [];

@@ -40,9 +40,9 @@ export interface CommandKeys {
 }
 
 /**
- * Equips a command with the `--json` flag and the settings that locate the store.
+ * Extends a command with the `--json` flag and the settings that locate the store.
  *
- * @param more additional settings of the command
+ * @param more additional settings for the command
  */
 export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
   return addSettings(command.option("--json", "JSON output"), [...settingsWith("store"), ...more]);

@@ -70,9 +70,8 @@ export interface FastClock extends Clock {
 }
 
 /**
- * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second in real time, or
- * its own duration if that is shorter. This is because short timers are timeouts for calls, and the calls do not get
- * faster.
+ * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second in real time or,
+ * if its own duration is shorter, that duration: short timers are timeouts for calls, and the calls do not get faster.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();

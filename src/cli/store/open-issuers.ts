@@ -24,7 +24,7 @@ export interface OpenIssuers {
 }
 
 /**
- * Runs an action with all issuers of the configured database.
+ * Runs an action with all issuers in the configured database.
  *
  * @throws the same errors as `openIssuers` and `wrappingKeysOf`
  */

@@ -137,7 +137,9 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
   });
 }
 
-/** Revokes an issuer's old keys in one commit. Returns the time until which caches may trust each of them. */
+/**
+ * Revokes an issuer's old keys in one commit. For each revoked key, returns the time until which caches may trust it.
+ */
 async function revokeOld(
   { settings, custody, access, keyring, document }: CommandKeys,
   before: number,

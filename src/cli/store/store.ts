@@ -90,8 +90,8 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 /**
  * Copies an authentic document into an empty store, and then compares the two.
  *
- * @throws RotationError `ERR_TRANSITION` if a process uses the source, the source has no keys, or the destination already
- * has keys
+ * @throws RotationError `ERR_TRANSITION` if a process uses the source, if the source has no keys, or if the destination
+ * already has keys
  * @throws StoreError `ERR_STORE_CONFLICT` if one of the stores changed in the meantime
  */
 async function migrated(

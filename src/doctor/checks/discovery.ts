@@ -46,7 +46,7 @@ function checkIssuerMember(issuer: unknown, configured: string | undefined, url:
   return [...notes, note(issuerDifference(issuer, expected), `${quoted(issuer)} instead of ${quoted(expected)}`)];
 }
 
-/** Checks that each of these URLs returns metadata for the same issuer. */
+/** Checks that each of the metadata URLs returns metadata for the same issuer. */
 function checkPaths(metadata: readonly HttpExchange[], issuer: unknown): Note[] {
   return metadata.flatMap(({ url = "", redirects = [], status, body, failure }) => {
     const { value } = readJson(body ?? new Uint8Array(), "");

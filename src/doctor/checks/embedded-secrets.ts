@@ -7,8 +7,8 @@ import { isPrivateText, secretsIn } from "../private-key-patterns.ts";
 const maxNodes = 50_000;
 
 /**
- * Finds private keys outside `keys`, nested inside it, in strings and in member names. The entries' own members are
- * checked by `checkMembers`.
+ * Finds private keys that are outside `keys`, nested inside it, in strings, or in member names. `checkMembers` checks
+ * the entries' own members.
  *
  * @param what the document's name in messages
  */
@@ -37,5 +37,5 @@ export function checkPrivate(document: unknown, what: string): Note[] {
   return notes;
 }
 
-/** Removes the last step from a name, so that names do not grow with the nesting depth. */
+/** Removes the leading "a member of" from a name, so that names do not grow with the nesting depth. */
 const entryOf = (name: string): string => name.replace(/^a member of /, "");

@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import { bitLength } from "../number-theory.ts";
 
-/** Known generators, with the width of a piece in bits and the number of zero bits in each piece. */
+/** Known generators, each with the width of its pieces, in bits, and the number of zero bits in each piece. */
 const generators = [
   { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
   { width: 32n, zeros: 0x3ff0_0000n },

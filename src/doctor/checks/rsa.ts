@@ -13,7 +13,7 @@ const mostBitsInAll = 4_096_000;
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Number of consecutive identical bytes that cannot be a coincidence. */
+/** Number of consecutive identical bytes that is too high to be a coincidence. */
 const repetitions = 16;
 /**
  * Maximum number of primality tests. A test takes 0.1 s for 4096 bits, so only a few keys are tested, and keys larger
@@ -30,7 +30,10 @@ export function checkRsaKeys(keys: readonly Key[]): Note[] {
   return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-/** Returns the first RSA keys, up to the total size of a thousand 4096-bit keys. Checking more would take too long. */
+/**
+ * Returns the RSA keys in order, until they are as large as a thousand 4096-bit keys in total. Checking more would take
+ * too long.
+ */
 export function affordable(keys: readonly Key[]): Key[] {
   let bits = 0;
   return keys.filter(({ jwk, values }) => {
@@ -90,7 +93,8 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
 }
 
 /**
- * Reports whether a byte is repeated more often than chance allows. In a random modulus, the probability is 1 in 2^110.
+ * Reports whether a byte is repeated more often than chance would explain. In a random modulus, the probability of this
+ * is 1 in 2^110.
  */
 function hasRepeatedByte(n: Uint8Array): boolean {
   let length = 1;

@@ -45,7 +45,10 @@ function checkKids(keys: readonly Key[]): Note[] {
   });
 }
 
-/** Finds kids that could be confused by people, or by software that trims, case-folds or normalizes strings. */
+/**
+ * Finds kids that could be mistaken for each other by people, or by software that trims, case-folds or normalizes
+ * strings.
+ */
 function checkConfusable(keys: readonly Key[]): Note[] {
   const named = keys.flatMap(({ jwk: { kid }, name }) => (typeof kid === "string" ? [{ kid, name }] : []));
   const byForm = Map.groupBy(named, ({ kid }) => kid.normalize("NFKC").replaceAll(/\s/g, "").toLowerCase());

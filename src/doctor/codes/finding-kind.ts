@@ -17,7 +17,7 @@ export interface FindingKind {
   readonly remedy: string;
 }
 
-/** Prefix of the names of rules in OpenID Connect Discovery. */
+/** Prefix for the names of OpenID Connect Discovery rules. */
 export const openidDiscovery = "OpenID Connect Discovery 1.0 section";
-/** Prefix of the names of rules in OpenID Federation. */
+/** Prefix for the names of OpenID Federation rules. */
 export const openidFederation = "OpenID Federation 1.0 section";

@@ -101,8 +101,8 @@ function documentAt(exchange: HttpExchange): Found | undefined {
 }
 
 /**
- * Guesses, from the end of the URL's path or from the response, whether a URL that returned neither a discovery
- * document nor a JWK Set was meant to serve a JWK Set.
+ * Guesses whether a URL that returned neither a discovery document nor a JWK Set was meant to serve a JWK Set, based on
+ * the end of the URL's path or on the response.
  */
 function isSetUrl(target: string, { status, headers }: HttpExchange): boolean {
   const last = new URL(target).pathname.split("/").at(-1) ?? "";
@@ -151,7 +151,7 @@ function jwksUriOf(discovery: HttpExchange | undefined): string | undefined {
   return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
 }
 
-/** Requests the set as verifiers, caches and browsers do. */
+/** Requests the set the way verifiers, caches and browsers do. */
 async function probe(set: HttpExchange, request: Requester, limits: RequestLimits): Promise<Probes> {
   const { url = "", status, body } = set;
   const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<HttpExchange> => {

@@ -106,7 +106,7 @@ function redirectOf({ status = 0, headers = [] }: HttpExchange, base: string): s
   return new URL(location, base).href;
 }
 
-/** Sends one request. The deadline applies to the whole exchange, however slowly the server sends. */
+/** Sends one request. The deadline applies to the whole exchange, however slowly the server sends its response. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<HttpExchange> {
   const { timeoutMs, signal } = limits;
   const expired = (): Failed => new Failed("timeout", `no complete response arrived within ${timeoutMs / 1000} s`);

@@ -24,17 +24,17 @@ export interface WatchOptions {
   /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
   /**
-   * Time between fetches, in milliseconds. Default: 5000, but less for a short watch, and more for a long one, so that
+   * Time between fetches, in milliseconds. Default: 5000; for a short watch, less; for a long watch, more, so that
    * there are at most 720 fetches.
    */
   readonly intervalMs?: Optional<number>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Fetches the set. Default: sends a GET, with the same limits as `observeIssuer`. */
   readonly ask?: Optional<() => Promise<HttpExchange>>;
   /** Returns the compact tokens that have been signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
-  /** Receives each event of the timeline. Default: none. */
+  /** Receives each timeline event. Default: none. */
   readonly onEvent?: Optional<(event: TimelineEvent) => void>;
   /** Signal that ends the watch early. The results so far are returned. Default: none. */
   readonly signal?: Optional<AbortSignal>;

@@ -11,7 +11,7 @@ export interface FailingVerifier {
    * the keys in the finding.
    */
   readonly fails: "every token" | "its tokens";
-  /** Whether the verifier fails only on some documents or tokens with the finding. */
+  /** Whether the verifier fails on only some of the documents or tokens that have the finding. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source. Absent if the verifier was run. */
   readonly source?: string;

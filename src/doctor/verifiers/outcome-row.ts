@@ -6,9 +6,9 @@ export interface Row {
   /** Form of the finding. Empty if its code has only one form. */
   readonly form: string;
   /**
-   * One letter for each verifier, in the order in which the versions are listed. `a`: it rejects all tokens, even those
-   * signed with valid keys. `i`: it rejects only tokens signed with the key in question ("its tokens"). `.`: it does
-   * not reject any tokens. `-`: it was not tried, because it does not read the faulty part.
+   * One character for each verifier, in the order in which the versions are listed. `a`: it rejects all tokens, even
+   * those signed with valid keys. `i`: it rejects only tokens signed with the key in question ("its tokens"). `.`: it
+   * does not reject any tokens. `-`: it was not tried, because it does not read the faulty part.
    */
   readonly outcomes: string;
 }

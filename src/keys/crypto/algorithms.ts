@@ -7,7 +7,7 @@ interface Algorithm {
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
   /** Length of an ECDSA signature (r followed by s), in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** Length of the salt, in bytes, which is the length of the hash. @see RFC 7518 section 3.5 */
+  /** Length of the salt, in bytes. It is the same as the length of the hash. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 

@@ -7,7 +7,7 @@ import { keyError } from "../../base/errors.ts";
 /** A PEM block. */
 export interface PemBlock {
   readonly label: string;
-  /** The block in lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
+  /** The block, split into lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
   readonly text: string;
 }
 

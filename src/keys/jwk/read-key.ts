@@ -35,7 +35,7 @@ export type KeyInput = string | JwkObject | KeyObjectLike | CryptoKey | CryptoKe
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 
 /**
- * A key that was read. It has the public members, the private key if the input contained one, and other members if the
+ * The result of reading a key: the public members, the private key if the input contained one, and other members if the
  * input was a JWK.
  */
 export interface KeyMaterial {

@@ -11,7 +11,7 @@ import {
   rsaBits,
 } from "./public-members.ts";
 
-/** An unusable entry in a JWK Set, whose other entries are still used. */
+/** An entry in a JWK Set that cannot be used. The set's other entries are still used. */
 export interface SkippedKey {
   /** Index in the set, from 0. */
   readonly index: number;

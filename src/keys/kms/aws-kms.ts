@@ -160,7 +160,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Repeats a request about a new key until the service's servers know about the key. */
+/** Repeats a request that refers to a new key until the service's servers know about the key. */
 async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => Promise<T>): Promise<T> {
   for (;;) {
     try {

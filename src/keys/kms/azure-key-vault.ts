@@ -24,9 +24,9 @@ import {
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
   /** Vault for new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
   readonly vault?: Optional<string>;
-  /** Key type of new keys. Default: `EC-HSM`, which requires a Premium vault or a Managed HSM. */
+  /** Type of key to create. Default: `EC-HSM`, which requires a Premium vault or a Managed HSM. */
   readonly keyType?: Optional<"EC-HSM" | "EC">;
-  /** Prefix for new keys' names. Default: `jwksd`. */
+  /** Prefix for the names of new keys. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
   /** Source of access tokens for the service. Default: `DefaultAzureCredential` from `@azure/identity`. */
   readonly credential?: Optional<AzureCredential>;
@@ -69,7 +69,7 @@ const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryD
 
 /**
  * Creates a backend for keys in Azure Key Vault or a Managed HSM, using the `@azure/keyvault-keys` SDK. Each rotation
- * generates a new key instead of a new version of one key, because the service cannot delete individual versions.
+ * generates a new key instead of a new version of the same key, because the service cannot delete individual versions.
  *
  * @example
  * ```ts

@@ -52,7 +52,7 @@ const algorithm = "EC_SIGN_P256_SHA256";
 
 /**
  * Creates a backend for keys in Google Cloud KMS, using the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1),
- * because every proxy forwards HTTP/1.1. Each key is a version of one CryptoKey, because the service can destroy
+ * because every proxy forwards HTTP/1.1. All keys are versions of a single CryptoKey, because the service can destroy
  * versions but not CryptoKeys.
  *
  * @example

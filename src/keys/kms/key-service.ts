@@ -46,18 +46,18 @@ export interface ServiceCall<Client> {
   readonly pause: () => Promise<void>;
 }
 
-/** A call about a key. */
+/** A service call for a specific key. */
 export interface KeyCall<Key, Client> extends ServiceCall<Client> {
   readonly key: Key;
-  /** Whether the key was just generated. Some of the service's servers might not know about it yet. */
+  /** Whether the key was just generated, in which case some of the service's servers might not know about it yet. */
   readonly isNew: boolean;
 }
 
-/** The part that differs between key services. `Key` is a parsed URI, and `Client` sends requests. */
+/** The part of a key backend that differs between key services. `Key` is a parsed URI, and `Client` sends requests. */
 export interface KeyService<Key, Client> {
   /** Name of the place where new keys are generated, for messages. */
   readonly place: string;
-  /** Template of this service's key URIs, for messages. */
+  /** Template for this service's key URIs, shown in messages. */
   readonly uriForm: string;
   /** Parses a key's URI. Returns `undefined` if it does not name an immutable key version. */
   parse(uri: string): Key | undefined;
@@ -70,7 +70,7 @@ export interface KeyService<Key, Client> {
   connect(key: Key | undefined): Client | Promise<Client>;
   /** Checks that a key can sign and returns its public key. */
   publicKey(call: KeyCall<Key, Client>): Promise<KeyInput>;
-  /** Signs. @returns 64 bytes, r then s */
+  /** Signs a digest. @returns 64 bytes, r then s */
   sign(call: KeyCall<Key, Client>, digest: Bytes): Promise<Uint8Array>;
   /** Generates a key. @returns its URI */
   create(call: ServiceCall<Client>, issuer: string): Promise<string>;
@@ -78,7 +78,10 @@ export interface KeyService<Key, Client> {
   tag?(call: KeyCall<Key, Client>, issuer: string, kid: string): Promise<unknown>;
   /** Destroys a key. @returns the time at which it will be gone, in epoch milliseconds */
   destroy(call: KeyCall<Key, Client>): Promise<number>;
-  /** Classifies an error from the SDK. The error does not become the `cause`, because it may contain credentials. */
+  /**
+   * Classifies an error from the SDK. The SDK's error is not used as the `cause` of another error, because it may
+   * contain credentials.
+   */
   classifyError(error: unknown): readonly [FailureCode, detail: string];
 }
 
@@ -188,7 +191,7 @@ export const keyPrefixRule = stringThat(
   (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
 );
 
-/** Returns a unique name for a key, which contains the issuer's host. */
+/** Returns a unique key name that contains the issuer's host. */
 export function newKeyName(prefix: string, issuer: string): string {
   const host = new URL(issuer).hostname.replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 64);
   return `${prefix}-${host}-${crypto.randomUUID().slice(-12)}`;

@@ -5,7 +5,7 @@ import { jsonOf } from "../../base/json.ts";
 import type { Optional, Given } from "../../base/options.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, safeDetail } from "./key-service.ts";
 
-/** Options for access to a Vault or OpenBao server. */
+/** Options for accessing a Vault or OpenBao server. */
 export interface VaultAccess {
   /**
    * File that contains the token, such as a Vault Agent's sink. jwksd rereads it if the server rejects the token.
@@ -33,7 +33,7 @@ type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
 /** Sends a request. @returns the response's `data` member */
 export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
 
-/** Creates a client that sends the current token. */
+/** Creates a client that sends the current token with each request. */
 export function vaultClient(options: Given<VaultAccess>): VaultRequest {
   const { namespace, fetch = globalThis.fetch } = options;
   let token: string | undefined;

@@ -21,11 +21,9 @@ import { type VaultAccess, type VaultRequest, classifyError, vaultClient } from 
 
 /** Options for keys in the Transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
-  /**
-   * Transit engine's mount for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none.
-   */
+  /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
   readonly mount?: Optional<string>;
-  /** Prefix for new keys' names. Default: `jwksd`. */
+  /** Prefix for the names of new keys. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
 }
 
@@ -64,7 +62,7 @@ interface KeyInfo {
 
 /**
  * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, using its HTTP API. Each rotation
- * generates a new key instead of a new version of one key, because Transit cannot destroy individual versions.
+ * generates a new key instead of a new version of the same key, because Transit cannot destroy individual versions.
  *
  * Connections use https, except that http is accepted for loopback hosts. Redirects are not followed.
  *

@@ -18,7 +18,7 @@ import type {
 /** Reads a token's PIN. Rejects if no PIN may be tried. */
 export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
-/** Settings of a token's child process. */
+/** Settings for a token's child process. */
 export interface ProcessSettings {
   /** Time limit for one signature or search, in milliseconds, not including time in the queue. */
   readonly timeoutMs: number;

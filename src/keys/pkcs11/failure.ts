@@ -75,7 +75,8 @@ const reasons: readonly [reason: Reason, values: RegExp][] = [
 ];
 
 /**
- * Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Does not show the message of any other error.
+ * Returns the return value that an error from a module function contains, such as `CKR_DEVICE_ERROR`. Does not reveal
+ * the message of any other error.
  */
 export function returnValue(error: unknown): string {
   const message = error instanceof Error ? error.message : "";

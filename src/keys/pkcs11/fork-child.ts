@@ -4,8 +4,8 @@ import { childEnvironment } from "./child-environment.ts";
 const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 
 /**
- * Variables that set the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards
- * (OpenSC, PC/SC), Thales Luna, Entrust nShield, Utimaco and NetHSM.
+ * Variables that specify the configuration, device and log for common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart
+ * cards (OpenSC, PC/SC), Thales Luna, Entrust nShield, Utimaco and NetHSM.
  */
 const moduleVariables = [
   "SOFTHSM2_CONF",

@@ -11,7 +11,7 @@ export interface OpenSession {
   readonly handle: Handle;
 }
 
-/** A private key object and its public key object, which some tokens do not have. */
+/** A private key object and its public key object. Some tokens do not have the public key object. */
 export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;

@@ -56,7 +56,7 @@ export type Result =
   | { readonly id: number; readonly value: Results[keyof Results] }
   | { readonly id: number; readonly failure: FailureData };
 
-/** Messages to the child. Calls are batched, because sending a message costs more than a signature. */
+/** Messages to the child. Calls are batched, because sending a message costs more than making a signature. */
 export type ToChild =
   /** The first message. */
   | { readonly kind: "start"; readonly request: TokenRequest }

@@ -12,7 +12,7 @@ export type PinSource =
   | { readonly file: string }
   /** Name of the environment variable that contains the PIN. */
   | { readonly environment: string }
-  /** A program that prints the PIN, with its arguments. It runs without a shell. */
+  /** A program and its arguments. The program prints the PIN and is run without a shell. */
   | { readonly command: readonly [program: string, ...args: string[]] };
 
 const commandTimeoutMs = 30_000;

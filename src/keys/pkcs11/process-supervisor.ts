@@ -14,8 +14,8 @@ const lastDelayMs = 5_000;
 
 /**
  * A token's process, which is kept for as long as signers use it. If the process exits, it is replaced. The first
- * replacement is immediate; until the token has signed again, later ones are delayed by 100 ms, 200 ms and so on, up to
- * 5 s. In the meantime, calls fail with a retryable error.
+ * replacement is immediate. Later replacements are delayed by 100 ms, 200 ms and so on, up to 5 s, until the token has
+ * signed again. In the meantime, calls fail with a retryable error.
  */
 export class Connection {
   readonly #target: ConnectionTarget;

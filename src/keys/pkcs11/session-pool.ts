@@ -19,8 +19,8 @@ interface PooledSession extends OpenSession {
 }
 
 /**
- * One token's sessions, each of which runs one operation at a time. The parent sends no more calls than there are
- * sessions. This code runs in the child.
+ * One token's sessions, each of which runs one operation at a time. The parent never has more calls in flight than
+ * there are sessions. This code runs in the child.
  */
 export class SessionPool {
   readonly #module: PKCS11;

@@ -28,7 +28,11 @@ export interface Token {
   finalize(): void;
 }
 
-/** Opens a token. @param askPin called only if the token requires a PIN and a wrong PIN would not lock the token */
+/**
+ * Opens a token.
+ *
+ * @param askPin function that is called only if the token requires a PIN and a wrong PIN would not lock the token
+ */
 export async function openToken(
   { modulePath, token, sessions }: TokenRequest,
   askPin: (token: TokenDescription) => Promise<string | undefined>,
@@ -128,7 +132,7 @@ async function loadModule(path: string): Promise<PKCS11> {
   return module;
 }
 
-/** A token that is present, with all attributes that can select it. */
+/** A token that is present, with all attributes by which it can be selected. */
 type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
 
 /** Finds the only matching token. */

@@ -91,7 +91,7 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
-/** Adds the ID of the key that was found to that key's URI, because a different key may later get the same label. */
+/** Adds the ID of a key that was found to its URI, because a different key may later get the same label. */
 export function withId(
   uri: string,
   key: KeySelector,

@@ -41,7 +41,7 @@ export async function localSigner(key: KeyInput): Promise<Signer> {
   return signerFrom(await readKey(key, "the signing key"), "the signing key");
 }
 
-/** Like {@link localSigner}, for a key that has already been read. @param name the key's name in messages */
+/** Like {@link localSigner}, except that the key has already been read. @param name the key's name in messages */
 export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
   const { publicJwk, privateKey } = material;
   if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
@@ -74,7 +74,7 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Imports both keys. Then checks with a test signature that they match. */
+/** Imports both keys and then checks with a test signature that they match. */
 async function importPair(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKeyPair> {
   try {
     const publicKey = await importEs256(publicJwk);

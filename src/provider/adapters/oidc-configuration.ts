@@ -20,7 +20,7 @@ export interface Configuration {
  */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
 
-/** Signing algorithms, which default to RS256 in oidc-provider. jwksd does not sign with RS256. */
+/** Signing algorithms. In oidc-provider, they default to RS256, but jwksd does not sign with RS256. */
 const signedWith = {
   id_token_signed_response_alg: "ES256",
   authorization_signed_response_alg: "ES256",

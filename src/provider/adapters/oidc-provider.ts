@@ -28,7 +28,8 @@ interface OidcInstance {
 /** An OpenID provider whose `oidc-provider` instance is replaced when its keys change. */
 export interface RotatingOidcProvider<Instance> {
   /**
-   * Handles requests from `node:http`, Express, Fastify and Koa. Their URLs do not need to include the issuer's path.
+   * Handles requests from `node:http`, Express, Fastify and Koa. The request URLs do not need to include the issuer's
+   * path.
    */
   handler(this: void, request: NodeRequest, response: NodeResponse): void;
   /** oidc-provider instance that handles new requests. Read this property again on every request. */
@@ -39,12 +40,12 @@ export interface RotatingOidcProvider<Instance> {
 
 /**
  * Creates an OpenID provider with managed keys, using the `oidc-provider` package. An oidc-provider instance cannot
- * change its keys, so every change creates a new instance for new requests, while the old instance finishes its
+ * change its keys, so every key change creates a new instance for new requests, while the old instance finishes its
  * requests in flight. jwksd serves `jwks_uri`.
  *
- * @param configuration oidc-provider's configuration; must have an `adapter` and no `jwks`
- * @param create creates an instance for the keys' issuer from the configuration that it receives, with all listeners
- * and middleware
+ * @param configuration oidc-provider's configuration; must have an `adapter` but no `jwks`
+ * @param create receives a configuration and uses it to create an instance for the keys' issuer, with all listeners and
+ * middleware
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the same errors as `createProvider`
  */
 export async function createRotatingOidcProvider<Given extends object, Instance extends OidcInstance>(
@@ -91,8 +92,7 @@ export async function createRotatingOidcProvider<Given extends object, Instance 
     });
 
   /**
-   * Serves the JWK Set. Also accepts a path that lacks the issuer's path, because a framework may have stripped the
-   * issuer's path.
+   * Serves the JWK Set. Also accepts a path without the issuer's path, because a framework may have stripped that part.
    */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);
@@ -156,9 +156,9 @@ const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as
 );
 
 /**
- * Sets `url` and `originalUrl` as a framework that strips the mount path does, because oidc-provider routes by the URL
- * without the mount path and derives its own URLs from both. oidc-provider does not support metadata paths that end
- * with the issuer's path (RFC 8414 section 3.1).
+ * Sets `url` and `originalUrl` in the same way as a framework that strips the mount path, because oidc-provider routes
+ * by the URL without the mount path and derives its own URLs from both. oidc-provider does not support metadata paths
+ * that end with the issuer's path (RFC 8414 section 3.1).
  */
 function withoutMountPath(request: NodeRequest, mountPath: string): NodeRequest {
   const { url = "/", originalUrl = url } = request;

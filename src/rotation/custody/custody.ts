@@ -33,7 +33,7 @@ export interface Custody extends Wrapping {
   seal(document: StoreDocument): Promise<string>;
   /**
    * Runs work whose commits move the store to the first wrapping key. Other commits keep the store's current wrapping
-   * key, so that a new one can be rolled out to the processes one at a time while all of them can still read the store.
+   * key, so that a new key can be rolled out to one process at a time while all processes can still read the store.
    */
   movingToFirst<T>(work: () => Promise<T>): Promise<T>;
 }

@@ -57,7 +57,8 @@ export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocume
 /**
  * Returns the document after a commit. Adds the revision to each record that enters a new state with this commit.
  *
- * @param maxBytes capacity of the register; old events are dropped to stay below it, so they never make a commit fail
+ * @param maxBytes capacity of the register; old events are dropped to stay within this limit, so events never make a
+ * commit fail
  */
 export function nextDocument(
   before: StoreDocument,

@@ -100,7 +100,10 @@ export function newWrappingKey(): string {
   return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
-/** Command that generates a wrapping key, for messages and docs. Both programs are available on every system. */
+/**
+ * Command for generating a wrapping key, shown in messages and docs. Both programs that it runs are available on every
+ * system.
+ */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
 const rule = `a wrapping key is 32 random bytes in base64url (43 characters); for a new store, generate one with: ${recipe}; for an existing store, use its key`;

@@ -7,8 +7,8 @@ import { maxBytesOf } from "../store/size-limits.ts";
 /**
  * Reads a register and checks the result.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE` for an invalid result or a driver's error; otherwise the register's
- * `JwksdError`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` for an invalid result or a driver error
+ * @throws JwksdError if the register throws one
  */
 export async function readRegister(register: Register, known?: string, options?: ReadOptions): Promise<ReadResult> {
   try {

@@ -191,7 +191,7 @@ function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }:
   return publishedAt ?? activatedAt;
 }
 
-/** Reports whether this is the first key with its use, in which case no cache can have an older set. */
+/** Reports whether this is the first key for its use, in which case no cache can have an older set. */
 function isFirst({ kid, use }: LiveRecord, records: readonly KeyRecord[]): boolean {
   return records.find((record) => record.use === use)?.kid === kid;
 }

@@ -3,7 +3,7 @@ import type { KeyState } from "../rules/key-records.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 import { type RotationPlan, planKeyName } from "./plan.ts";
 
-/** Width of the column with the key names, to the left of the bars. */
+/** Width of the column of key names, to the left of the bars. */
 const labelWidth = 210;
 /**
  * Minimum distance between two moments. It leaves room for a moment's number and date, and for the duration until the
@@ -60,10 +60,10 @@ export const chartStyle = `
     .on-light { fill: #e6eaf0; stroke: #161b22; }
   }`;
 
-/** Pattern of a bar, or of the area behind all bars that shows rotation mode. */
+/** Pattern for a bar, or for the area that shows rotation mode behind all bars. */
 export type Pattern = Exclude<KeyState, "removed"> | "mode";
 
-/** Returns the patterns of a chart with their meanings. */
+/** Returns the patterns used in a chart, with their meanings. */
 export function chartLegend({ segments }: RotationPlan): readonly (readonly [pattern: Pattern, meaning: string])[] {
   const isRevoked = segments.some(({ state }) => state === "revoked");
   return [

@@ -6,7 +6,10 @@ import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
  * is not to scale.
  */
 export interface PlanScale {
-  /** The times of all changes, both edges, and now, in epoch milliseconds, in ascending order. */
+  /**
+   * The current time, the times of both edges, and the times of all changes, in epoch milliseconds and in ascending
+   * order.
+   */
   readonly moments: readonly number[];
   /** Label for each moment, in UTC: its date or, if the previous moment has the same date, its time of day. */
   readonly labels: readonly string[];

@@ -209,7 +209,7 @@ function withoutOverlaps(segments: readonly PlanSegment[]): PlanSegment[] {
   });
 }
 
-/** Splits a segment at the sorted segments of other keys. */
+/** Splits a segment at the segments of other keys, which are sorted. */
 function split(segment: PlanSegment, [other, ...later]: readonly PlanSegment[]): PlanSegment[] {
   const { from, to = Infinity } = segment;
   if (other?.to === undefined) return from < to ? [segment] : [];

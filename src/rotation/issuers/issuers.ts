@@ -163,7 +163,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     return work;
   }
 
-  /** Takes the due steps with a temporary manager. @param then called with the manager afterwards */
+  /** Takes the due steps with a temporary manager. @param then function that is called with the manager afterwards */
   async function runDueStepsOnce(
     issuer: string,
     more?: FirstKey,

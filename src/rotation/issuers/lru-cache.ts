@@ -15,8 +15,8 @@ interface Entry<Value> {
   readonly value: Value;
   readonly bytes: number;
   /**
-   * Total number of uses at the time of the entry's last use. Uses are counted because moving an entry to the end of
-   * the map would cost more than the rest of a request.
+   * Total number of uses at the time of the entry's last use. Uses are counted because the alternative, moving an entry
+   * to the end of the map, would cost more than the rest of a request.
    */
   used: number;
 }

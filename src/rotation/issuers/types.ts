@@ -20,9 +20,9 @@ export interface IssuersOptions {
    */
   readonly issuer: string;
   /**
-   * Returns the register for an issuer that is being loaded. For `runAllDueSteps`, it receives the `issuer` option with
-   * its `*` and may return any register in the database. Registers share a pool or a client, which the application
-   * closes; jwksd does not close registers.
+   * Returns the register for an issuer that is being loaded. For `runAllDueSteps`, this function receives the `issuer`
+   * option, including the `*`, and may return any register in the database. Registers share a pool or a client, which
+   * the application closes; jwksd does not close registers.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;
   /** Wrapping keys for all issuers. See `createKeyManager`. */
@@ -61,8 +61,8 @@ export interface ManagedIssuer {
 /** A request, including everything that names its host. */
 export interface HostRequest extends NodeRequest {
   /**
-   * All header fields, as a list of alternating names and values. They include a second `Host` field, which `headers`
-   * leaves out.
+   * All header fields, as a list of alternating names and values. If there is a second `Host` field, the list includes
+   * it, whereas `headers` leaves it out.
    */
   readonly rawHeaders?: readonly string[] | undefined;
   readonly headers: NodeRequest["headers"] & {
@@ -120,14 +120,15 @@ export interface Issuers {
    */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Responds to a request with the document of the issuer that its URL names. If the URL names none, responds with 404;
-   * if the keys cannot be read, with 503. Also accepts the same arguments as the global `fetch`.
+   * Responds to a request with the document of the issuer named in the request's URL. If the URL does not name an
+   * issuer, responds with 404; if the keys cannot be read, with 503. Also accepts the same arguments as the global
+   * `fetch`.
    */
   readonly fetch: FetchHandler;
   /**
-   * Responds to a request from `node:http`, Express or Connect with the document of the issuer that its path or Host
-   * header names. If they name none, calls `next`, or responds with 404 if there is no `next`. A request with two hosts
-   * gets 400.
+   * Responds to a request from `node:http`, Express or Connect with the document of the issuer named in the request's
+   * path or Host header. If neither names an issuer, calls `next`, or responds with 404 if there is no `next`. A
+   * request with two hosts gets 400.
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
   /**

@@ -34,8 +34,8 @@ export interface CheckIn {
   /** Time until the next check-in is due, in milliseconds. */
   readonly dueInMs: number;
   /**
-   * Writes this process's presence record and then reads the store. Both prove that the store is the primary and has
-   * not been replaced. Resolves to the time at which the check-in was sent, and the result of the read.
+   * Writes this process's presence record and then reads the store. Both operations prove that the store is the primary
+   * and has not been replaced. Resolves to the time at which the check-in was sent and the result of the read.
    */
   run(): Promise<{ readonly sent: Instant; readonly found: Seen }>;
   /** Writes this process's presence record if it has changed. */

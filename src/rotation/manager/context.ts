@@ -31,7 +31,10 @@ export interface ManagerContext extends Context {
 /** The identity of a process in its presence record. */
 export type ProcessName = Pick<PresenceRecord, "id" | "name" | "version">;
 
-/** A place to which the documents are written. It is served even if the process that writes them is not running. */
+/**
+ * A place to which the documents are written. They are served from there even if the process that writes them is not
+ * running.
+ */
 export interface Target extends KeySubscriber {
   /** Name of the target. It is the same in every process that writes the target. */
   readonly name: string;

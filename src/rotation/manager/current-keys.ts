@@ -80,8 +80,8 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
   /** Whether this process has tried to open every key in the document. workerd may end a round before then. */
   let isOpen = true;
   /**
-   * Summary of the keys that each subscriber has accepted; empty if that is unknown. A target counts as behind until
-   * its first update.
+   * Summary of the keys that each subscriber has accepted; empty if those keys are unknown. A target counts as behind
+   * until its first update.
    */
   const accepted = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
   /** Errors from the subscribers that are behind. */

@@ -20,7 +20,7 @@ export interface HealthOptions {
   readonly onEvent?: ((event: KeyManagerEvent) => void) | undefined;
 }
 
-/** A manager's state that is not part of its health, for the metrics. */
+/** The parts of a manager's state, other than its health, that the metrics need. */
 export interface ManagerState {
   /** The document in use. */
   readonly document: StoreDocument;

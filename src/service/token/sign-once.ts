@@ -45,7 +45,7 @@ export async function signWithFiles(
 /**
  * Signs a token with the active key in an open store, after a confirmed read.
  *
- * @param issuer called after the store has been read
+ * @param issuer function that is called after the store has been read
  * @throws RotationError `ERR_TRANSITION` if the store has no keys yet
  * @throws SignerError `ERR_SIGNER_STALE` if the signer is too slow or if the clocks of this machine and the store
  * differ by more than `clockSkewSeconds`, as well as the errors from `Provider.sign`

@@ -41,7 +41,7 @@ export interface ClientAssertionOptions {
   readonly lifetimeSeconds?: Optional<number>;
   /** Signal that aborts signing. Default: none. */
   readonly signal?: Optional<AbortSignal>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 

@@ -154,7 +154,7 @@ export interface BearerGuardOptions {
    * `createRemoteKeySet`.
    */
   readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /**
    * Returns a request's ID for events, such as the ID in your log. Receives the request as the framework passes it.

@@ -77,7 +77,7 @@ export interface ClientDocumentsOptions {
   readonly state?: Optional<readonly ClientDocumentState[]>;
   /** Maximum number of cached documents, 5 KiB each on average. Default: 1,000. */
   readonly maxDocuments?: Optional<number>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Receives each fetch and failure. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientDocumentEvent) => void>;

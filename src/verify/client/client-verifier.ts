@@ -78,7 +78,7 @@ export interface ClientVerifierOptions {
    * limited to 60 seconds. Default: 0.
    */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Receives refusals, requests for keys, unusable sets, and exhausted budgets. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientVerifierEvent) => void>;

@@ -50,7 +50,7 @@ export interface RemoteKeySetOptions {
   readonly allowInsecure?: Optional<boolean>;
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: Optional<Fetch>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Time limit for one request, including the body, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;

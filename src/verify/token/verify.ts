@@ -46,7 +46,7 @@ export interface VerifyOptions {
   readonly clockToleranceSeconds?: Optional<number>;
   /** Claims that a token must have besides `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
-  /** Source of time. Default: the machine's clock. */
+  /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
