@@ -25,7 +25,7 @@ export const codes = {
 /** Stable code of a finding. */
 export type Code = keyof typeof codes;
 
-/** All codes, in the order of the table. */
+/** All codes, in the order in which the table lists them. */
 // The cast is needed because Object.keys returns strings.
 export const allCodes = Object.keys(codes) as readonly Code[];
 

@@ -27,7 +27,7 @@ export function whyOf(
   const active = activeKey(before, use);
   if (active === undefined && (type === "announced" || type === "activated")) {
     return {
-      reason: "it is the first key with its use, so it is active immediately",
+      reason: "it is the first key for its use, so it is active immediately",
       bound: "none, because no cache has a set yet",
     };
   }

@@ -118,7 +118,7 @@ function apply(change: KeyChange, command: Command, at: At): KeyChange {
 }
 
 /**
- * Publishes a new key. If it is the first key with its use, it becomes active immediately, because there is no other
+ * Publishes a new key. If it is the first key for its use, it becomes active immediately, because there is no other
  * key.
  */
 export function announce(change: KeyChange, key: NewKey, now: number, reason: string): KeyChange {

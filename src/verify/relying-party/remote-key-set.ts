@@ -82,7 +82,7 @@ export interface SharedKeySet {
   find(this: void, header: KeyHeader, budget: Budget): Promise<CryptoKey>;
 }
 
-/** Like {@link createRemoteKeySet}, for other modules. */
+/** Works like {@link createRemoteKeySet}, but also accepts options that only other modules use. */
 export function createKeySet(options: RemoteKeySetOptions, internal: InternalOptions = {}): SharedKeySet {
   const settings = resolveOptions(options);
   const { place, onEvent } = settings;

@@ -222,7 +222,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
   };
 }
 
-/** Prefix of the keys whose values are the issuers' names. */
+/** Prefix for the keys whose values are the issuers' names. */
 const names = "jwksd/names/";
 
 interface Member {
