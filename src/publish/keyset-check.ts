@@ -48,7 +48,7 @@ export interface EncryptionEntry {
    * EC.
    */
   readonly alg?: Optional<EncryptionAlg>;
-  /** Time from which the key is no longer published. Default: never. */
+  /** Time at which the key stops being published. Default: never. */
   readonly notAfter?: Optional<Date>;
 }
 

@@ -28,7 +28,7 @@ export function commandOf(io: Io): Command {
     .option("--alg <algorithm>", "accepted algorithm; can be repeated (default: ES256)", collect)
     .option("--typ <type>", "expected header typ (default: not checked)")
     .option("--jwks-uri <url>", "URL of the JWK Set (default: from the issuer's discovery document)")
-    .option("--allow-insecure", "allow http for hosts that are not loopback")
+    .option("--allow-insecure", "allow http for non-loopback hosts")
     .option("--json", "JSON output")
     .notes(`
 Exit codes: 0, the token is valid; 1, it is invalid or could not be checked.

@@ -138,7 +138,8 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
 }
 
 /**
- * Revokes an issuer's old keys in one commit. For each revoked key, returns the time until which caches may trust it.
+ * Revokes an issuer's old keys in one commit. For each revoked key, returns the latest time at which caches may trust
+ * it.
  */
 async function revokeOld(
   { settings, custody, access, keyring, document }: CommandKeys,

@@ -26,7 +26,11 @@ export interface SignInput {
 export interface Signer {
   /** Public key: a P-256 JWK, such as a `JsonWebKey` that Web Crypto exports. It must not change. */
   readonly publicKey: JwkObject;
-  /** Signs with ES256. Returns 64 bytes (r followed by s, each as 32 big-endian bytes). @see RFC 7518 section 3.4 */
+  /**
+   * Signs the input with ES256. Returns 64 bytes (r followed by s, each as 32 big-endian bytes).
+   *
+   * @see RFC 7518 section 3.4
+   */
   sign(input: SignInput): Promise<Uint8Array>;
   /** Releases resources once the signatures in flight have finished. */
   close?(): Promise<void>;

@@ -51,8 +51,8 @@ export function aftermath(records: readonly KeyRecord[], given: RotationPolicy, 
 }
 
 /**
- * Returns the time until which caches that ignore Cache-Control may keep a revoked key, in epoch milliseconds;
- * `-Infinity` for keys that are not revoked.
+ * Returns the latest time, in epoch milliseconds, at which caches that ignore Cache-Control may still contain a revoked
+ * key; `-Infinity` for keys that are not revoked.
  */
 export function goneFromCachesAt(record: KeyRecord, { cacheSlackSeconds }: RotationPolicy): number {
   const { trustedUntil = -Infinity } = isLive(record) ? {} : record;
@@ -169,8 +169,8 @@ function modeEffect({ before, after, now }: Context): string[] {
 }
 
 /**
- * Returns the time until which a key that is being removed is needed for verifying tokens or decrypting data, or
- * `undefined` if the key was never used.
+ * Returns the latest time at which a key that is being removed may still be needed for verifying tokens or decrypting
+ * data, or `undefined` if the key was never used.
  */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "announced" && old.use === "sig") return undefined;
@@ -178,7 +178,7 @@ function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): numb
   return earliestEndOfWait({ ...old, state: "retiring" }, policy, now);
 }
 
-/** Returns the time until which a cache may keep a set without the key, in epoch milliseconds. */
+/** Returns the latest time, in epoch milliseconds, at which a cache may still contain a set without the key. */
 function unknownUntil(record: LiveRecord, { maxStaleSeconds, cacheSlackSeconds }: RotationPolicy): number {
   return publishedSince(record) + (maxStaleSeconds + cachedForSeconds.long + cacheSlackSeconds) * 1000;
 }

@@ -46,7 +46,7 @@ export interface IssuersOptions {
    * none.
    */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
-  /** Receives key changes and failures for the issuers in memory. Default: none. */
+  /** Receives an event for each key change and failure of the issuers in memory. Default: none. */
   readonly onEvent?: Optional<(event: KeyManagerEvent, issuer: string) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
@@ -109,14 +109,15 @@ export interface Issuers {
    * database. If a backup is restored, the issuer must be decommissioned again, with `jwksd decommission --from` or
    * another call.
    *
-   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from
-   * `KeyManager.decommission`
+   * @throws ConfigError `ERR_ISSUER_INVALID`; StoreError `ERR_STORE_EMPTY` if the issuer has no keys, as well as the
+   * errors from `KeyManager.decommission`
    */
   decommission(this: void, issuer: string, options?: DecommissionOptions): Promise<void>;
   /**
    * Signs claims for an issuer.
    *
-   * @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys; and errors from `get` and `Provider.sign`
+   * @throws StoreError `ERR_STORE_EMPTY` if the issuer has no keys, as well as the errors from `get` and
+   * `Provider.sign`
    */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
   /**

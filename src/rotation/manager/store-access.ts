@@ -107,7 +107,7 @@ export interface StoreAccess {
    * @param found result of a read that was just made, to be used for the first attempt
    * @throws StoreError `ERR_COMMIT_UNKNOWN` if the commit may have been written or may still be written; to find out
    * whether it was written, read the store
-   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors from `read` and `decide`
+   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts, as well as the errors from `read` and `decide`
    */
   change(decide: Decide, found?: Seen): Promise<Changed>;
   /** Returns what `change` would do now. */

@@ -154,7 +154,7 @@ export interface KeyManagerOptions {
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Human-readable name of this replica, 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: Optional<string>;
-  /** Receives key changes and failures. Default: none. */
+  /** Receives an event for each key change and failure. Default: none. */
   readonly onEvent?: Optional<(event: KeyManagerEvent) => void>;
   /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;

@@ -68,8 +68,8 @@ export interface LiveRecord {
   /** Whether the waiting period was restarted because its end was missed. That happens only once. */
   readonly restarted?: true;
   /**
-   * On an active key: the process that is generating the next key, and the time until which other processes do not
-   * generate one.
+   * On an active key: the process that is generating the next key, and the time at which other processes stop waiting
+   * for it.
    */
   readonly nextMadeBy?: { readonly process: string; readonly until: number };
 }
@@ -94,7 +94,7 @@ export interface Tombstone {
    * @see OpenID Connect Core 1.0 section 3.1.2.1 (`id_token_hint`)
    */
   readonly publicJwk?: PublicJwk;
-  /** Time until which caches that follow `Cache-Control` may trust a revoked key, in epoch milliseconds. */
+  /** Latest time, in epoch milliseconds, at which caches that follow `Cache-Control` may trust a revoked key. */
   readonly trustedUntil?: number;
   /** Longest retirement period of any policy during the key's life. */
   readonly retireForSeconds?: number;

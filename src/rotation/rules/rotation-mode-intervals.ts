@@ -62,8 +62,8 @@ export function cachedSeconds(records: readonly KeyRecord[], at: number, policy:
 }
 
 /**
- * Returns the time until which caches may trust a key that is revoked now, in epoch milliseconds. A process that cannot
- * read the store serves the old set until it is stale, and caches then keep that set.
+ * Returns the latest time, in epoch milliseconds, at which caches may still trust a key that is revoked now. A process
+ * that cannot read the store serves the old set until it is stale, and caches then keep that set.
  *
  * @param records records before the revocation
  */

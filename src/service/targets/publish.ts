@@ -63,8 +63,8 @@ export interface Publishing {
 /**
  * Publishes the configured keys to a target. Publishes them again when they change.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`; IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the same errors as
- * `startService`
+ * @throws ConfigError `ERR_OPTION_INVALID`; IoError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, as well as the same
+ * errors as `startService`
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
   const { environment, purgeCommand, onPublished } = options;

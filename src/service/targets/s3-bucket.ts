@@ -9,7 +9,7 @@ import type { Target } from "./target.ts";
 /** A bucket, and a prefix in the bucket. */
 export interface BucketUrl {
   readonly bucket: string;
-  /** Path without leading and trailing slashes; may be empty. */
+  /** Path without leading or trailing slashes; may be empty. */
   readonly prefix: string;
 }
 

@@ -26,7 +26,7 @@ export interface ActiveSigningKey {
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
    * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, either when called or when the
-   * signature is complete; and the same errors as `provider.sign`
+   * signature is complete, as well as the same errors as `provider.sign`
    * @see RFC 7515 section 5.1
    */
   sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;

@@ -161,6 +161,9 @@ export interface BearerGuardOptions {
    * Default: no ID.
    */
   readonly requestId?: Optional<(request: never) => string | undefined>;
-  /** Receives refusals, the causes of 503 responses, and key set events. Events never contain tokens. Default: none. */
+  /**
+   * Receives events about refusals, the causes of 503 responses, and key sets. Events never contain tokens. Default:
+   * none.
+   */
   readonly onEvent?: Optional<(event: BearerGuardEvent) => void>;
 }

@@ -37,7 +37,10 @@ import { areLoopback } from "./redirect-uri.ts";
 const maxBytes = 5_120;
 const mediaTypes = ["application/json", "+json"];
 
-/** Reports whether this URL may be fetched. It is a client's identifier or the `jwks_uri` in its document. */
+/**
+ * Reports whether a URL may be fetched. The URL is either a client's identifier or the `jwks_uri` in that client's
+ * document.
+ */
 export type AllowUrl = (url: string) => boolean | Promise<boolean>;
 
 /**
@@ -66,7 +69,7 @@ export interface ClientDocumentsOptions {
   /** Whether clients without keys (method `none`) are accepted. Default: `false`. */
   readonly publicClients?: Optional<boolean>;
   /**
-   * Documents, as JSON, that are used without a request, regardless of the documents on their hosts. `allow` need not
+   * Documents, as JSON, that are used without being requested, regardless of what their hosts serve. `allow` need not
    * accept their `client_id`, but must accept their `jwks_uri`. Default: none.
    */
   readonly pinned?: Optional<readonly string[]>;
@@ -79,11 +82,14 @@ export interface ClientDocumentsOptions {
   readonly maxDocuments?: Optional<number>;
   /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Receives each fetch and failure. Default: no listener. */
+  /** Receives an event for each fetch and failure. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientDocumentEvent) => void>;
 }
 
-/** Reports whether a value is a host as spelled by `URL`. Any other spelling, or a wildcard, would never match. */
+/**
+ * Reports whether a value is a host in the spelling that `URL` produces. Any other spelling, or a wildcard, would never
+ * match.
+ */
 const isHost = (value: string): boolean =>
   !value.includes("*") && URL.canParse(`https://${value}`) && new URL(`https://${value}`).host === value;
 
@@ -143,7 +149,10 @@ export interface ResolvedClient extends ClientKeyMetadata {
   readonly warnings: readonly ClientWarning[];
 }
 
-/** All results of `resolve`. They are recorded because a registered client may have the same members. */
+/**
+ * All results of `resolve`. They are recorded to tell them apart from registered clients, which may have the same
+ * members.
+ */
 const documentClients = new WeakSet<ClientKeyMetadata>();
 
 export const isDocumentClient = (client: ClientKeyMetadata): client is ResolvedClient => documentClients.has(client);
@@ -180,7 +189,10 @@ export interface ClientDocuments {
   }>;
 }
 
-/** The `fetch` used by each result of `createClientDocuments`, so that a verifier shares its limits. */
+/**
+ * The `fetch` that each result of `createClientDocuments` uses. It is recorded so that a verifier can share the limits
+ * of that `fetch`.
+ */
 const fetches = new WeakMap<ClientDocuments, LimitedFetch>();
 
 /** Returns the `fetch` that these documents use. @throws ConfigError `ERR_OPTION_INVALID` */

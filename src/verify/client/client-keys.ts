@@ -20,8 +20,8 @@ import { leastSeconds, maxFreshSeconds, newBudget, timeoutMs } from "./fetch-lim
 const maxBytes = 65_536;
 const meanSetBytes = 4_096;
 /**
- * Media types of a JWK Set. Other documents, which a server may send by mistake or which may be intended for its users,
- * are rejected.
+ * Media types of a JWK Set. Documents of other types, which a server may send by mistake or intend for its users, are
+ * rejected.
  *
  * @see RFC 7517 section 8.5
  */
@@ -60,9 +60,9 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   /** Keys that were passed by value, keyed by a hash of their entries, least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
   /**
-   * Budgets for unknown kids, keyed by client and URL, least recently used first. Only clients whose token was verified
-   * with a key from that URL have one. Anyone can make up clients that name a URL, so all other clients share the
-   * budget of the URL's set.
+   * Budgets for unknown kids, keyed by client and URL, least recently used first. A client has its own budget only if
+   * one of its tokens was verified with a key from the URL. Anyone can make up clients that name a URL, so all other
+   * clients share the budget of the URL's set.
    */
   const budgets = new Map<string, Budget>();
   const remoteSets =
@@ -96,8 +96,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   }
 
   /**
-   * Returns the keys in the entries that have a given kid, cached by content. Does not read other entries, because the
-   * set may be large and the token may be forged.
+   * Returns the keys from the entries that have a given kid, and caches them by content. Does not read other entries,
+   * because the set may be large and the token may be forged.
    */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
     const text = jsonText(named.map(([, entry]) => entry));

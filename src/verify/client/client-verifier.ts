@@ -43,15 +43,15 @@ export interface ClientVerifierOptions {
   /** The provider's issuer identifier. The `aud` of every token must be the issuer or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other `aud` values that name this provider, such as the URL of its token endpoint. They are a risk, because a
-   * malicious provider can obtain assertions with that `aud` and use them here. Default: none.
+   * Other `aud` values that name this provider, such as the URL of its token endpoint. Accepting them is a risk,
+   * because a malicious provider can obtain assertions with such an `aud` and use them here. Default: none.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: Optional<readonly string[]>;
   /**
-   * Fetches clients' `jwks_uri`. It must refuse private addresses, as `guardedFetch` from `jwksd/node` does. Default:
-   * the fetch of `documents`. If `documents` is not given either, no `jwks_uri` is accepted.
+   * Fetches each client's `jwks_uri`. It must refuse private addresses, as `guardedFetch` from `jwksd/node` does.
+   * Default: the `fetch` that `documents` uses. If `documents` is not given either, no `jwks_uri` is accepted.
    */
   readonly fetch?: Optional<Fetch>;
   /**
@@ -60,8 +60,8 @@ export interface ClientVerifierOptions {
    */
   readonly documents?: Optional<ClientDocuments>;
   /**
-   * Maximum number of cached sets from `jwks_uri` (4 KiB each on average), and of cached keys that were passed by
-   * value. Default: 10,000.
+   * Maximum number of cached sets that were fetched from a `jwks_uri` (4 KiB each on average). Also the maximum number
+   * of cached keys that were passed by value. Default: 10,000.
    */
   readonly maxKeySets?: Optional<number>;
   /**
@@ -74,13 +74,13 @@ export interface ClientVerifierOptions {
    */
   readonly maxLifetimeSeconds?: Optional<number>;
   /**
-   * Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, it is raised to at least 10 and
-   * limited to 60 seconds. Default: 0.
+   * Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, it is clamped to the range from
+   * 10 to 60 seconds. Default: 0.
    */
   readonly clockToleranceSeconds?: Optional<number>;
   /** Source of the current time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Receives refusals, requests for keys, unusable sets, and exhausted budgets. Default: no listener. */
+  /** Receives an event for each refusal, request for keys, unusable set and exhausted budget. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientVerifierEvent) => void>;
 }
 

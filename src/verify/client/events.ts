@@ -31,7 +31,7 @@ export type ClientVerifierEvent =
   /** Keys that were passed by value have a token's kid but cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
-/** A key set's events about rejected tokens. They are reported as refusals of the client. */
+/** A key set's events about rejected tokens. They are reported as refusals of the client's tokens. */
 type RefusedType = "unknown-kid" | "exhausted";
 
 /**

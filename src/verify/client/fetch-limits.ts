@@ -13,7 +13,7 @@ export const timeoutMs = 5_000;
  */
 export const leastSeconds = 20;
 
-/** Creates a budget for one URL, which allows one request every `leastSeconds`. */
+/** Creates a budget that allows one request to a URL every `leastSeconds`. */
 export const newBudget = (): Budget => createBudget(1, [leastSeconds * 1000]);
 
 /**

@@ -19,7 +19,7 @@ export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => 
 interface Used {
   /** Each token's expiry, by key. */
   readonly tokens: Map<string, number>;
-  /** Time until which forgotten tokens may be valid. A token that expires by then counts as used. */
+  /** Latest time at which a forgotten token may still be valid. A token that expires by then counts as used. */
   forgottenUntil: number;
 }
 
@@ -102,7 +102,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   };
 }
 
-/** Returns the largest limit for which all sizes, each reduced to the limit, fit into the available room. */
+/** Returns the largest limit such that all sizes, each capped at the limit, fit into the available room. */
 function fairShare(sizes: readonly number[], room: number): number {
   let left = room;
   for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {

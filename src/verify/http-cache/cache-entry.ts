@@ -14,7 +14,7 @@ export type CacheEvent =
 export interface Change {
   /** Bounds on its freshness. */
   readonly bounds: FreshnessBounds;
-  /** Called once the response is stored. */
+  /** Called after the response has been stored. */
   readonly announce?: () => void;
 }
 

@@ -148,8 +148,8 @@ function isWord(value: unknown): value is string {
 const maxRetryAfterSeconds = 30;
 
 /**
- * Returns `Retry-After` in seconds, at most 30. 0 means immediately. A date is measured from the response's `Date`, if
- * there is one.
+ * Returns `Retry-After` in seconds, at most 30. 0 means that a retry may start immediately. If the header is a date,
+ * the time is measured from the response's `Date`, if there is one.
  *
  * @see RFC 9110 section 10.2.3
  */

@@ -18,7 +18,7 @@ export interface FreshnessBounds {
   readonly minFreshSeconds: number;
   /** Maximum for `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
-  /** Time for which a response without `max-age` and `Expires` is fresh. */
+  /** How long a response that has neither `max-age` nor `Expires` is fresh. */
   readonly defaultFreshSeconds: number;
   /** Maximum for `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
@@ -30,13 +30,13 @@ export interface FreshnessBounds {
 export interface Freshness {
   /** Time of the request. */
   readonly since: number;
-  /** Time from which it is refreshed in the background, so that calls need not wait when it becomes stale. */
+  /** Time at which background refreshes of the response begin, so that calls need not wait when it becomes stale. */
   readonly refreshFrom: number;
-  /** Time until which it is used without a request. */
+  /** End of the period in which the response is used without a request. */
   readonly freshUntil: number;
-  /** Time until which it is used while one background request revalidates it. */
+  /** End of the period in which the response is used while one background request revalidates it. */
   readonly staleUntil: number;
-  /** Time until which it is used if revalidation fails. */
+  /** End of the period in which the response is used if revalidation fails. */
   readonly outageUntil: number;
 }
 
@@ -98,7 +98,8 @@ function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFre
 }
 
 /**
- * Returns how long before the request the response left the origin, in milliseconds, according to its `Date`.
+ * Returns the time, in milliseconds, between when the response left the origin, according to its `Date`, and when it
+ * was requested.
  *
  * @see RFC 9111 section 4.2.3
  */

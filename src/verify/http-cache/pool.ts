@@ -10,7 +10,7 @@ export interface PoolOptions<Resource> {
   readonly fetch: LimitedFetch;
   readonly clock: Clock;
   readonly maxEntries: number;
-  /** Average number of characters that an entry may have. */
+  /** Maximum average size of the entries, in characters. */
   readonly meanSize: number;
   /** Opens the resource with this name. */
   readonly open: (name: string, tools: PoolTools) => Resource;
@@ -24,7 +24,10 @@ export interface PoolOptions<Resource> {
 
 /** The interface between a pool and its resources. */
 export interface PoolTools {
-  /** Sends a request, unless there are too many. The request's signal must abort when the response ends. */
+  /**
+   * Sends a request, unless there are already too many requests. The request's signal must abort when the response
+   * ends.
+   */
   readonly fetch: Fetch;
   /** Limits all requests for the entry except the first. This budget outlives the entry. */
   readonly budget: Budget;

@@ -6,7 +6,7 @@ const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
  */
 const quietMs = 60_000;
 
-/** A budget of requests. Times are in milliseconds. */
+/** A request budget. Times are in milliseconds. */
 export interface Budget {
   /** Returns the time until the next request may start. 0 means that it may start immediately. */
   waitMs(nowMs: number): number;

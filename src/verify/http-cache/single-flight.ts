@@ -150,8 +150,7 @@ export function createFetches<Value>(options: FetchesOptions<Value>): Fetches {
 }
 
 /**
- * Returns the error with its wait before a retry set to `pauseMs`, if that is longer than the wait that the error
- * already specifies.
+ * Returns the error with its retry delay raised to `pauseMs`, if the delay that the error already specifies is shorter.
  */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);

@@ -33,7 +33,7 @@ export interface FetchedResponse<Value> {
   readonly ageSeconds: number;
 }
 
-/** Reads a response's value. If the body is invalid, throws the error with which the fetch fails. */
+/** Reads a response's value. If the body is invalid, throws an error, and the fetch fails with that error. */
 export type Read<Value> = (response: StoredResponse) => Promise<Value>;
 
 /** Reports whether an external value has the shape of a stored response, apart from its URL. */
@@ -100,8 +100,8 @@ async function fetchOnce<Value>(
 }
 
 /**
- * Reports whether a response differs from the stored one but left the origin before it, so that a cache along the way
- * must have returned it. A `Date` counts only if it is older than a difference between clocks can explain, because each
+ * Reports whether a response differs from the stored one but left the origin earlier, which means that a cache along
+ * the way must have returned it. A `Date` counts only if it is older than a clock difference can explain, because each
  * of a server's replicas has its own clock.
  *
  * @see RFC 9111 section 4: of two responses, the one with the newer `Date` is used

@@ -46,7 +46,7 @@ export interface RemoteKeySetOptions {
   readonly issuer?: Optional<string>;
   /** URL of the JWK Set. Required unless `issuer` is given. */
   readonly jwksUri?: Optional<string>;
-  /** Whether http is accepted for hosts that are not loopback. Default: `false`. */
+  /** Whether http is accepted for non-loopback hosts. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: Optional<Fetch>;
@@ -55,15 +55,16 @@ export interface RemoteKeySetOptions {
   /** Time limit for one request, including the body, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
   /**
-   * Minimum time that a set stays fresh, regardless of its headers, in seconds. A longer time bridges restarts of a
-   * provider that sends `no-cache`, such as Keycloak, but a revoked key is trusted for that time as well. Default: 5.
+   * Minimum time that a set stays fresh, regardless of its headers, in seconds. With a longer time, the set remains
+   * usable while a provider that sends `no-cache`, such as Keycloak, restarts, but a revoked key is also trusted for
+   * that long. Default: 5.
    */
   readonly minFreshSeconds?: Optional<number>;
   /** Maximum time that a set stays fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
    * How long a set that is no longer fresh is used while its server is down, in seconds. If the server's
-   * `stale-while-revalidate` is longer, that applies, even if this option is 0. The server's `must-revalidate`,
+   * `stale-while-revalidate` is longer, it applies instead, even if this option is 0. The server's `must-revalidate`,
    * `no-cache` and `no-store` forbid this use, and its `stale-if-error` may shorten the time. Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
@@ -71,7 +72,7 @@ export interface RemoteKeySetOptions {
    * Maximum time that a call waits for a response while the old keys may still be used, in milliseconds. Default: 1000.
    */
   readonly maxWaitMs?: Optional<number>;
-  /** Receives each fetch, change, failure and rejected token. Default: no listener. */
+  /** Receives an event for each fetch, change, failure and rejected token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
   /** The result of an earlier process's `state()`. A state for a different issuer or URL is ignored. Default: none. */
   readonly state?: Optional<KeySetState>;

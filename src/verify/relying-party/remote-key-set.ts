@@ -56,16 +56,16 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   return createKeySet(options).keys;
 }
 
-/** Options that only other modules set, and objects that several sets share or that outlive a set. */
+/** Options that only other modules pass, and objects that several sets share or that outlive a set. */
 export interface InternalOptions {
-  /** Budget for the fetches for unknown kids. */
+  /** Budget that limits the fetches for unknown kids. */
   readonly budget?: Budget;
   readonly unknownKids?: UnknownKids;
   /** Reads a JWK Set. Default: imports each key immediately and rejects a set without a usable key. */
   readonly readKeys?: ReadKeys;
   /** Maximum number of removed keys to remember. Default: 1000. */
   readonly maxRemoved?: number;
-  /** Returns the `state` option when the first key is needed. */
+  /** Returns the value for the `state` option. Called when the first key is needed. */
   readonly loadState?: () => Promise<KeySetState | undefined>;
   /** Accepted media types of a JWK Set. Default: any. */
   readonly mediaTypes?: readonly string[];

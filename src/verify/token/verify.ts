@@ -34,7 +34,10 @@ export interface VerifyOptions {
   readonly keys: KeyResolver;
   /** Accepted `iss`, or a list of accepted values. */
   readonly issuer: string | readonly string[];
-  /** Accepted `aud`, or a list of accepted values. A token with several audiences must have at least one of them. */
+  /**
+   * Accepted `aud`, or a list of accepted values. If a token has several audiences, at least one of them must be an
+   * accepted value.
+   */
   readonly audience: string | readonly string[];
   /**
    * Accepted `alg` values from RFC 7518 and RFC 8037. Only public-key algorithms are allowed, not `none` or HMAC.
@@ -134,7 +137,7 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
 }
 
 /**
- * Checks options before the first token.
+ * Checks the options before the first token is verified.
  *
  * @throws ConfigError, for the same reasons as `verify`
  */

@@ -226,7 +226,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 const names = "jwksd/names/";
 
 interface Member {
-  /** URL without the user, password and trailing slash. */
+  /** URL without the user, password or trailing slash. */
   readonly base: string;
   readonly login?: { readonly name: string; readonly password: string };
 }

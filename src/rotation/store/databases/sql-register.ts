@@ -70,7 +70,7 @@ export interface Statements {
 
 /** A SQL database. */
 export interface SqlDatabase {
-  /** Name for messages, without the user and password. */
+  /** Name for messages, without the user or password. */
   readonly name: string;
   readonly statements: Statements;
   /** Maximum size of a document, in bytes. Default: the maximum size of a document that can be read. */

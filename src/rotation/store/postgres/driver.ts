@@ -3,7 +3,7 @@ export type Row = Readonly<Record<string, string | null | undefined>>;
 
 /** A connection to the database, through the `pg` or `postgres` package. */
 export interface Driver {
-  /** Name of the database for messages, without the user and password. */
+  /** Name of the database for messages, without the user or password. */
   readonly name: string;
   /**
    * Runs one statement, or several in one string if there are no values.
