@@ -279,6 +279,6 @@ async function publishingWhileSigning(
     });
   }
   const head = ["/jwks, 500 requests a second on one connection", "p99 ms, idle", "p99 ms, while signing", "ratio"];
-  const text = `"While signing" means at full load: \`provider.sign\` uses the ${delayMs} ms module with 64 signatures in flight, each on its own thread, on the same two cores as the endpoint and the probe. The first two rows show the cost of merely sharing the two cores: a server with a constant response runs alongside the loop in the child, then alongside the third row's load. In the last row, the endpoint and the probe have one core, and the signing processes the other.`;
+  const text = `"While signing" means at full load: \`provider.sign\` uses the ${delayMs} ms module with 64 signatures in flight, each on its own thread, on the same two cores as the endpoint and the probe. The first two rows show the cost of merely sharing the two cores: a server with a constant response runs alongside the loop in the child, then alongside the third row's load. In the last row, the endpoint and the probe share one core, and the signing processes use the other.`;
   return { text: `${table(head, rows)}\n\n${text}`, goals };
 }

@@ -291,7 +291,7 @@ const tokens: readonly Row[] = [
   row("8725 2.1", "HS256 with the public key", withToken("HS256", hmac("HS256", publicText)), noSuchAlg),
   row(
     "7519 4.1.4",
-    "exp beyond the range of numbers",
+    "exp outside the numeric range",
     withToken("ES256", signature("ES256", ecOne), '"exp":1e400'),
     invalid("claim 'exp' is not a finite number"),
   ),
