@@ -214,7 +214,7 @@ describe("the metadata of an issuer with a path is served at the paths of RFC 84
 });
 
 describe("a key change", () => {
-  test("is the only reason for a new instance", async (t) => {
+  test("is the only thing that causes a new instance to be created", async (t) => {
     const { url, world, manager, op, instanceCount } = await start(t);
     assert.equal(instanceCount(), 1);
     const kids: (string | undefined)[] = [];
@@ -235,7 +235,7 @@ describe("a key change", () => {
     [1, "a token signed with the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request that signs ${hours} h after obtaining its key gets ${outcome}`, async (t) => {
+    test(`a request that signs with its key ${hours} h after obtaining it gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();

@@ -370,7 +370,7 @@ describe("a guard with DPoP", () => {
     assert.match(challengeOf(await prove({ htu: `${audience}/orders` })), /the proof.s htu/);
   });
 
-  test("a proof is accepted once, and not after its maximum age", async () => {
+  test("a proof is accepted only once, and not at all if it is older than its maximum age", async () => {
     const { prove, clock } = await dpopGuard({ proofMaxAgeSeconds: 30 });
     const iat = Math.floor(clock.now() / 1000);
     assert.equal(await prove({ jti: "x", iat }), "let through");
@@ -454,7 +454,7 @@ describe("a guard with DPoP", () => {
     assert.equal(challengeOf(await failing.prove()), "503");
   });
 
-  test("used proofs take a limited amount of memory", async () => {
+  test("used proofs occupy only a limited amount of memory", async () => {
     const clock = simulatedClock();
     const { prove } = await dpopGuard({ clock, replay: memoryReplayStore({ maxEntries: 10, clock }) });
     const seen = new Set<string>();

@@ -267,7 +267,7 @@ describe("guard samples", { concurrency: 3 }, () => {
     },
   );
 
-  test("NestJS: calls that are not HTTP are rejected", async () => {
+  test("NestJS: non-HTTP calls are rejected", async () => {
     const { nest } = createBearerGuard({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
@@ -458,7 +458,7 @@ async function startAuthorizationServer(t: TestContext) {
 }
 
 for (const path of ["/mcp", ""])
-  test(`an MCP SDK client finds the provider of a server at "${path}" through the server's metadata and calls a tool`, async (t) => {
+  test(`an MCP SDK client uses the metadata of the server at "${path}" to find that server's provider, and then calls a tool`, async (t) => {
     const port = await freePort();
     const resource = `http://localhost:${port}${path}`;
     const provider = await startAuthorizationServer(t);

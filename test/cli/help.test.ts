@@ -64,7 +64,7 @@ const headingsOf = (rows: Definitions): ReadonlyMap<string, string> =>
 const shared = headingsOf(settingDefinitions);
 const ofGuard = headingsOf(guardDefinitions);
 
-test("each command's help fits in 80 columns and lists the command's own options first, then shared options in groups, one per line", async (t) => {
+test("each command's help fits in 80 columns and lists the command's own options first, then the shared options in groups, with each shared option on one line", async (t) => {
   const helps = await helpOf(t);
   assert.ok(helps.length >= 35, `${helps.length} commands`);
   const faults = helps.flatMap(({ command, text, groups }) => {

@@ -342,7 +342,7 @@ describe("a command that waits for the replicas", () => {
     ]);
   });
 
-  test("names served targets that have not received a step or a revocation yet", async () => {
+  test("lists the served targets that have not yet received a step or a revocation", async () => {
     const target = { name: "s3://bucket", revision: 3, at: start };
     const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
     const rows: [name: string, document: StoreDocument, lacks: boolean][] = [

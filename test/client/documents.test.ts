@@ -147,7 +147,7 @@ describe("resolve", () => {
     assert.equal(origin.requests.length, 1);
   });
 
-  test("rejects every client until `allow` is set; a list in `allow` contains hosts with their ports", async () => {
+  test("rejects every client until `allow` is set; hosts in an `allow` list include any port other than 443", async () => {
     for (const [allow, clientId, expect] of [
       [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
       [[], documentUrl, "ERR_CLIENT_FORBIDDEN"],
@@ -325,7 +325,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("during an outage, the call that requests the document again still gets the old one; after a 410, the next call does not", async () => {
+  test("during an outage, the call that triggers a new request for the document still gets the old document; after a 410, the next call no longer gets it", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     for (const [status, elapsedMs] of [
@@ -359,7 +359,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("a call waits at most 1 s for a server that does not respond if the old document may still be used, and at most 5 s otherwise", async () => {
+  test("if a server does not respond, a call waits at most 1 s when the old document may still be used, and at most 5 s otherwise", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     origin.script = hanging;
@@ -695,7 +695,7 @@ describe("a verifier with documents", () => {
     }
   });
 
-  test("clients that only sign for themselves never evict the documents or keys of clients with a grant", async () => {
+  test("clients that sign only on their own behalf never evict the documents or keys of clients with a grant", async () => {
     const bounds = [{ maxDocuments: 5 }, { maxKeySets: 5 }] as const;
     const { clients, clock, origin } = documented(ownKeys, ...bounds);
     await clients.authenticate(signed(clock.now()), granted);
@@ -712,7 +712,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, requests);
   });
 
-  test("accepts keys by value, and request objects", async () => {
+  test("accepts client assertions and request objects from a client whose document contains its keys by value", async () => {
     const document = { ...confidentialDocument, jwks_uri: undefined, jwks: { keys: [entry("a")] } };
     const { clients, clock } = documented(documentReply(document));
     assert.equal(await verdict(clients.clientAssertion(assertionAt(clock.now(), "a"))), "accepted");

@@ -324,7 +324,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("of a dropped set are fetched again once the set's budget has recovered, even if the key was rotated", async () => {
+  test("are fetched again after their set is dropped, once the set's budget has recovered, even if the key was rotated", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));

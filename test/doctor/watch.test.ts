@@ -177,7 +177,7 @@ describe("a watch with tokens", () => {
     assert.ok(timeline.some((line) => /^\d+ first token with kid "b"$/.test(line)));
   });
 
-  test("detects a key that signs before caches have it", async () => {
+  test("detects a key that is used for signing before caches have it", async () => {
     assert.deepEqual((await rotating(1, 2)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
     assert.deepEqual((await rotating(3, 1)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
   });

@@ -248,7 +248,7 @@ describe("standard output that cannot be written to", { timeout, concurrency: 4 
 });
 
 // managed.test.ts tests the same for a store that jwksd manages.
-test("never exposes a private key parameter from a key file, even if it rejects the file", { timeout }, async (t) => {
+test("never exposes a private key parameter from a key file, even if the file is rejected", { timeout }, async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   const text = keySetText("a", "b");
   await writeFile(file, text);

@@ -268,7 +268,7 @@ const others: readonly (readonly [
 // test/contract tests the stores themselves.
 for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("can be copied there from a data folder, shared by two services and changed by commands, and no message contains a password", async (t) => {
+    test("can be copied from a data folder, shared by two services and changed by commands, and no message contains a password", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];

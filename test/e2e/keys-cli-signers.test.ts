@@ -29,26 +29,30 @@ async function setUp(t: TestContext) {
   return { folder, vault, run, inVault, records };
 }
 
-test("imports a key in a key service by its URI and stores only the URI", { timeout }, async (t) => {
-  const { vault, run, records } = await setUp(t);
-  const uri = vault.add("login");
-  const dry = await run("keys", "import", "--signer", uri, "--kid", "2026-11", "--dry-run");
-  assert.equal(dry.code, 0, dry.stderr);
-  const { code, stdout, stderr } = await run("keys", "import", "--signer", uri, "--kid", "2026-11");
-  assert.equal(code, 0, stderr);
-  assert.match(stdout, /^imported sig 2026-11: .*\nactivated sig 2026-11: /);
-  assert.ok(stdout.replaceAll(/\s+/g, " ").includes(`The private key of "2026-11" stays in ${uri}.`));
-  const [record, ...others] = await records();
-  assert.deepEqual([record?.kid, record?.state, record && uriOf(record), others], ["2026-11", "active", uri, []]);
-  const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
-  assert.match(
-    exported.stderr,
-    /the private key of kid .* is in vault-transit:.*; export it from that service \[ERR_TRANSITION\]/,
-  );
-  assert.match((await run("keys", "rewrap")).stdout, /^There is nothing to change/);
-  const { stdout: help } = await run("keys", "import", "--help");
-  assert.match(help, /--kid <kid> +[^-]*--signer,\s+the\s+kid\s+to\s+publish/);
-});
+test(
+  "imports a key that is held in a key service, given the key's URI, and stores only the URI",
+  { timeout },
+  async (t) => {
+    const { vault, run, records } = await setUp(t);
+    const uri = vault.add("login");
+    const dry = await run("keys", "import", "--signer", uri, "--kid", "2026-11", "--dry-run");
+    assert.equal(dry.code, 0, dry.stderr);
+    const { code, stdout, stderr } = await run("keys", "import", "--signer", uri, "--kid", "2026-11");
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^imported sig 2026-11: .*\nactivated sig 2026-11: /);
+    assert.ok(stdout.replaceAll(/\s+/g, " ").includes(`The private key of "2026-11" stays in ${uri}.`));
+    const [record, ...others] = await records();
+    assert.deepEqual([record?.kid, record?.state, record && uriOf(record), others], ["2026-11", "active", uri, []]);
+    const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
+    assert.match(
+      exported.stderr,
+      /the private key of kid .* is in vault-transit:.*; export it from that service \[ERR_TRANSITION\]/,
+    );
+    assert.match((await run("keys", "rewrap")).stdout, /^There is nothing to change/);
+    const { stdout: help } = await run("keys", "import", "--help");
+    assert.match(help, /--kid <kid> +[^-]*--signer,\s+the\s+kid\s+to\s+publish/);
+  },
+);
 
 test("generates a signing key in a key service only when the key is certain to be needed", { timeout }, async (t) => {
   const { vault, run, inVault, records } = await setUp(t);

@@ -138,7 +138,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("can be replaced in an emergency: the next key starts signing immediately, and then the old key is revoked", async (t) => {
+  test("can be replaced in an emergency: the next key is used for signing immediately, and then the old key is revoked", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /Until .* the key's tokens are rejected/);
@@ -159,7 +159,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("can be rolled back: the earlier key signs again, and its period determines when the next key is announced", async (t) => {
+  test("can be rolled back: the earlier key is used for signing again, and that key's rotation period determines when the next key is announced", async (t) => {
     const { file, ok, refused, change, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     assert.match(await refused("ERR_TRANSITION", "rotate", "--back"), /no earlier key to roll back to/);
@@ -311,7 +311,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an import says how long the key stays published and which key it does not replace", async (t) => {
+  test("an import reports the maximum token lifetime that it assumes and which key stays active, and cannot be repeated under another kid", async (t) => {
     const { folder, file, ok, refused, change } = await setUp(t);
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
@@ -496,7 +496,7 @@ describe("a store's policy", { timeout }, () => {
 });
 
 describe("a store", { timeout }, () => {
-  test("is copied unchanged into an empty store, unless a replica is running on it", async (t) => {
+  test("is copied unchanged into an empty store, unless a replica is using the store to be copied", async (t) => {
     const { folder, data, file, ok } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");

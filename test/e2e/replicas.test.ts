@@ -155,7 +155,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     ["keys revoke first --yes", new RegExp(`${replica} Verifiers with the new set reject its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
-    test(`and then reports which ones are missing and the consequences: ${command}`, async (t) => {
+    test(`and then reports which replicas are missing and what the consequences are: ${command}`, async (t) => {
       const { run, checkIn, store } = await withReplicas(t);
       const { revision } = await documentOf(store);
       await checkIn("a b");
@@ -224,7 +224,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target with this name.*\[ERR_TRANSITION\]/);
   });
 
-  test("forget removes an exited process's presence record, given its name or id", async (t) => {
+  test("the forget command removes the presence record of an exited process, given its name or id", async (t) => {
     const { run, checkIn, store } = await withReplicas(t);
     const ids = { old: "0d1f0c5e-aaaa", new: "7b3e9a21-bbbb", other: "c4d0e5f6-cccc" };
     await checkIn(ids.old, { name: "login-2", revision: 7, at: Date.now() - 60_000 });

@@ -428,7 +428,7 @@ async function announcedInDays(
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
 }
 
-test("the plan command and --dry-run use the store's policy, and jwksd serve warns about a flag that differs", async (t) => {
+test("the plan command and --dry-run use the store's policy, and jwksd serve warns about a flag that differs from it", async (t) => {
   const data = await dataOf(t);
   const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
   const first = await startService(t, ["--data", data, ...policy]);

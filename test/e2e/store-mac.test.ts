@@ -242,7 +242,7 @@ describe("the issuer", { timeout }, () => {
 });
 
 describe("files", { timeout, skip: !isSupported }, () => {
-  test("every command warns about a store that other users can write or replace", async (t) => {
+  test("every command warns about a store that other users can write to or replace", async (t) => {
     const { folder, data, path, ok } = await setUp(t);
     const warnings = async (): Promise<string[]> =>
       (await ok("keys")).stderr.split("\n").flatMap((line) => / warn (.*) store=/.exec(line)?.[1] ?? []);

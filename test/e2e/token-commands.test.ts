@@ -93,7 +93,7 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
 const others = 3600 + 2 * 300;
 
 describe("jwksd token with a service's managed keys", { timeout, concurrency: 4 }, () => {
-  test("signs with the active key and gives the token at most the lifetime that the policy allows", async (t) => {
+  test("signs with the active key and rejects a lifetime longer than the policy allows", async (t) => {
     const data = await temporaryFolder(t);
     const service = await startService(t, ["--data", data]);
     const issuer = `http://127.0.0.1:${service.port}`;

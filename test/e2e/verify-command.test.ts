@@ -241,13 +241,17 @@ describe("jwksd verify --jwks-uri", { timeout }, () => {
   });
 });
 
-test("jwksd verify --json prints only printable ASCII, which parses to the same strings", { timeout }, async (t) => {
-  const odd = "\u0000\u001b\u007f\u009b8m\u202e\u2028 ü 𝄞 \ud800";
-  const { stdout } = await verified(t, { header: { typ: odd }, flags: ["--json"] });
-  assert.match(stdout, /^[\n -~]+$/);
-  const { steps } = JSON.parse(stdout) as { steps: { detail: string }[] };
-  assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
-});
+test(
+  "jwksd verify --json prints only printable ASCII, which parses back to the original strings",
+  { timeout },
+  async (t) => {
+    const odd = "\u0000\u001b\u007f\u009b8m\u202e\u2028 ü 𝄞 \ud800";
+    const { stdout } = await verified(t, { header: { typ: odd }, flags: ["--json"] });
+    assert.match(stdout, /^[\n -~]+$/);
+    const { steps } = JSON.parse(stdout) as { steps: { detail: string }[] };
+    assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
+  },
+);
 
 describe("jwksd verify rejects an invalid option before it fetches anything", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [

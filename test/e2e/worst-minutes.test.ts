@@ -80,7 +80,7 @@ describe("a store without keys", () => {
     );
   });
 
-  test("does not block the first start of an issuer if the folder is left over from a trial run without an issuer", async (t) => {
+  test("does not block the first start with an issuer if the folder is left over from a trial run without an issuer", async (t) => {
     const data = await dataOf(t);
     await (await startService(t, ["--data", data])).stop();
     const { log } = await startService(t, ["--store", `sqlite:${join(data, "own.db")}`, ...issuer]);
@@ -149,7 +149,7 @@ describe("a store without keys", () => {
   });
 });
 
-test("if the saved set cannot be written, the service warns and starts", async (t) => {
+test("if the saved set cannot be written, the service warns but still starts", async (t) => {
   const data = await dataOf(t);
   await (await startService(t, ["--data", data, ...issuer])).stop();
   const file = join(data, "saved-set.json");

@@ -255,7 +255,7 @@ describe("the impact of a change on verifiers", () => {
     ]);
   });
 
-  test("does not mention bookkeeping changes", () => {
+  test("bookkeeping changes are not mentioned", () => {
     const after = [{ ...a, retireForSeconds: 87_000 }, announced(hour)];
     assert.deepEqual(impactOf([a, waiting(announced(hour))], after, policy, now), []);
   });

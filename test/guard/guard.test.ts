@@ -136,7 +136,7 @@ describe("identity headers", () => {
 });
 
 describe("a check", () => {
-  test("is refused if a header in any spelling could be taken for one of the guard's", async (t) => {
+  test("is refused if a header, however it is spelled, could be taken for one of the guard's", async (t) => {
     const { setup, guard } = await startOne(t, { routes: [{ path: "/public", public: true }, { path: "/*" }] });
     const token = bearer(accessToken(setup));
     const separators = "!#$%&'*+-.^_`|~".split("");
@@ -166,7 +166,7 @@ describe("a check", () => {
     }
   });
 
-  test("is refused if Destination names a path of another route", async (t) => {
+  test("is refused if the Destination header names another route's path", async (t) => {
     const { guard } = await startOne(t, {
       routes: [
         { path: "/public/*", public: true },

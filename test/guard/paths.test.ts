@@ -117,7 +117,7 @@ describe("a path", () => {
     });
   }
 
-  test("never selects a later route because its escapes leave a segment empty", () => {
+  test("does not select a later route just because its escapes leave a segment empty", () => {
     const among = [route("/admin"), route("/a/b/*"), route("/*", { encodedSlashes: true })];
     for (const path of [
       "/%2fadmin",
@@ -169,7 +169,7 @@ test("a path takes linear time to check, however long it is", () => {
 });
 
 describe("routes", () => {
-  test("the first one that matches the path and the method applies", () => {
+  test("the first route that matches both the path and the method is used", () => {
     const other = [route("/a/b"), route("/a/*", { methods: ["GET"] }), route("/a/*", { methods: ["PUT"] })];
     const results = [
       ["GET", "/a/b"],

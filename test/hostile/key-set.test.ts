@@ -45,7 +45,7 @@ test("keys with long kids that a server makes up use little memory", async () =>
   }
 });
 
-test("the records of unknown kids take limited memory across all sets, however long the kids are", async () => {
+test("the records of unknown kids use a limited amount of memory across all sets, however long the kids are", async () => {
   const ofSet = createUnknownKids(1_000);
   const sets = Array.from({ length: 50 }, ofSet);
   const before = heapUsed();

@@ -378,7 +378,7 @@ test("returns 400 for a request that names two hosts, over HTTP/1.1 and HTTP/2",
   );
 });
 
-test("an issuer has its records before its first use, and the times in its tokens come from the clock option", async () => {
+test("an issuer's records are available before the issuer is first used, and the times in its tokens come from the clock option", async () => {
   const database = new Database();
   database.nowMs = Date.parse("2031-01-01T00:00:00Z");
   await database.with(1);
@@ -417,7 +417,7 @@ test("keys without an issuer that are copied into two issuers' rows are publishe
   }
 });
 
-test("never serves one issuer's keys for another issuer, even if the other issuer's row has a copy of them under the other issuer's name", async () => {
+test("never serves one issuer's keys for a second issuer, even if the second issuer's row has a copy of them under its own name", async () => {
   const database = await new Database().with("mine", "victim");
   const { text = "" } = (await database.stores.get(named("mine"))?.read()) ?? {};
   for (const [copied, code] of [
@@ -627,7 +627,7 @@ const brokenRow = async (issuer: string) => ({
   args: [await issuerKey(issuer), issuer],
 });
 
-test("a cron job takes the due steps of all issuers despite a hundred broken ones, and keeps none in memory", async (t) => {
+test("a cron job takes the due steps of all healthy issuers even if a hundred other issuers are broken, and keeps no issuer in memory", async (t) => {
   const client = createClient({ url: await startLibsql(t) });
   t.after(() => client.close());
   let opened: string[] = [];

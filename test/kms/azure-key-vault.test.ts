@@ -103,7 +103,7 @@ describe("opening an Azure Key Vault key", () => {
     await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });
 
-  test("accepts a software key, which signs again once its validity is extended", async (t) => {
+  test("accepts a software key, which can sign again once its validity period is extended", async (t) => {
     const stub = await start(t);
     const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
     const signer = await azureKeyVaultBackend(access, clock).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
@@ -113,7 +113,7 @@ describe("opening an Azure Key Vault key", () => {
     assert.equal((await signer.sign(input)).length, 64);
   });
 
-  test("makes many concurrent signatures on a new connection before it has a token", async (t) => {
+  test("creates many signatures concurrently on a new connection that does not have a token yet", async (t) => {
     const stub = await start(t);
     const signer = await azureKeyVaultBackend(access).open(stub.add());
     const signatures = await Promise.all(Array.from({ length: 32 }, () => signer.sign(input)));

@@ -128,7 +128,7 @@ describe("an overload is reported", { timeout: 20_000 }, () => {
     assert.deepEqual(server.overloads.slice(1), [{ closed: 1, refused: 0 }]);
   });
 
-  test("no later than when the server stops, and no timer is left", async (t) => {
+  test("no later than when the server stops, and no timer is left running", async (t) => {
     const server = await start(t, 1);
     await openUsed(server);
     await openUsed(server);
@@ -261,7 +261,7 @@ describe("another user of a Unix socket", { skip }, () => {
     );
   });
 
-  test("can be admitted by specifying a group by its name in /etc/group", async (t) => {
+  test("can be admitted through a group that is specified by its name in /etc/group", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path, mode: 0o660, group: "daemon" });
     assert.equal(statSync(path).gid, 1);

@@ -46,7 +46,7 @@ const cuts: Readonly<Record<string, (connection: CountedStore, isCut: boolean) =
   },
 };
 
-describe("a process signs for maxStaleSeconds minus 1% after the start of its last check-in, if its store", () => {
+describe("a process keeps signing for maxStaleSeconds minus 1% after the start of its last check-in, if its store", () => {
   for (const [name, cut] of Object.entries(cuts)) {
     test(name, async () => {
       const world = new World();
@@ -215,7 +215,7 @@ async function start(policy = {}) {
 }
 
 describe("a handle for a signing key", () => {
-  test("can be used until its read is maxStaleSeconds old, even if its key is replaced", async () => {
+  test("can be used until the read that it came from is maxStaleSeconds old, even if its key is replaced", async () => {
     const { world, replica, handle } = await start();
     await world.until(replica.manager.rotate({ now: true }));
     // Check-ins continue. The one behind this handle was at startup.
@@ -249,7 +249,7 @@ describe("a handle for a signing key", () => {
     ["revoked", (world: World, { manager }: Replica, kid: string) => world.until(manager.revoke(kid))],
     ["removed", (world: World, { manager }: Replica, kid: string) => world.until(manager.remove(kid, { force: true }))],
   ] as const) {
-    test(`ends immediately when any process has ${name} its key, even if a subscriber rejects all keys`, async () => {
+    test(`becomes unusable immediately when any process has ${name} its key, even if a subscriber rejects all keys`, async () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));
@@ -264,13 +264,13 @@ describe("a handle for a signing key", () => {
     });
   }
 
-  test("ends when the manager is closed", async () => {
+  test("becomes unusable when the manager is closed", async () => {
     const { world, replica, handle } = await start();
     await world.stop(replica);
     assert.deepEqual([await use(handle), (await seen(replica)).signs], [stale, stale]);
   });
 
-  test("ends immediately when the machine's clock is wrong", async () => {
+  test("becomes unusable immediately when the machine's clock is wrong", async () => {
     const world = new World();
     const machine = world.machine();
     const replica = await world.start({ clock: machine.clock });

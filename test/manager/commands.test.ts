@@ -167,7 +167,7 @@ describe("methods of a manager", () => {
     ]);
   });
 
-  test("make changes, which each manager reports as its own or as another's, and destroy the keys that they remove or revoke", async () => {
+  test("make changes that each manager reports as its own or as another's, and destroy the keys that they remove or revoke", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };
@@ -196,7 +196,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other);
   });
 
-  test("make changes, which the manager reports as its own even if the store's replies to their commits are lost", async () => {
+  test("make changes that the manager reports as its own, even if the store's replies to the commits are lost", async () => {
     const { world, manager, replica } = await start();
     world.store.hook = async (operation, go) => {
       const response = await go();
@@ -254,7 +254,7 @@ describe("methods of a manager", () => {
     await stopped;
   });
 
-  test("a command that comes too early needs force, and null does not count as force", async () => {
+  test("a command that comes too early needs the force option, and null does not count as setting it", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     const before = await now();

@@ -186,7 +186,7 @@ describe("if the outcome of a write is unknown, looks for the commit or repeats 
   });
 });
 
-describe("treats a store that never answers as unavailable after 10 s, and leaves no timer", () => {
+describe("treats a store that never answers as unavailable after 10 s, and leaves no timer running", () => {
   for (const [operation, expected, ms] of [
     ["read", "ERR_STORE_UNAVAILABLE", 10],
     ["write", "ERR_COMMIT_UNKNOWN", 20],

@@ -156,7 +156,7 @@ describe("a store", () => {
     );
   });
 
-  test("that hangs makes one request wait for a second; other requests do not wait", async () => {
+  test("that hangs makes one request wait for one second; other requests do not wait", async () => {
     const { world, instance } = await worldWithKeys();
     const before = await use(world, instance);
     await world.pass(hour);
@@ -288,7 +288,7 @@ test("verifies a token with a new kid after one more read; unknown kids cause at
   assert.equal(readsOf(instance) - before, 1);
 });
 
-test("signingKey() and node() read on demand; before the first read, nothing is known", async () => {
+test("signingKey() and node() read the store on demand; before the first read, nothing is known", async () => {
   const { world, instance } = await worldWithKeys();
   const { manager, provider } = instance;
   assert.throws(() => manager.policy, { code: "ERR_SIGNER_STALE" });

@@ -264,7 +264,7 @@ test("a key manager ignores listeners that throw or reject", async () => {
   assert.deepEqual(await unhandled(), []);
 });
 
-test("events as JSON contain the messages of errors and no private key", async () => {
+test("events as JSON contain error messages but no private key", async () => {
   const world = new World();
   const replica = await world.start();
   await replica.manager.rotate();

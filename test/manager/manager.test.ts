@@ -208,7 +208,7 @@ describe("encryption keys", () => {
 });
 
 describe("close", () => {
-  test("leaves no timer and makes no later calls to the store or a subscriber", async () => {
+  test("leaves no timer running and makes no later calls to the store or a subscriber", async () => {
     const world = new World();
     const replica = await world.start();
     const other = await world.start();
@@ -251,7 +251,7 @@ describe("close", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("leaves no timer after a failed start", async () => {
+  test("leaves no timer running after a failed start", async () => {
     const world = new World();
     world.store.isGone = true;
     const events: unknown[] = [];

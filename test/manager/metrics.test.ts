@@ -104,7 +104,7 @@ describe("a manager's metrics", () => {
     assert.equal(read("jwksd_store_success_timestamp_seconds"), read("jwksd_store_attempt_timestamp_seconds"));
   });
 
-  test("report the next key as unusable until it has signed", async () => {
+  test("report the next key as unusable until it has produced a signature", async () => {
     const world = new World();
     const own = await localSigner(ecKey("a"));
     let failure: SignerError | undefined;

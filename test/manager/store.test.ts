@@ -334,7 +334,7 @@ const evilToken = (kid: string): Promise<string> =>
         .sign(key),
     );
 
-describe("keeps using the records that it last read, and reports a failure if the store was changed without the wrapping key", () => {
+describe("if the store was changed without the wrapping key, keeps using the records that it last read and reports a failure", () => {
   test("for each attack, until the valid document is restored", async (t) => {
     const taken = await victim();
     const { world, store, replica } = taken;

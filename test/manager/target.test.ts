@@ -72,7 +72,7 @@ async function signsFrom(world: World, replica: Replica, kid: string, at: number
 }
 
 describe("a target", () => {
-  test("has one record for all of its publishers, which is updated when a step waits for it", async () => {
+  test("has one record for all of its publishers; the record is updated when a step waits for the target", async () => {
     const { world, bucket, one, publish, entry } = await start();
     for (let round = 0; round < 2; round += 1) {
       const publishers = [await publish(), await publish()];
@@ -90,7 +90,7 @@ describe("a target", () => {
     await world.stop(one, { manager: publisher });
   });
 
-  test("that was never written delays a rotation for maxStaleSeconds after its publisher has exited", async () => {
+  test("that was never written to delays a rotation for maxStaleSeconds after its publisher has exited", async () => {
     const { world, bucket, one, publish, entry } = await start();
     bucket.fails = true;
     const publisher = await publish();

@@ -299,7 +299,7 @@ describe("a first key", () => {
   });
 });
 
-test("a process reports a failover in which the process's own commit was lost", async () => {
+test("a process reports a failover in which its own commit was lost", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ initialPolicy: policy });
   const lost = store.text;
@@ -316,7 +316,7 @@ test("a process reports a failover in which the process's own commit was lost", 
   await world.stop(replica);
 });
 
-test("a process that cannot open the active key keeps publishing, drops revoked keys, and signs once its HSM is back", async () => {
+test("a process that cannot open the active key keeps publishing, drops revoked keys, and starts signing when its HSM is back", async () => {
   const world = new World();
   const module = new Module();
   const broken = new Set<"open" | "sign">();

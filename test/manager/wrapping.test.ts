@@ -77,7 +77,7 @@ test("wraps a key differently each time", async () => {
   assert.notEqual(otherCiphertext, ciphertext);
 });
 
-describe("of several wrapping keys, the first one wraps and all unwrap", () => {
+describe("if there are several wrapping keys, the first is used for wrapping and all can be used for unwrapping", () => {
   test("a new first key can be added and the old one then dropped", async () => {
     const both = await createWrapping([k2, k1], issuer);
     assert.deepEqual(await both.unwrap("a", jwe), key);
@@ -93,7 +93,7 @@ describe("of several wrapping keys, the first one wraps and all unwrap", () => {
     assert.match(message, new RegExp(`^kid "a" is wrapped with the wrapping key "${await idOf(k1)}"`));
   });
 
-  test("a key's id does not depend on which of the possible last characters its encoding has", async () => {
+  test("a key's id is the same whichever of the possible last characters its encoding ends with", async () => {
     const canonical = k1;
     const sloppy = `${k1.slice(0, -1)}F`;
     assert.deepEqual(Buffer.from(sloppy, "base64url"), Buffer.from(canonical, "base64url"));
@@ -439,7 +439,7 @@ describe("runs the same checks on every change", () => {
     });
   }
 
-  test("a key becomes active only after it has signed", async () => {
+  test("a key becomes active only after it has produced a signature", async () => {
     let breaks = false;
     const opened = await keyringOf({ openSigner: (uri) => externalSigner(uri, breaks) });
     await makeFirst(opened);

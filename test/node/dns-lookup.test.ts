@@ -87,7 +87,7 @@ describe("with a name server that does not respond", () => {
     await pending;
   });
 
-  test("verifying a token waits 5 s, as measured by the verifier's clock, and then the lookup ends too", async (t) => {
+  test("verification of a token stops waiting after 5 s, as measured by the verifier's clock, and the lookup ends then too", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
@@ -148,7 +148,7 @@ test("names both files if they contain the same key", async (t) => {
   assert.match(error.message, /2026-02\.jwk and .*2026-01\.jwk/);
 });
 
-test("shows the command that generates a key if a folder has no key file", async (t) => {
+test("if a folder has no key file, shows the command that generates a key", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "README.md"), "");
   const error = await refusal(() => readKeyset(folder), "ERR_KEYSET_EMPTY");

@@ -32,7 +32,7 @@ const skip =
   skipWithout("buildah");
 
 if (isSoak)
-  test("the image serves, rotates, stops, and resumes with its volume", { skip }, async (t) => {
+  test("the image serves keys, rotates them, stops, and resumes with its volume", { skip }, async (t) => {
     const folder = await temporaryFolder(t);
     const storage = { driver: "vfs", graphroot: join(folder, "graph"), runroot: join(folder, "run") };
     const lines = Object.entries(storage).map(([name, value]) => `${name} = "${value}"`);

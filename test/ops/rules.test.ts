@@ -155,7 +155,7 @@ async function managed(t: TestContext, ...args: readonly string[]) {
   return { folder, data, start, run };
 }
 
-describe("each fault fires its alert and no other", { skip: skipWithout("promtool") }, () => {
+describe("each fault triggers its alert and no other", { skip: skipWithout("promtool") }, () => {
   const moments: Moment[] = [];
 
   async function check(

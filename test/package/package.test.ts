@@ -98,7 +98,7 @@ describe("the package contains everything that pages and help texts refer to", (
     assert.deepEqual(await brokenLinks(installed), []);
   });
 
-  test("the pages that commands, messages and types name", async () => {
+  test("the pages named in commands, messages and types", async () => {
     const named = new Set<string>();
     for await (const file of glob("dist/**/*.{js,mjs,d.ts}", { cwd: installed })) {
       const text = await readFile(join(installed, file), "utf8");

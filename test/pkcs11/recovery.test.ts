@@ -286,7 +286,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     for (const signature of await Promise.all(others)) assert.equal(signature.length, 64);
   });
 
-  test("is ended by close(), which waits for signatures in flight", async (t) => {
+  test("is terminated by close(), which waits for signatures in flight", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     // It keeps the token's process.
     const other = await backend.open(signer.uri);
@@ -313,7 +313,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("while it starts makes the call fail at its deadline; the call can be retried", async (t) => {
+  test("while it is starting makes the call fail at the call's deadline; the call can be retried", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");

@@ -83,7 +83,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("require keys to be a manager, not its options or a promise", async () => {
+  test("require the keys option to be a manager, not a manager's options or a promise", async () => {
     const manager = await start();
     for (const keys of [Promise.resolve(manager), { issuer, keyset }, "manager", [keyset]] as never[])
       await refusal(() => createProvider({ keys }), "ERR_OPTION_INVALID");
@@ -91,7 +91,7 @@ describe("options that managed keys replace", () => {
   });
 });
 
-test("providers reflect every change to the keys, the mode, the signing key and the longest lifetime, and the end of each key", async () => {
+test("providers reflect every change to the keys, the mode, the signing key and the longest lifetime, as well as the end of each key's life", async () => {
   const keys = await start();
   const ended: unknown[] = [];
   const onEvent: ProviderOptions["onEvent"] = (event) => {

@@ -196,7 +196,7 @@ describe("a signing key signs", () => {
     await sign(validInput("a"), { lifetimeSeconds });
   });
 
-  test("with a manager, while the manager permits it (test/manager/check-in.test.ts), which is checked before and after the signature", async () => {
+  test("with a manager, while the manager permits it (test/manager/check-in.test.ts); this permission is checked before and after the signature", async () => {
     let isRefused = false;
     const permit = () => () => {
       if (isRefused) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");

@@ -22,7 +22,7 @@ async function options({ port }: Site, headers: readonly HeaderLine[], method = 
 
 for (const proxy of proxies) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("a preflight passes only if the configuration allows it, and then without an identity", async (t) => {
+    test("a preflight passes only if the configuration allows it, and it passes without an identity", async (t) => {
       const [passing, refusing] = [await startSite(t, proxy, { host: { cors: "pass" } }), await startSite(t, proxy)];
       assert.deepEqual(await options(passing, preflight("PUT")), [200, "OPTIONS", {}]);
       const refused = [401, undefined, undefined];
@@ -51,7 +51,7 @@ for (const proxy of [...proxies, traefik]) {
     `a page from another origin, through ${proxy.name}`,
     { skip: proxy !== traefik && skipWithout(proxy.name) },
     () => {
-      test("can read every refusal; whether it can read the program's own responses is up to the program", async (t) => {
+      test("can read every refusal; the program decides whether the page can also read the program's own responses", async (t) => {
         const { port, guard, token } = await startSite(t, proxy, { isCrossOrigin: true });
         const result = async (token?: string, ...headers: readonly HeaderLine[]) => {
           const { head, status } = await ask(

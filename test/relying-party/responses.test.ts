@@ -446,7 +446,7 @@ describe("a key set's metrics", () => {
     );
   });
 
-  test("count rejected tokens without their kids", async () => {
+  test("count rejected tokens but do not include their kids", async () => {
     const { keys, ask, events, clock, origin } = verifierOf(served(["a"]), { maxWaitMs: 0 });
     await keys.refresh();
     const kids = ["forged-1", "forged-1", "forged-2", "forged-3", "forged-4", "forged-5"];

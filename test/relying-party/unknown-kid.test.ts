@@ -62,7 +62,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("becomes the newest each time it is looked up and still unknown", async () => {
+  test("becomes the newest each time it is looked up and is still unknown", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const [first = "", ...others] = kidsOf(1_000);
     await Promise.all([first, ...others].map((kid) => ask(kid)));
@@ -95,7 +95,7 @@ histories("shared requests", {
     slowly 100ms serves a // serves a b; b = waits; +200ms; got b; sent 2`,
 });
 
-describe("a cache that answers a bypass", () => {
+describe("a cache that answers a request meant to bypass it", () => {
   const rows: [age: string | undefined, events: readonly number[]][] = [
     [undefined, []],
     ["0", []],
@@ -156,7 +156,7 @@ const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): P
   return [code, retryAfterSeconds];
 };
 
-test("says when to retry if the budget is spent and the set is not fresh", async () => {
+test("if the budget is spent and the set is not fresh, says when to retry", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
     minFreshSeconds: 0,
   });
@@ -242,7 +242,7 @@ describe("errors say when the next request is due", () => {
   });
 });
 
-test("replicas that disagree do not reset the budget; only a key that no earlier set had does", async () => {
+test("replicas that disagree do not reset the budget; only a key that was in no earlier set resets it", async () => {
   let turn = 0;
   const either: Script = (...request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(...request);
   const { ask, origin, clock } = await warmVerifier(either);
@@ -254,6 +254,6 @@ test("replicas that disagree do not reset the budget; only a key that no earlier
   assert.ok(origin.requests.length <= 12, String(origin.requests.length));
 });
 histories("a cache", {
-  "that answers a bypass with an older set does not remove a key": `
+  "that sends an older set in response to a request meant to bypass it does not remove a key": `
     knows a; +60s; serves a b; b = b; serves a | Age: 60; c = unknown; sent 2; b = b; sent 0`,
 });
