@@ -88,7 +88,7 @@ an accelerated clock.
 
 ${table(head, rows)}
 
-- **Refetch**: when the verifier fetches the set again while tokens keep arriving, if \`max-age\` is an hour.
+- **Refetch**: when the verifier fetches the set again if \`max-age\` is an hour and tokens keep arriving.
 - **Rejection of an unannounced key**: how long the verifier rejects tokens signed with a key that starts signing as soon as it is
   published. The first value is for a key published at a typical time. The value after "at worst" is for a key published just after the
   verifier fetched the set, or just after a forged token. **No verifier rejected a key that was announced for two hours or a day**, with a
@@ -96,7 +96,8 @@ ${table(head, rows)}
 - **Trust in a removed key**: how long the verifier accepts the key if \`max-age\` is 0, 5 minutes, 1 hour and 1 year. A single value means
   that all four are equal. In this test, tokens signed with the key keep arriving, and no token has an unknown kid. Otherwise, a token
   whose kid is not in the cached set would make most verifiers refetch the set and drop the removed key.
-- **Outage survived**: how long the verifier accepts tokens while requests for the set return 503, counted from its next refetch.
+- **Outage survived**: how long the verifier keeps accepting tokens while requests for the set return 503, counted from
+  its first refetch during the outage.
 - **Requests for 1,000 forged kids**: how many requests the verifier sends for tokens with 1,000 different forged kids, which arrive one at
   a time within 103 seconds.
 

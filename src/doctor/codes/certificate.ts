@@ -26,7 +26,7 @@ export const certificate = {
   JWKS_X5T_MISMATCH: {
     severity: "broken",
     title: "`x5t` is not the digest of the key's certificate",
-    why: "Verifiers that look up keys by `x5t` do not find this one. Verifiers that check the digest's value or size reject the key, or the whole set. The usual cause is a digest of the PEM file instead of the DER, or of a certificate that has since been replaced.",
+    why: "Verifiers that look up keys by `x5t` do not find this one. Verifiers that check the digest's value or size reject the key, or the whole set. Usually, the digest was computed from the PEM file instead of the DER, or from a certificate that has since been replaced.",
     rule: "RFC 7517 section 4.8",
     remedy:
       "Set `x5t` to the base64url SHA-1 digest of the DER certificate, or `x5t#S256` to the SHA-256 digest, or leave the member out.",
@@ -48,7 +48,7 @@ export const certificate = {
   JWKS_X5U_HTTP: {
     severity: "risk",
     title: "`x5u` is not an https URL",
-    why: "Anyone on the network can replace the certificates, and verifiers refuse to fetch them.",
+    why: "Anyone on the network can replace the certificates, so verifiers refuse to fetch them.",
     rule: "RFC 7517 section 4.6",
     remedy: "Leave out `x5u`, or use an https URL.",
   },

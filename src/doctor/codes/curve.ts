@@ -5,7 +5,7 @@ export const curve = {
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",
     title: "An EC coordinate is too short or too long for its curve",
-    why: "Encoders that drop leading zero bytes produce a coordinate that is too short in about one key in 128. Encoders that keep a sign byte produce coordinates that are too long in most keys. Strict verifiers reject the key.",
+    why: "For about one key in 128, encoders that drop leading zero bytes produce a coordinate that is too short. For most keys, encoders that keep a sign byte produce coordinates that are too long. Strict verifiers reject the key.",
     rule: "RFC 7518 section 6.2.1.2",
     remedy: "Pad each coordinate with leading zeros to the curve's full size (32 bytes for P-256).",
   },

@@ -83,7 +83,7 @@ export const discovery = {
   DISCOVERY_JWKS_URI_HTTP: {
     severity: "broken",
     title: "`jwks_uri` is not an https URL",
-    why: "An attacker on the network can replace the keys, and relying parties reject the URL.",
+    why: "An attacker on the network can replace the keys, so relying parties reject the URL.",
     rule: `${openidDiscovery} 3`,
     remedy: "Configure the provider with its public https URL, or make it trust the proxy's X-Forwarded-Proto header.",
   },

@@ -21,7 +21,8 @@ export const endpoint = {
     title: "The response is incomplete",
     why: "No verifier can use a body that ends early or cannot be decompressed.",
     rule: "RFC 9112 section 8",
-    remedy: "Find out whether the server or a proxy cuts off the response; Content-Length must be the body's length.",
+    remedy:
+      "Find out whether the server or a proxy cuts off the response, and make sure that Content-Length equals the body's length.",
   },
   HTTP_TOO_LARGE: {
     severity: "broken",
@@ -188,7 +189,7 @@ export const endpoint = {
   HTTP_PLAIN: {
     severity: "broken",
     title: "The URL is plain http",
-    why: "An attacker on the network can replace the keys, and verifiers reject such URLs.",
+    why: "An attacker on the network can replace the keys, so verifiers reject such URLs.",
     rule: "RFC 8414 section 2",
     remedy: "Serve the document over https.",
   },
@@ -225,7 +226,7 @@ export const endpoint = {
   HTTP_IMMUTABLE: {
     severity: "risk",
     title: "The JWK Set is declared immutable",
-    why: "The set changes with every rotation. A cache that honors `immutable` does not refetch it, even if a client asks for a fresh response.",
+    why: "The set changes with every rotation. A cache that honors `immutable` does not refetch the set, even if a client asks for a fresh response.",
     rule: "RFC 8246 section 2",
     remedy: "Leave out `immutable`; it is for URLs whose content never changes.",
   },

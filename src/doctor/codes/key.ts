@@ -48,7 +48,7 @@ export const key = {
   JWKS_OKP_CURVE: {
     severity: "broken",
     title: "An OKP key is on X25519, X448, Ed448 or an unknown curve",
-    why: "Few verifiers support these curves. The others should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
+    why: "Few verifiers support these curves. Verifiers that do not support the curve should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 8037 section 2",
     remedy: "Use Ed25519 or P-256, or publish the key at a separate URL.",
   },
@@ -69,7 +69,7 @@ export const key = {
   JWKS_BASE64URL_PADDING: {
     severity: "broken",
     title: "A base64url value has padding",
-    why: "Strict decoders reject `=`, so they cannot use the key.",
+    why: "Strict decoders reject `=`, so verifiers with a strict decoder cannot use the key.",
     rule: "RFC 7515 section 2",
     remedy: "Encode the value without `=`.",
   },
@@ -78,7 +78,7 @@ export const key = {
     title: "A value is not base64url",
     why: "`+`, `/`, spaces and line breaks are not in the base64url alphabet, so strict decoders reject the key, and lenient ones may read a different key.",
     rule: "RFC 7515 section 2",
-    remedy: "Encode with `-` and `_`, without spaces or line breaks.",
+    remedy: "Encode the value with `-` and `_`, without spaces or line breaks.",
   },
   JWKS_BASE64URL_BITS: {
     severity: "risk",
@@ -134,7 +134,7 @@ export const key = {
     title: "An encryption key is in the set",
     why: "This is allowed, but some older verifiers reject a set that contains an algorithm that they cannot use for verification.",
     rule: "RFC 7517 section 4.2",
-    remedy: "Keep the key if relying parties encrypt to this issuer. Otherwise, remove it.",
+    remedy: "Keep the key if relying parties encrypt data for this issuer. Otherwise, remove it.",
   },
   JWKS_KEY_EXPIRED: {
     severity: "risk",
@@ -156,7 +156,7 @@ export const key = {
     title: "A value's length is impossible in base64url",
     why: "One character is left over after the groups of four, so the value is truncated or damaged. Decoders reject the key, and some verifiers reject the whole set.",
     rule: "RFC 4648 section 5",
-    remedy: "Export the key again; a valid length, divided by four, never leaves a remainder of one.",
+    remedy: "Export the key again; the length of a valid value is never one more than a multiple of four.",
   },
   JWKS_USE_UNKNOWN: {
     severity: "broken",

@@ -5,7 +5,7 @@ export const rsa = {
   JWKS_RSA_LEADING_ZERO: {
     severity: "risk",
     title: "`n` or `e` has a leading zero byte",
-    why: "Encoders that keep a sign byte add a zero byte. Most verifiers read the number correctly, but some compare the encoded value or its length. A thumbprint computed from that value also differs.",
+    why: "Encoders that keep a sign byte write this extra zero byte. Most verifiers read the number correctly, but some compare the encoded value or its length. A thumbprint computed from that value also differs.",
     rule: "RFC 7518 section 6.3.1.1",
     remedy: "Encode the integer without leading zero bytes.",
   },
@@ -56,12 +56,13 @@ export const rsa = {
     title: "An RSA modulus is damaged, or comes from a broken generator",
     why: "The modulus has a small factor, or repeats one byte 16 times, which does not happen by chance. A key like this offers little protection.",
     rule: "RFC 8017 section 3.1",
-    remedy: "Export the key again. If it has the same modulus, treat the key as compromised and generate a new one.",
+    remedy:
+      "Export the key again. If the new export has the same modulus, treat the key as compromised and generate a new one.",
   },
   JWKS_RSA_SHARED_PRIME: {
     severity: "broken",
     title: "Two RSA keys share a prime",
-    why: "Computing their greatest common divisor reveals both private keys. The generator had too little entropy.",
+    why: "Computing the greatest common divisor of their moduli reveals both private keys. The generator had too little entropy.",
     rule: "RFC 8725 section 3.5",
     remedy: "Treat the keys as compromised, and generate new ones on a machine with enough entropy.",
   },

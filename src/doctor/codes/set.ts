@@ -28,7 +28,7 @@ export const set = {
     title: "The JWK Set has no keys",
     why: "Every token is rejected, and caches keep the empty set for its whole lifetime.",
     rule: "RFC 7517 section 5.1",
-    remedy: "Publish the public half of every key that signs, or that has signed tokens that are still valid.",
+    remedy: "Publish the public half of every key that signs tokens, or that has signed tokens that are still valid.",
   },
   JWKS_MEMBER_NOT_OBJECT: {
     severity: "broken",

@@ -19,13 +19,13 @@ export const watch = {
   WATCH_KEY_WITHDRAWN: {
     severity: "broken",
     title: "A key was withdrawn while its tokens were still valid",
-    why: "Verifiers that have fetched the set since then reject tokens that have not expired.",
+    why: "Verifiers that have since fetched the set reject tokens that have not expired.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Keep a key published until the last token that it signed has expired.",
   },
   WATCH_SIGNS_UNANNOUNCED: {
     severity: "broken",
-    title: "A key was used for signing before caches could be relied on to have it",
+    title: "A key was used for signing before all caches were certain to have it",
     why: "Verifiers may keep the old set for max-age plus stale-while-revalidate. Those that do not refetch it sooner reject tokens signed with the key.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Publish a key for longer than max-age plus stale-while-revalidate before you sign with it.",
