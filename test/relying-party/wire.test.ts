@@ -171,7 +171,7 @@ describe("a failing connection", () => {
     assert.match(error.message, /ECONNREFUSED/);
   });
 
-  test("that the server has just closed because it was idle is replaced once by a new connection", async (t) => {
+  test("is replaced once by a new connection if the server has just closed it because it was idle", async (t) => {
     const used = new WeakSet<object>();
     let isDown = false;
     const { url, requests } = await startOrigin(t, ({ socket }, response) => {
@@ -429,7 +429,7 @@ describe("URLs", () => {
     });
   }
 
-  test("of issuers must not have a query or fragment (OpenID Connect Discovery section 3)", async () => {
+  test("an issuer URL must not have a query or fragment (OpenID Connect Discovery section 3)", async () => {
     for (const end of ["?", "?a=b", "#", "/#a"]) {
       const url = `https://op.example${end}`;
       assert.equal(await outcome(() => createRemoteKeySet({ issuer: url })), "ERR_OPTION_INVALID", url);
@@ -494,7 +494,7 @@ describe("cache poisoning across issuers, with two key sets and one kid:", () =>
   const evilSet = verifierOf(both, { issuer: evil });
   const forged = sign({}, attackerKey);
 
-  test("each verifies only its own tokens, in any order", async () => {
+  test("each key set verifies only its own issuer's tokens, in any order", async () => {
     assert.equal(await check(evilSet, sign({}, attackerKey, { iss: evil }), { issuer: evil }), "s");
     assert.equal(await check(ownSet, forged), "ERR_TOKEN_SIGNATURE");
     assert.equal(await check(ownSet, sign({})), "s");

@@ -98,7 +98,7 @@ describe("three managers on one store never violate an invariant in real time", 
   });
 
   if (isSoak) {
-    test("and runs with the same seed are identical", async () => {
+    test("runs with the same seed are identical", async () => {
       const mode = modes["everything"] as Mode;
       const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
       const [one, again, other] = [await run(7), await run(7), await run(8)];
@@ -283,7 +283,7 @@ if (isSoak)
       assert.ok(report.misses.length > 0);
     });
 
-    test("the other processes continue immediately while one is paused until it is stale, one is killed, and one is cut off", async (t) => {
+    test("if one process is paused until it is stale, one is killed, and one is cut off, the other processes continue immediately", async (t) => {
       const database = "others";
       cluster.primary.sql(`CREATE DATABASE ${database}`);
       const cutOff = await cuttable(cluster.primary.port);

@@ -431,7 +431,7 @@ describe("a refused command names the rule that it would break", () => {
   }
 });
 
-test("refuses records that already broke a rule, even after a command", async () => {
+test("refuses to apply a command to records that already break a rule", async () => {
   const two = [active, { ...retiring, state: "active" as const }];
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });
@@ -469,7 +469,7 @@ test("a rollback is counted, keeps the time of the first activation, and does no
   }
 });
 
-test("decommissioning an issuer restarts all waiting periods, and revoked keys get the same bound", () => {
+test("decommissioning an issuer restarts all waiting periods; if it revokes the keys, the same bound applies to all of them", () => {
   const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
   const graceful = applyCommand(given, { type: "decommission" }, { policy, now: start });
   const { nextMadeBy: _, ...former } = active;
@@ -555,7 +555,7 @@ describe("a policy command", () => {
   const change = (given: RotationPolicyOptions) =>
     applyCommand(records, { type: "policy", policy: given }, { policy: before, now });
 
-  test("replaces the given durations, and its event names the old and the new value", () => {
+  test("replaces the given durations, and its event contains the old and new values", () => {
     assert.deepEqual(change({ maxStaleSeconds: 600, cacheSlackSeconds: 7_200 }), {
       records,
       policy: { ...before, maxStaleSeconds: 600 },

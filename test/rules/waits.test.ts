@@ -78,7 +78,7 @@ describe("the end of a waiting period", () => {
   });
 });
 
-describe("a waiting period begins at a read that has seen the step, once each target has the step", () => {
+describe("a waiting period begins at a read that has seen the step, once every target has received the step", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
   const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });
@@ -122,7 +122,7 @@ const bounds = (records: readonly KeyRecord[]) =>
   ]);
 
 describe("the longest bounds of all policies apply to existing keys", () => {
-  test("gives each record its bounds and changes nothing else; recording them again changes nothing", () => {
+  test("each record gets its bounds, and nothing else changes; recording the bounds again changes nothing", () => {
     const recorded = recordBounds(all, policy);
     assert.deepEqual(bounds(recorded), [
       ["a", undefined, 7_800, 3_600],

@@ -127,7 +127,7 @@ describe("starting without the store", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("prevents new keys in an empty store if a saved set shows that the store had keys", async () => {
+  test("prevents new keys from being generated in an empty store if a saved set shows that the store had keys", async () => {
     const world = new World();
     const savedSet = memoryText();
     const given: unknown[] = [];
@@ -375,7 +375,7 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used until a key that is not in the set could sign under the store's policy, unless a setting limits the time", () => {
+  test("may be used until the store's policy could allow a key that is not in the set to sign, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 

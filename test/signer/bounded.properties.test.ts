@@ -44,7 +44,7 @@ interface Operation {
   end(result: Promise<Uint8Array>): void;
 }
 
-test("in any schedule, at most maxConcurrent calls are in flight, in order, and every call settles in time", async () => {
+test("under any schedule, at most maxConcurrent calls are in flight, calls start in order, and every call settles in time", async () => {
   await fc.assert(
     fc.asyncProperty(limits, schedules, async ({ maxConcurrent, maxQueued }, schedule) => {
       const clock = simulatedClock();

@@ -287,7 +287,7 @@ describe("rejects a key that is not a private P-256 key", () => {
   }
 });
 
-test("the list of strings that errors must not contain covers the key material", () => {
+test("the list of strings forbidden in errors covers the key material", () => {
   assert.deepEqual(keyMaterial(a), [a.x, a.y, a.d]);
   assert.deepEqual(
     keyMaterial(pem(a, "pkcs8")),

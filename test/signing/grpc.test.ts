@@ -64,7 +64,7 @@ describe("a gRPC server", () => {
     assert.deepEqual([notGrpc.http, notGrpc.grpc], [415, undefined]);
   });
 
-  test("ends a call at the caller's deadline in any unit and ignores an invalid deadline", async (t) => {
+  test("ends a call at the caller's deadline, whatever its unit, and ignores an invalid deadline", async (t) => {
     const { session } = await start(t);
     for (const deadline of ["20m", "20000u", "20000000n", "0H", "0M", "0S"]) {
       const { grpc } = await call(session, "/Never", frame(hello), { "grpc-timeout": deadline });

@@ -215,28 +215,32 @@ const refuse = (): never => {
   throw new SignerError("ERR_SIGNER_STALE", "it is stale");
 };
 
-test("if it must not sign or has no key yet, returns an error that makes Kubernetes retry", { skip }, async (t) => {
-  const path = join(await temporaryFolder(t), "s");
-  const signing: Signing = {
-    sign: async () => refuse(),
-    signPayload: async () => refuse(),
-    checkMaySign: refuse,
-    signingRecords: () => [],
-    source: { takenAt: 0, maxTokenLifetimeSeconds: 3600 },
-  };
-  const audit = createAudit(systemClock, () => {});
-  const sign = { signing, policy: {}, audit };
-  const options = { issuer, formerKeys: [], clock: systemClock };
-  const { server, stop } = createKubernetesSigner(sign, options);
-  server.listen(path);
-  await once(server, "listening");
-  t.after(async () => {
-    await stop();
-    audit.end();
-  });
-  const call = await grpcClientFor(t, path);
-  const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
-  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: it is stale"]);
-  assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");
-  assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "3600" });
-});
+test(
+  "if signing is not allowed or there is no key yet, returns an error that makes Kubernetes retry",
+  { skip },
+  async (t) => {
+    const path = join(await temporaryFolder(t), "s");
+    const signing: Signing = {
+      sign: async () => refuse(),
+      signPayload: async () => refuse(),
+      checkMaySign: refuse,
+      signingRecords: () => [],
+      source: { takenAt: 0, maxTokenLifetimeSeconds: 3600 },
+    };
+    const audit = createAudit(systemClock, () => {});
+    const sign = { signing, policy: {}, audit };
+    const options = { issuer, formerKeys: [], clock: systemClock };
+    const { server, stop } = createKubernetesSigner(sign, options);
+    server.listen(path);
+    await once(server, "listening");
+    t.after(async () => {
+      await stop();
+      audit.end();
+    });
+    const call = await grpcClientFor(t, path);
+    const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
+    assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: it is stale"]);
+    assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");
+    assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "3600" });
+  },
+);

@@ -195,7 +195,7 @@ describe("a sign socket", () => {
   });
 });
 
-test("the log counts signed and refused tokens without their claims", async (t) => {
+test("the log counts signed and refused tokens but does not contain their claims", async (t) => {
   const folder = await temporaryFolder(t);
   const path = join(folder, "s.sock");
   const service = await startService(t, ["--data", join(folder, "data"), "--sign-socket", path]);
@@ -305,7 +305,7 @@ describe("the service refuses to start with", () => {
     test(`a lifetime ${name}`, async (t) => assert.match((await startRefusal(t, members)).message, message));
   }
 
-  test("a sign socket for keys from key files, because it only publishes those keys", async (t) => {
+  test("a sign socket for keys from key files, because the service only publishes those keys", async (t) => {
     assert.match(await cleanStartRefusal(t, {}, "--keys", "k"), /--keys and --sign-config cannot be combined/);
   });
 });

@@ -245,7 +245,7 @@ describe("the PostgreSQL store", { skip }, () => {
   });
 
   describe("privileges", () => {
-    test("users that cannot create tables, write, or read get different errors", async (t) => {
+    test("a user that cannot create tables, one that cannot write, and one that cannot read each get a different error", async (t) => {
       const name = database();
       for (const user of ["humble", "reader", "stranger"]) server.sql(`CREATE ROLE ${user} LOGIN`);
       const as = (user: string): Promise<Register> => opened(t, at(`${user}@127.0.0.1:${server.port}/${name}`));

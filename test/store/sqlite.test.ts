@@ -157,7 +157,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await textOf(store), "b");
 });
 
-test("during another process's unfinished read, commits fail, and presence writes report a read-only store, so check-ins only read", async (t) => {
+test("while another process's read is unfinished, commits fail and presence writes report a read-only store, so check-ins only read", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();

@@ -65,7 +65,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.deepEqual(await other.put(documentSet("one", "public, max-age=300, must-revalidate")), [...paths]);
   });
 
-  test("refuses to overwrite an object that was written since the target last read it, and writes once it has read the object again", async (t) => {
+  test("refuses to overwrite an object that has been written since the target last read it, and writes only after reading the object again", async (t) => {
     const { target, text } = await start(t);
     const [slow, quick] = [target(), target()];
     await Promise.all([slow.open(), quick.open()]);
@@ -113,7 +113,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     });
   }
 
-  test("after a failure, reads the object again and writes only keys that it has read since", async (t) => {
+  test("after a failure, reads the object again and writes only keys that it has read since the failure", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();

@@ -56,7 +56,7 @@ describe("rejects a name that differs from a registered name only in case", () =
   });
 });
 
-test("signs a token if its names only look similar or are in nested objects", async () => {
+test("signs a token if its names only look similar to registered names or are in nested objects", async () => {
   await provider.sign({ AUDIENCE: 1, Scope: 1, "sub ": 1, аud: 1, act: { SUB: "x", Aud: "y" } }, hour);
   await provider.sign({}, { ...hour, header: { Cty: "x", algorithm: "x" } });
 });

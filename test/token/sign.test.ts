@@ -227,7 +227,7 @@ describe("rejects an unknown option and names the right one", () => {
   }
 });
 
-test("signs a token only if verify accepts its length", async () => {
+test("signs a token only if verify() accepts its length", async () => {
   const provider = await provide();
   const sign = (length: number): Promise<string> =>
     provider.sign({ aud: "x", long: "x".repeat(length) }, { lifetimeSeconds: 60 });
@@ -322,7 +322,7 @@ describe("signing with the active signer", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("does not return a token if a signer's key is not the one that it publishes", async () => {
+  test("does not return a token if a signer's key is not the key that the signer publishes", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });

@@ -506,7 +506,7 @@ describe("provider.verify", () => {
     assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
   });
 
-  test("endpoint specification, section 1, point 5: each update takes effect: retiring keys are accepted, removed keys are not, and they can come back", async () => {
+  test("endpoint specification, section 1, point 5: each update takes effect: retiring keys are accepted, and removed keys are rejected but can come back", async () => {
     const provider = await provide("a");
     const verdicts = async (): Promise<string[]> =>
       Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));
