@@ -130,8 +130,8 @@ export const errorTable = {
       remedy: "no action is needed; see [decommissioning an issuer](many-issuers.md#decommissioning-an-issuer)",
     },
     ERR_SIGNER_PUBLISH_ONLY: {
-      when: "the process only publishes, but was asked to sign",
-      remedy: "sign in the process that has the private key",
+      when: "the process only publishes keys, but was asked to sign",
+      remedy: "use the process that has the private key to sign",
     },
   },
   InternalError: {
@@ -321,7 +321,7 @@ export const errorTable = {
     },
     ERR_FETCH_OUTDATED: {
       when: "a cache returned an expired set that is older than the stored set",
-      remedy: "configure the cache to send `Age` and to forward requests that specify `no-cache`, or bypass it",
+      remedy: "configure the cache to send `Age` and to forward requests that specify `no-cache`, or bypass the cache",
       retryable: true,
     },
     ERR_DISCOVERY_ISSUER: {

@@ -29,7 +29,10 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   plan: ["Show the planned steps for the managed keys, as a chart and a list.", () => import("./managed-keys/plan.ts")],
   issuers: ["List all issuers in a database, failing ones first.", () => import("./store/issuers.ts")],
   policy: ["Print or change the rotation policy.", () => import("./managed-keys/policy.ts")],
-  replicas: ["List the processes that publish and sign, and the targets.", () => import("./managed-keys/replicas.ts")],
+  replicas: [
+    "List the processes that publish keys and sign tokens, and the targets.",
+    () => import("./managed-keys/replicas.ts"),
+  ],
   targets: ["Manage the jwksd publish targets.", () => import("./managed-keys/forget-target.ts")],
   events: [
     "Print the latest events for the managed keys, most recent first.",
@@ -92,7 +95,7 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
   const isAllNeeded = needsAll(argv);
   const isNeeded = (name: string): boolean => isAllNeeded || argv.includes(name);
   const program = new Command("jwksd")
-    .description("Publish and rotate the public keys of an OpenID provider, as a JWK Set.")
+    .description("Publish an OpenID provider's public keys as a JWK Set, and rotate them.")
     .version(versionText())
     // Without this, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()

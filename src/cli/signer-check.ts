@@ -39,7 +39,7 @@ export function commandOf(io: Io): Command {
   const checking = command
     .command("check")
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
-    .argument("<uri>", "the key's URI, with a key version")
+    .argument("<uri>", "the key's URI, including the key version")
     .option("--probes <number>", "number of signatures", probeCount, 100)
     .option("--json", "JSON output")
     .option("--report", "print a report that you can publish; it leaves out the key, its name and your account");
@@ -143,7 +143,7 @@ function publicText({ backend, openMs, curve, signatures = 0, latencyMs, failure
     "",
     `- service: ${backend} (add the product, its version, and the region or device)`,
     `- jwksd ${packageJson.version}, Node ${versions.node}, ${platform}-${arch}, ${new Date().toISOString().slice(0, 10)}`,
-    openMs === undefined ? failed("open the key") : `- opened the key in ${ms(openMs)}; it is on ${curve}`,
+    openMs === undefined ? failed("open the key") : `- opened the key in ${ms(openMs)}; its curve is ${curve}`,
     ...(openMs === undefined || failure === undefined ? [] : [failed(`sign, after ${signatures} valid signatures`)]),
     ...(latencyMs === undefined
       ? []

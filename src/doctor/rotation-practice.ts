@@ -41,14 +41,16 @@ function signingKeysText(body: Uint8Array | undefined): string[] {
   const count = (entriesIn(value) ?? []).filter((key) => isObject(key) && isForSignatures(key)).length;
   if (count === 0) return [];
   if (count === 1) return ["Only one signing key is published, so the next key has not been announced."];
-  return [`${counted(count, "signing key")} are published: one signs, and the others are announced or retiring.`];
+  return [
+    `${counted(count, "signing key")} are published: one is used for signing, and the others are announced or retiring.`,
+  ];
 }
 
 function cachingText({ noStore, servedSeconds }: Lifetime, control: string | undefined): string {
   if (noStore) return "Caches must not keep the set, so a new key can sign as soon as every server publishes it.";
   if (servedSeconds === undefined) return "No lifetime is stated: each verifier decides how long it keeps the set.";
   const by = control === undefined ? "Expires" : quoted(control);
-  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}), so a new key must be published for longer than that before it signs.`;
+  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}), so a new key must be published for longer than that before it starts signing.`;
 }
 
 function movementText(states: readonly State[]): string {

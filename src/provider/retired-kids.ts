@@ -36,7 +36,7 @@ export function createRetiredKids(
       counter(
         [
           "jwksd_retired_kids_presented_total",
-          "Tokens that were passed to verify() and whose kid belongs to a removed or revoked key.",
+          "Tokens passed to verify() whose kid belongs to a removed or revoked key.",
         ],
         presented.values("end"),
       ),

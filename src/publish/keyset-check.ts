@@ -8,7 +8,7 @@ import { localPublicKey } from "../keys/signer/local-signer.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
-/** A signing key in a keyset. It has no private key in a process that only publishes. */
+/** A signing key in a keyset. It has no private key in a process that only publishes keys. */
 export interface SigningEntry {
   /** Key ID, published as `kid`; unique across both keysets. */
   readonly kid: string;
@@ -65,7 +65,7 @@ export interface Keysets {
 /** Checked signing keys, with the first key's signer. */
 export interface CheckedSigning {
   readonly entries: readonly [JwkSetEntry, ...JwkSetEntry[]];
-  /** Signer of the active key; `undefined` in a process that only publishes. */
+  /** Signer of the active key; `undefined` in a process that only publishes keys. */
   readonly signer: Signer | undefined;
 }
 

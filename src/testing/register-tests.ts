@@ -118,7 +118,7 @@ function checkText(check: Check): void {
     assert.deepEqual(await readState(await handle()), { version, text: "" });
   });
 
-  check("omits the document from a read that passes in the current version", async (register, handle) => {
+  check("omits the document from a read when the caller passes the current version", async (register, handle) => {
     const version = await written(register, "one");
     for (const reader of [register, await handle()]) {
       assert.deepEqual(await readState(reader, version), { version });
@@ -163,7 +163,7 @@ function checkText(check: Check): void {
   check("has a clock that advances and is not the caller's", async (register) => {
     const { now } = await register.read();
     if (now === undefined) return;
-    assert.ok(isDate(now), `now must be a number of epoch milliseconds, not ${inspect(now)}`);
+    assert.ok(isDate(now), `"now" must be a number of epoch milliseconds, not ${inspect(now)}`);
     await retryUntil(
       () => register.read(),
       (reading) => (reading.now ?? 0) > now,

@@ -192,7 +192,7 @@ export function defineSignerTests(
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],
       ["no members", {}],
-      ["a message and a digest of null", { message: null, digest: null }],
+      ["a null message and a null digest", { message: null, digest: null }],
       ["strings", { message: "header.claims", digest: "digest" }],
       ["numbers", { message: 7, digest: 7 }],
       ["a digest that is too short", { ...valid, digest: valid.digest.subarray(1) }],
@@ -233,7 +233,7 @@ export function defineSignerTests(
       await sign();
     });
 
-    test("close finishes the signatures in flight and rejects later ones", async () => {
+    test("close() finishes the signatures in flight and rejects later ones", async () => {
       const { signer, hold, secrets } = opened;
       const release = hold?.();
       const signatures = Array.from({ length: 8 }, () => sign());

@@ -279,7 +279,7 @@ const tokens: readonly Row[] = [
     "8725 3.1",
     "alg that does not match the key",
     { alg: "ES384" },
-    invalid("the token's alg does not match its key's alg"),
+    invalid("the token's alg does not match the alg of its key"),
   ),
   tokenRow(
     "8725 3.10",

@@ -315,7 +315,7 @@ describe("a command that waits for the replicas", () => {
     assert.equal(count, "1 of 2 have caught up.");
     assert.match(
       why,
-      /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses to use an older backup/,
+      /^Replica "r".* publishes revision 6, which the store no longer has\. Until this replica is restarted, it refuses to use an older backup/,
     );
   });
 

@@ -105,7 +105,7 @@ const oneFetch = (kids: readonly string[], control?: string): Observations => ({
 
 const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
   ["one key", oneFetch(["a"]), /^Only one signing key is published, so the next key has not been announced\./m],
-  ["two keys", oneFetch(["a", "b"]), /^2 signing keys are published: one signs/m],
+  ["two keys", oneFetch(["a", "b"]), /^2 signing keys are published: one is used for signing/m],
   ["a lifetime of weeks", oneFetch(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
   ["a lifetime of hours", oneFetch(["a"]), /^Caches may keep the set for 2 h /m],
   ["no-store", oneFetch(["a"], "no-store"), /^Caches must not keep the set/m],

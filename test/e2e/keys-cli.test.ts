@@ -231,7 +231,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     const lines = (await ok("decommission", "--now", "--yes")).trimEnd().split("\n");
     assert.match(
       lines.join("\n"),
-      /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- From now on, \/jwks has one key/s,
+      /^revoked sig first: .*\nEffects:\n.* may trust it until .*\n {2}- From now on, \/jwks contains one key/s,
     );
     const kept = lines.at(-1) ?? "";
     assert.match(kept, /^\{"issuer":"\S+","now":true,"at":"\S+"\}$/);
@@ -445,7 +445,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(picture, /\u001b/, "colors are for terminals");
-    assert.match(picture.replaceAll("\n", " "), /None of the \d+ verifiers .* announced for two hours or longer/);
+    assert.match(picture.replaceAll("\n", " "), /None of the \d+ verifiers .* announced for at least two hours/);
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // The default file name, because none is set.

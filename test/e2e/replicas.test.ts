@@ -210,7 +210,9 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     for (const command of ["keys", "plan", "replicas"]) {
       const output = (await run(command)).stdout.replaceAll(/\s+/g, " ");
       assert.ok(
-        output.includes(`which has not begun. Target "${target}" has not received the key's latest step; update it`),
+        output.includes(
+          `which has not begun. Target "${target}" has not received the latest change to the key; update it`,
+        ),
         output,
       );
     }

@@ -212,7 +212,7 @@ describe("the issuer", { timeout }, () => {
       assert.match(
         stderr,
         new RegExp(
-          `no issuer yet \\(last served as "${here}"\\), but this process is configured for issuer "${login}"; omit --issuer, or .* with jwksd serve --issuer ${login} or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
+          `no issuer yet \\(they were last served as "${here}"\\), but this process is configured for issuer "${login}"; omit --issuer, or .* with jwksd serve --issuer ${login} or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
         ),
       );
     }

@@ -34,7 +34,7 @@ const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(m
 /** Returns the time until which verifiers trust a revoked key, with the reason. */
 const until = (honest: string, cached: string, ignoring: string): string =>
   `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes the previous set for at most 3600 s (maxStaleSeconds), and caches keep that ` +
-  `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it for another 7200 s (cacheSlackSeconds), until 2026-11-20 ${ignoring} UTC, or longer.`;
+  `set for another ${cached}been on for at least 10800 s. Caches that ignore Cache-Control may keep it for another 7200 s (cacheSlackSeconds), until 2026-11-20 ${ignoring} UTC, or longer.`;
 const long = until("15:00:00", "7200 s, because rotation mode has not ", "17:00:00");
 const short = until("13:05:00", "300 s, because rotation mode has ", "15:05:00");
 

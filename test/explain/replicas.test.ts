@@ -31,10 +31,10 @@ const target = (name: string, revision = 4): TargetRecord => ({ name, revision, 
 
 describe("explains why a waiting period has not begun", () => {
   const becomes = 'Signing key "b" becomes active after its propagation period of 1 d, which has not begun.';
-  const web = `${becomes} Target "web" has not received the key's latest step; update it with jwksd publish or, if it is no longer in use, run jwksd targets forget.`;
+  const web = `${becomes} Target "web" has not received the latest change to the key; update it with jwksd publish or, if it is no longer in use, run jwksd targets forget.`;
   const begun = record("b", "announced", { announcedAt: start, stateRevision: 5 });
   const replaced = waiting(record("old", "retiring", { ...retiring, use: "enc" }));
-  const both = `Encryption key "old" is removed after its retirement period of 6 h 10 min, which has not begun. Targets "web", "cdn" have not received the key's latest step; update them with jwksd publish or, if they are no longer in use, run jwksd targets forget.`;
+  const both = `Encryption key "old" is removed after its retirement period of 6 h 10 min, which has not begun. Targets "web", "cdn" have not received the latest change to the key; update them with jwksd publish or, if they are no longer in use, run jwksd targets forget.`;
   const read = `${becomes} It begins in a moment, at the next read of the store.`;
   const noProcess = `${becomes} It begins when a process reads the store, but none is listed; start jwksd serve.`;
   const rows: readonly [name: string, key: KeyRecord, targets: TargetRecord[], texts: string[], runs?: boolean][] = [
@@ -129,7 +129,7 @@ describe("a process that is behind", () => {
     [
       { revision: 6 },
       [active],
-      `${who} publishes revision 6, which the store no longer has. It refuses to use an older backup of its store until it is restarted.`,
+      `${who} publishes revision 6, which the store no longer has. Until this replica is restarted, it refuses to use an older backup of its store.`,
     ],
   ];
   test("is described along with what it may still publish and sign, and for how long", () => {

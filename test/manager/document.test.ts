@@ -349,7 +349,7 @@ describe("issuer checks", () => {
       "a command, keys without an issuer",
       commandedBy(a),
       here,
-      /belong to no issuer yet \(last served as "http:\/\/127\.0\.0\.1:9900"\).*jwksd serve --issuer https:\/\/a\.example or jwksd keys rewrap --issuer https:\/\/a\.example/,
+      /belong to no issuer yet \(they were last served as "http:\/\/127\.0\.0\.1:9900"\).*jwksd serve --issuer https:\/\/a\.example or jwksd keys rewrap --issuer https:\/\/a\.example/,
     ],
     ["a command with the issuer of the discovery document", commandedBy(hereChosen), here, here],
     ["a command without an issuer, an issuer's keys", commandedBy(here), a, a],

@@ -117,7 +117,7 @@ describe("a signing key refuses inputs that provider.sign would not sign", () =>
     ["a line break", Buffer.from(`${validInput().toString()}\n`), /^the input must be a JWT's signing input/],
     ["no bytes", "", /^the input must be a JWT's signing input/],
     ["text", validInput().toString(), /^the input must be a JWT's signing input/],
-    ["an input that is longer than verify accepts", inputOf(header, { long: "x".repeat(16_384) }), /16384 bytes/],
+    ["an input that is longer than verify() accepts", inputOf(header, { long: "x".repeat(16_384) }), /16384 bytes/],
   ];
   for (const [name, input, message, options] of rows) {
     test(name, async () => {

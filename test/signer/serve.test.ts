@@ -164,7 +164,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     };
     const text = await report("login");
     assert.match(text, /^### jwksd signer check: ok\n\n- service: vault-transit /);
-    assert.match(text, /^- opened the key in [\d.]+ ms; it is on P-256\n- 10 signatures, .*\n- latency: median /m);
+    assert.match(text, /^- opened the key in [\d.]+ ms; its curve is P-256\n- 10 signatures, .*\n- latency: median /m);
     assert.match(await report("absent"), /: failed\n[^]*^- open the key: \*\*failed\*\*, ERR_SIGNER_KEY_STATE$/m);
     stub.fail("sign", ({ data }) => Object.assign(data as object, { signature: `vault:v1:${"A".repeat(86)}` }), 1);
     assert.match(

@@ -206,7 +206,7 @@ describe("the service refuses to start with", () => {
     "a network address": ["10.0.0.1:9", { tls: "x" }, /must be a loopback address/],
     "all addresses": ["0.0.0.0:9", { tls: "x" }, /must be a loopback address/],
     "an address without certificates": ["127.0.0.1:9", {}, /has no certificates/],
-    "certificates for a Unix socket": ["/run/x.sock", { tls: "x" }, /is only for HOST:PORT/],
+    "certificates for a Unix socket": ["/run/x.sock", { tls: "x" }, /is only for HOST:PORT addresses/],
   };
   for (const [name, [address, members, message]] of Object.entries(sockets)) {
     test(name, async (t) => assert.rejects(startAt(t, address, members), message));

@@ -72,7 +72,10 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     await publish();
     await cli("rotate", "--wait", "0");
     const waiting = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
-    assert.match(waiting, /Signing key .* which has not begun\. Target "[^"]+" has not received the key's latest step/);
+    assert.match(
+      waiting,
+      /Signing key .* which has not begun\. Target "[^"]+" has not received the latest change to the key/,
+    );
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);

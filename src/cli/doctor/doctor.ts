@@ -68,7 +68,7 @@ export function commandOf(io: Io): Command {
     )
     .option(
       "--token-command <command>",
-      "with --watch: shell command that prints a new token, run before each fetch (or use --token -, which reads one token per line)",
+      "with --watch: shell command that is run before each fetch and prints a new token (or use --token -, which reads one token per line)",
     )
     .option("--json", "JSON output")
     .option("--html <file>", "also write the findings to an HTML file, to send to the provider's operator")

@@ -12,7 +12,7 @@ import { type CommandKeys, useOption } from "./open-keys.ts";
 
 /** Extends a command with the flags for generating a key. */
 export function addNewKeyFlags(command: Command): Command {
-  const help = "algorithm for a new encryption key; signing keys are ES256 (default: the active key's algorithm)";
+  const help = "algorithm for a new encryption key (default: the active key's algorithm); signing keys use ES256";
   return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(keyAlgs));
 }
 

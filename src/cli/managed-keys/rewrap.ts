@@ -14,7 +14,9 @@ export function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
     "Re-encrypt all private keys with the first wrapping key, and recompute the store's MAC. Verifiers are not affected.",
   );
-  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; first check every key"))
+  return addChangeFlags(
+    command.option("--yes", "accept a store that is not authentic (check every key yourself first)"),
+  )
     .notes(`
 To change the wrapping key:
   1. Add the new key as the first line of --wrapping-key-file, and restart every

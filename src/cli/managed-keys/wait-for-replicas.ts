@@ -92,7 +92,7 @@ export function catchUpLines({ view, late, targets }: CatchUp): string[] {
     ...(more > 0 ? [`${more} more ${more === 1 ? "is" : "are"} behind; to list them, run jwksd replicas.`] : []),
     ...targets.map(
       ({ name }) =>
-        `The target ${printable(name)} has not received the change yet; it serves the previous keys until jwksd publish updates it.`,
+        `The target ${printable(name)} has not received the change yet; it serves the previous keys until it is updated by jwksd publish.`,
     ),
   ];
 }

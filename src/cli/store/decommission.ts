@@ -40,7 +40,8 @@ export function commandOf(io: Io): Command {
 Nothing signs for the issuer anymore, and its keys never sign again. Each
 key stays published until its last token has expired, so no valid token fails.
 With --now, all keys are revoked; caches may trust them for a while, and
---dry-run prints how long. After that, /jwks has one key, which never signs.
+--dry-run prints how long. After that, /jwks contains one key, which never
+signs anything.
 
 No process generates a key for the issuer. If the same customer returns, jwksd
 rotate generates one, but only once no cache trusts the earlier keys and their
@@ -114,7 +115,7 @@ function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): v
 /** Returns the effects of decommissioning an issuer, apart from those on its keys. */
 function effectsOnIssuer(before: readonly KeyRecord[], records: readonly KeyRecord[], staleAt: number): string[] {
   const when = liveRecords(records).length === 0 ? "From now on" : "Once the last key is removed";
-  const set = `${when}, /jwks has one key, which never signs.`;
+  const set = `${when}, /jwks contains one key, which never signs anything.`;
   if (isDecommissioned(before)) return [set];
   const until = timeText(staleAt);
   return [

@@ -82,7 +82,7 @@ async function revokeKeys(io: Io, flags: RevokeFlags): Promise<void> {
     if (!isDry && flags.yes !== true) {
       throw new ConfigError(
         "ERR_CONFIRMATION",
-        `nothing was changed. This command revokes all keys of ${all}, so every token will fail, and encrypts new keys with the wrapping key ${wrappingKeys[0].id}. If that wrapping key has leaked, first list a new one ahead of it; then confirm with --yes`,
+        `nothing was changed. This command revokes all keys of ${all}, so every token will fail; it encrypts new keys with the wrapping key ${wrappingKeys[0].id}. If that wrapping key has leaked, first list a new one ahead of it; then confirm with --yes`,
       );
     }
     // The keys' times come from the database's clock, so this time must, too.

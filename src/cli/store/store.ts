@@ -109,7 +109,7 @@ async function migrated(
   if (presence !== undefined) {
     const checkIn = lastCheckInText(presence, { document, ...found, now });
     throw refusal(
-      `the replica ${printable(presence.name)} is using the source store (last check-in ${checkIn}); stop it and every other process on this store`,
+      `the replica ${printable(presence.name)} is using the source store (last check-in ${checkIn}); stop it and every other process that uses this store`,
     );
   }
   if ((await target.read()).version !== undefined) {

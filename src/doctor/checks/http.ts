@@ -63,7 +63,7 @@ const isRefused = (exchange: HttpExchange | undefined): boolean => exchange?.sta
 function checkStatus(set: HttpExchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;
   if (isRefused(set) && browser?.status === 200) {
-    return [note("HTTP_USER_AGENT", `${statusText(set)} for jwksd-doctor, and 200 for a browser`)];
+    return [note("HTTP_USER_AGENT", `${statusText(set)} for jwksd-doctor, but 200 for a browser`)];
   }
   if (status === 200 && isRefused(noAgent)) {
     return [note("HTTP_USER_AGENT", `status ${noAgent?.status} without User-Agent`)];

@@ -107,7 +107,10 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
       publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after it was published`;
     notes.set(
       kid,
-      note("WATCH_SIGNS_UNANNOUNCED", `kid ${quoted(kid)} signed ${since}, but caches may keep sets for ${served} s`),
+      note(
+        "WATCH_SIGNS_UNANNOUNCED",
+        `kid ${quoted(kid)} signed a token ${since}, but caches may keep sets for ${served} s`,
+      ),
     );
   }
   return [...notes.values()];

@@ -12,7 +12,7 @@ export const certificate = {
   JWKS_X5C_MISMATCH: {
     severity: "broken",
     title: "The first certificate in `x5c` contains a different key",
-    why: "Verifiers that take the key from the certificate reject every token signed with the key.",
+    why: "Verifiers that take the key from the certificate reject every token signed with the JWK's own key.",
     rule: "RFC 7517 section 4.7",
     remedy: "Publish this key's certificate, or leave out `x5c`.",
   },

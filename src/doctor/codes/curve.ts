@@ -21,7 +21,7 @@ export const curve = {
     title: "An OKP key has the wrong size for its curve",
     why: "No verifier can import the key.",
     rule: "RFC 8037 section 2",
-    remedy: "Export the key again (32 bytes for Ed25519).",
+    remedy: "Export the key again; an Ed25519 key is 32 bytes long.",
   },
   JWKS_OKP_OFF_CURVE: {
     severity: "broken",

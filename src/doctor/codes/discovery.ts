@@ -125,7 +125,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
-    title: "The issuer differs from the expected one, as Microsoft Entra issuers do",
+    title: "The issuer differs from the expected one in the way that Microsoft Entra issuers do",
     why: "The URL covers several tenants or user flows, but the issuer names one tenant or contains `{tenantid}`. Relying parties that do not know Microsoft's rule reject the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with a single tenant's issuer, or use a library that knows this rule.",

@@ -33,21 +33,21 @@ export const key = {
   },
   JWKS_KTY_AKP: {
     severity: "broken",
-    title: "A post-quantum key (`AKP`) is in the set",
+    title: "The set contains a post-quantum key (`AKP`)",
     why: "Verifiers should ignore a `kty` that they do not know (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 9964 section 3",
     remedy: "Publish such keys at a separate URL until you know that all of this issuer's verifiers accept them.",
   },
   JWKS_EC_CURVE_UNKNOWN: {
     severity: "broken",
-    title: "An EC key is on a curve other than P-256, P-384 and P-521",
+    title: "An EC key is on a curve other than P-256, P-384 or P-521",
     why: "Verifiers should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 7518 section 6.2.1.1",
     remedy: "Use P-256, or publish the key at a separate URL.",
   },
   JWKS_OKP_CURVE: {
     severity: "broken",
-    title: "An OKP key is on X25519, X448, Ed448 or an unknown curve",
+    title: "An OKP key uses X25519, X448, Ed448 or an unknown curve",
     why: "Few verifiers support these curves. Verifiers that do not support the curve should ignore the key (RFC 7517 section 5), but some reject the whole set because of it.",
     rule: "RFC 8037 section 2",
     remedy: "Use Ed25519 or P-256, or publish the key at a separate URL.",
@@ -97,7 +97,7 @@ export const key = {
   JWKS_ALG_MISMATCH: {
     severity: "broken",
     title: "A key's `alg` does not match its type or curve",
-    why: "Verifiers that compare the two reject tokens signed with this key.",
+    why: "Verifiers that compare `alg` with the type or curve reject tokens signed with this key.",
     rule: "RFC 7517 section 4.4",
     remedy: "Set `alg` to the algorithm that the key is used with, such as ES256 for P-256.",
   },
@@ -131,7 +131,7 @@ export const key = {
   },
   JWKS_ENCRYPTION_KEY: {
     severity: "advice",
-    title: "An encryption key is in the set",
+    title: "The set contains an encryption key",
     why: "This is allowed, but some older verifiers reject a set that contains an algorithm that they cannot use for verification.",
     rule: "RFC 7517 section 4.2",
     remedy: "Keep the key if relying parties encrypt data for this issuer. Otherwise, remove it.",

@@ -75,7 +75,7 @@ export const rsa = {
   },
   JWKS_RSA_MODULUS_TWICE: {
     severity: "risk",
-    title: "Two RSA keys have the same modulus and different exponents",
+    title: "Two RSA keys have the same modulus but different exponents",
     why: "Anyone who holds one of the private keys can compute the other, so a leak of one is a leak of both.",
     rule: "RFC 8725 section 3.5",
     remedy: "Generate a separate key for each `kid`.",

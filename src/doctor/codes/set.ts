@@ -40,7 +40,7 @@ export const set = {
   JWKS_KEYS_MANY: {
     severity: "risk",
     title: "The JWK Set has more than 100 keys",
-    why: "Verifiers limit the number or the total size of keys, and each verifier imports every key.",
+    why: "Verifiers limit the number of keys or their total size, and each verifier has to import every key.",
     rule: "RFC 8259 section 9",
     remedy: "Remove keys whose last token has expired.",
   },
@@ -126,7 +126,7 @@ export const set = {
   JWKS_KID_CONFUSABLE: {
     severity: "advice",
     title: "Several `kid` values differ only in whitespace, case or Unicode form",
-    why: "A `kid` is compared exactly. A program that changes whitespace, case or Unicode form confuses one key with the other.",
+    why: "A `kid` is compared exactly. A program that changes whitespace, case or Unicode form confuses one key with another.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the keys `kid` values that differ in their letters and digits, such as their RFC 7638 thumbprints.",
   },

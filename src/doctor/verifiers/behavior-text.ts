@@ -38,7 +38,10 @@ export const newKeyText = (): string => verifiersThat("reject its tokens", worst
 
 /** Describes how long verifiers trust a key that was replaced immediately. */
 export const replacedKeyText = (): string =>
-  verifiersThat("keep trusting it even when tokens signed with the new key arrive", (one) => one.trustsRevokedKey);
+  verifiersThat(
+    "keep trusting the revoked key even when tokens signed with the new key arrive",
+    (one) => one.trustsRevokedKey,
+  );
 
 /**
  * Describes how long verifiers trust a removed key if no token has an unknown kid.
@@ -50,4 +53,4 @@ export const removedKeyText = (maxAge: number): string =>
 
 /** Describes what happens to tokens signed with a key that was announced for as long as the rules require. */
 export const announcedKeyText = (): string =>
-  `None of the ${behaviors.length} verifiers tested on ${measuredOn} rejects a token whose key was announced for two hours or longer in a set with a max-age of one hour.`;
+  `None of the ${behaviors.length} verifiers tested on ${measuredOn} rejects a token whose key had been announced for at least two hours in a set with a max-age of one hour.`;

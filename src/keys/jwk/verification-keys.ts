@@ -139,7 +139,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
       if (named === undefined) return undefined;
       const candidate = named.find(({ algs }) => algs.includes(alg));
       if (candidate === undefined)
-        throw new TokenError("ERR_TOKEN_ALG", "the token's alg does not match its key's alg");
+        throw new TokenError("ERR_TOKEN_ALG", "the token's alg does not match the alg of its key");
       return candidate.imported?.get(alg) ?? importFor(candidate, alg);
     },
   };

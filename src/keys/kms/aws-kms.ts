@@ -180,7 +180,8 @@ function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
 }
 
-const mismatch = (name: string): Error => failure(name, "ERR_SIGNER_BAD_SIGNATURE", "a different key or algorithm");
+const mismatch = (name: string): Error =>
+  failure(name, "ERR_SIGNER_BAD_SIGNATURE", "the response is for a different key or algorithm");
 
 const names: Readonly<Partial<Record<FailureCode, string>>> = {
   ERR_SIGNER_UNAUTHORIZED:

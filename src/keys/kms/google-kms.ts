@@ -160,7 +160,7 @@ function label(issuer: string): string {
 }
 
 function checkName({ name, key }: KeyCall<Key, Client>, given: unknown): void {
-  if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "a different key version");
+  if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "the response names a different key version");
 }
 
 function checkSum(name: string, member: string, given: unknown, bytes: Uint8Array): void {

@@ -173,5 +173,5 @@ function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, response: unknow
   const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof signature === "string" ? signature : "") ?? [];
   if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in jws format");
   if (Number(signedBy) === key.version) return base64url.decode(encoded);
-  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by a different key version");
+  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "the signature was made with a different key version");
 }

@@ -80,7 +80,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJwk {
   if (!isEc) throw notP256(name);
   if (params === undefined || point === undefined) {
-    throw keyError("ERR_KEY_FORMAT", name, "the token has no public key with the same id and label");
+    throw keyError("ERR_KEY_FORMAT", name, "the token has no public key with the same id and label as the private key");
   }
   if (!isP256(params)) throw notP256(name, "on a different curve");
   const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;

@@ -126,7 +126,7 @@ async function loadModule(path: string): Promise<PKCS11> {
     module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
   } catch (error) {
     const { reason, message } = toFailure(error);
-    const advice = "check the module's configuration (such as SOFTHSM2_CONF) and device";
+    const advice = "check the module's configuration (such as SOFTHSM2_CONF) and its device";
     throw new TokenFailure(reason, `${message} from ${path}; ${advice}`, true);
   }
   return module;

@@ -82,7 +82,9 @@ export function boundSigner(
         queue.push(run);
         signal.addEventListener("abort", leave, { once: true });
       } else {
-        reject(new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are already waiting; retry later`));
+        reject(
+          new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signing requests are already waiting; retry later`),
+        );
       }
     });
   }

@@ -86,6 +86,6 @@ const command = (issuer: string): string => `jwksd serve --issuer ${issuer}`;
 function wrongIssuer({ issuer, isChosen }: Owner, rule: string): StoreError {
   const owner = isChosen
     ? `issuer ${JSON.stringify(issuer)}`
-    : `no issuer yet (last served as ${JSON.stringify(issuer)})`;
+    : `no issuer yet (they were last served as ${JSON.stringify(issuer)})`;
   return new StoreError("ERR_STORE_ISSUER", `the store's keys belong to ${owner}, but ${rule}`);
 }

@@ -134,7 +134,7 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   const isLong = cached === cachedForSeconds.long;
   const because =
     `: a process that cannot read the store publishes the previous set for at most ${policy.maxStaleSeconds} s (maxStaleSeconds), and caches keep that ` +
-    `set for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
+    `set for another ${cached} s, because rotation mode has ${isLong ? "not " : ""}been on for at least ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"

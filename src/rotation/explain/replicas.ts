@@ -126,7 +126,7 @@ export function behindText(presence: PresenceRecord, view: StoreView): string {
   const who = `Replica "${printable(name)}", last check-in ${lastCheckInText(presence, view)},`;
   if (revision === 0) return `${who} has just started. It is not ready and publishes nothing yet.`;
   if (behind === undefined) {
-    return `${who} publishes revision ${revision}, which the store no longer has. It refuses to use an older backup of its store until it is restarted.`;
+    return `${who} publishes revision ${revision}, which the store no longer has. Until this replica is restarted, it refuses to use an older backup of its store.`;
   }
   const { records } = view.document;
   const record = records.find((record) => record.kid === kid);
@@ -172,7 +172,7 @@ function causeText(behind: readonly string[], { processes }: StoreView): string 
     const named = someOf(behind, (name) => `"${printable(name)}"`);
     const [targets, have, them, are] =
       behind.length === 1 ? ["Target", "has", "it", "it is"] : ["Targets", "have", "them", "they are"];
-    return `${targets} ${named} ${have} not received the key's latest step; update ${them} with jwksd publish or, if ${are} no longer in use, run jwksd targets forget.`;
+    return `${targets} ${named} ${have} not received the latest change to the key; update ${them} with jwksd publish or, if ${are} no longer in use, run jwksd targets forget.`;
   }
   return processes.length === 0
     ? "It begins when a process reads the store, but none is listed; start jwksd serve."

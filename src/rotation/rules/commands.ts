@@ -246,7 +246,7 @@ function rollBack(change: KeyChange, { kid, withdraw = false, now = false }: Rol
   if (announced !== undefined && !withdraw) {
     throw refused(
       announced,
-      "is announced and would soon replace the earlier key; remove it in the same step (with the withdraw option, or jwksd rotate --back --withdraw)",
+      "is announced and would soon replace the earlier key; remove the announced key in the same step (with the withdraw option, or jwksd rotate --back --withdraw)",
     );
   }
   const free = announced === undefined ? change : remove(change, announced, false, at);
@@ -381,7 +381,7 @@ function tooEarly(
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
   const rule = isBehind
-    ? `${rules.behind}; the period begins once the key's latest step has been read back and each target has received it`
+    ? `${rules.behind}; the period begins once the latest change to the key has been read back and each target has received it`
     : rules.waits;
   const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
   return new RotationError(

@@ -40,7 +40,7 @@ export const guardDefinitions = {
     "address on which the guard listens for the proxy's checks. HOST:PORT, or the path of a Unix socket.",
   ),
   allowRemoteProxies: toggle(
-    "allow listening on a non-loopback address. Every machine that can reach it can then try out tokens and use up proofs.",
+    "allow listening on a non-loopback address. Any machine that can reach that address can then try out tokens and use up proofs.",
   ),
   socketGroup: optional(
     nonEmptyString,

@@ -91,7 +91,7 @@ function socketOf(
       throw invalidOption(`${name} sets mode, group or protocol, which are only for Unix sockets; remove them`);
     }
   } else if (tls !== undefined) {
-    throw invalidOption(`${name} sets tls, which is only for HOST:PORT; remove it and set mode`);
+    throw invalidOption(`${name} sets tls, which is only for HOST:PORT addresses; remove it and set mode`);
   }
   if (protocol === "http" && formerKeys.length > 0)
     throw invalidOption(

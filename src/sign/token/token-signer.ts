@@ -67,7 +67,7 @@ export interface TokenSignerOptions {
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
-/** The active key and its signer, which is `undefined` in a process that only publishes. */
+/** The active key and its signer, which is `undefined` in a process that only publishes keys. */
 interface Active {
   readonly jwk: PublishedJwk;
   readonly key: ActiveKey | undefined;

@@ -69,7 +69,7 @@ export function malformed(message: string = "the token is not a well-formed sign
 
 /** Describes the string if it is one that is often sent by mistake instead of a signed JWT. */
 function hintFor(token: string): string | undefined {
-  if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
+  if (token === "undefined" || token === "null") return `the client sent the word "${token}"`;
   const parts = token.split(".").length;
   if (parts === 5) return "it has five parts, like an encrypted token (JWE)";
   return parts === 1 ? "it is opaque, so only its provider can interpret it (introspection, RFC 7662)" : undefined;

@@ -175,7 +175,7 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
   try {
     isValid = await verifySignature(key, alg, input, signature);
   } catch (cause) {
-    const message = "the token's alg does not match its key's alg";
+    const message = "the token's alg does not match the alg of its key";
     throw new TokenError("ERR_TOKEN_ALG", message, { cause });
   }
   if (!isValid) throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature is not valid for the token and its key");
