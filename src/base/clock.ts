@@ -20,9 +20,9 @@ export interface Moment<Kind extends "wall" | "monotonic"> {
 
 /** A point in time: simultaneous readings of both of this machine's clocks. */
 export interface Instant {
-  /** Reading of the clock that administrators and NTP can set. */
+  /** Reading of the wall clock, which administrators and NTP can set. */
   readonly wall: Moment<"wall">;
-  /** Reading of the clock that is never set but stops while the machine is suspended. */
+  /** Reading of the monotonic clock, which is never set but stops while the machine is suspended. */
   readonly monotonic: Moment<"monotonic">;
 }
 

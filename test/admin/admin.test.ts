@@ -181,7 +181,7 @@ test("logs a rendering error and returns 500 with a problem document", async (t)
     const body = await response.text();
     assert.ok(method === "HEAD" ? body === "" : !body.includes("prom-client"), body);
     const fields = { admin: "127.0.0.1:0", path: "/metrics", code: "ERR_INTERNAL" };
-    const message = "a page cannot be shown: Cannot find module '/opt/jwksd/prom-client.mjs'";
+    const message = "failed to render a page: Cannot find module '/opt/jwksd/prom-client.mjs'";
     assert.deepEqual(logged.splice(0), [["error", fields, message]]);
   }
 });

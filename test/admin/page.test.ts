@@ -180,7 +180,7 @@ describe("the page", () => {
     const savedSetPage = page(statusOf({ ...files, withoutStore: { savedAt: start - hour, outage } }), served, nonce);
     assert.match(
       savedSetPage,
-      /The store has not been reached since startup, so the set from 2026-11-20 11:00:00 UTC is published/,
+      /The store has been unreachable since startup, so jwksd is publishing the set from 2026-11-20 11:00:00 UTC/,
     );
   });
 

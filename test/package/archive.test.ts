@@ -104,7 +104,7 @@ describe(
       const response = await fetch(`${String(admin)}/metrics`);
       assert.equal(response.status, 500);
       assert.match(await response.text(), /"title":"Internal Server Error"/);
-      const { path } = await logged(({ msg }) => msg.startsWith("a page cannot be shown: "));
+      const { path } = await logged(({ msg }) => msg.startsWith("failed to render a page: "));
       assert.equal(path, "/metrics");
     });
 

@@ -70,8 +70,9 @@ export interface FastClock extends Clock {
 }
 
 /**
- * Creates a clock that starts at the machine's time and runs faster. A timer takes at least a second in real time or,
- * if its own duration is shorter, that duration: short timers are timeouts for calls, and the calls do not get faster.
+ * Creates a clock that starts at the machine's time and runs faster than real time. Timers of less than a second keep
+ * their real duration, because they are timeouts for calls, which do not get faster. Longer timers take at least a
+ * second.
  */
 export function fastClock(times: number, real: Clock = systemClock): FastClock {
   const start = real.now();

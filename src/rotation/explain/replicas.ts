@@ -48,7 +48,7 @@ export interface WaitStatus {
   readonly use: "sig" | "enc";
   /** Step that follows the period. */
   readonly action: "activated" | "removed";
-  /** Time since which the period has been waiting to start, in epoch milliseconds. */
+  /** Time at which the key entered its current state, in epoch milliseconds. */
   readonly since: number;
   /** Names of the targets that have not received the step that precedes the period. */
   readonly targets: readonly string[];

@@ -109,7 +109,7 @@ export async function startAdmin(
     // A page can fail at any time; for example, a package that its first request loads may have been removed since
     // jwksd started.
     respond().catch((error: unknown) => {
-      log.error({ admin, path, code: codeOf(error) }, `a page cannot be shown: ${(error as Error).message}`);
+      log.error({ admin, path, code: codeOf(error) }, `failed to render a page: ${(error as Error).message}`);
       writeReply(response, withoutBodyOnHead(failed, method));
     });
   };

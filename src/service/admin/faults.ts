@@ -101,7 +101,7 @@ function errorFault(
 }
 
 function savedSet({ savedAt, outage }: NonNullable<KeysSnapshot["withoutStore"]>): Fault {
-  const problem = `The store has not been reached since startup, so the set from ${timeText(savedAt)} is published and nothing is signed`;
+  const problem = `The store has been unreachable since startup, so jwksd is publishing the set from ${timeText(savedAt)} and signing nothing`;
   return errorFault(problem, outage, remedyOf(outage.code));
 }
 

@@ -28,7 +28,7 @@ export interface ServiceSnapshot extends KeysSnapshot {
    * Whether `--rotation-mode` is set. If it is, the short Cache-Control is in effect, regardless of the keys' states.
    */
   readonly isShortBySetting: boolean;
-  /** Whether the short Cache-Control is in effect because of the keys. */
+  /** Whether the keys' states require the short Cache-Control. */
   readonly isShort: boolean;
   /** Published keys, in the order of the JWK Set. */
   readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];

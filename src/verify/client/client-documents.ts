@@ -69,8 +69,8 @@ export interface ClientDocumentsOptions {
   /** Whether clients without keys (method `none`) are accepted. Default: `false`. */
   readonly publicClients?: Optional<boolean>;
   /**
-   * Documents, as JSON, that are used without being requested, regardless of what their hosts serve. `allow` need not
-   * accept their `client_id`, but must accept their `jwks_uri`. Default: none.
+   * Documents, as JSON, that are used as given instead of being fetched, regardless of what their hosts serve. `allow`
+   * need not accept their `client_id`, but must accept their `jwks_uri`. Default: none.
    */
   readonly pinned?: Optional<readonly string[]>;
   /**
