@@ -40,8 +40,11 @@ const retireMs = (maxStaleSeconds + initialPolicy.maxTokenLifetimeSeconds + 2 * 
 /** Time for which a revoked key may still be trusted. */
 const trustedMs = (maxStaleSeconds + cachedForSeconds) * second;
 
-/** With 1,000, reads take longer than maxStaleSeconds while another test uses both cores, and then tokens fail as they should. */
-const names = Array.from({ length: 250 }, (_, index) => `https://op.example/tenant-${index}`);
+/**
+ * Issuers. With many more, reads take longer than maxStaleSeconds while other tests use both cores, and then tokens fail
+ * as they should.
+ */
+const names = Array.from({ length: 150 }, (_, index) => `https://op.example/tenant-${index}`);
 
 /** Tenants that leave. */
 const gone = names.slice(-Math.ceil(names.length / 10));

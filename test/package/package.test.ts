@@ -340,7 +340,7 @@ describe("the sizes on the pages are correct", () => {
 
   test("for a relying party's bundle", async () => {
     const [, ours, joses] =
-      /takes\s(\d+) kB,\sminified and gzipped; with\s[^.]+, it\stakes\s(\d+) kB/.exec(await keySetPage) ?? [];
+      /is\s(\d+) kB,\sminified\sand\sgzipped; with\s[^.]+, it\sis\s(\d+) kB/.exec(await keySetPage) ?? [];
     const sizes = [
       { stated: ours, measured: await bundleSize("createRemoteKeySet", "jwksd/relying-party") },
       { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },
