@@ -171,7 +171,7 @@ describe("a watch with tokens", () => {
     );
   };
 
-  test("finds nothing if a key is announced for longer than caches keep a set and is published until its tokens expire", async () => {
+  test("finds no problem if a key is announced for longer than caches keep a set and stays published until its tokens expire", async () => {
     const { codes, timeline } = await rotating(1, 3.5, 5);
     assert.deepEqual(codes, []);
     assert.ok(timeline.some((line) => /^\d+ first token with kid "b"$/.test(line)));

@@ -48,7 +48,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.deepEqual(await cacheLifetime(), { freshSeconds: 3600, staleSeconds: 3600 });
       });
 
-      test("a hit for a range contains exactly that slice of the document", async () => {
+      test("a cache hit for a range request returns exactly that slice of the document", async () => {
         const { ask, exchanges } = newClient();
         const { body } = await ask();
         const size = body.length;
@@ -65,7 +65,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         assert.equal(exchanges().length, 1);
       });
 
-      test("serves HEAD and If-None-Match from the stored response to GET", async () => {
+      test("serves HEAD requests and requests with If-None-Match from the stored GET response", async () => {
         const { ask, askService, exchanges } = newClient();
         const direct = withoutHopFields(await askService());
         await ask();

@@ -159,7 +159,7 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
     assert.deepEqual(await readdir(folder), ["key.jwk"]);
   });
 
-  test("reports a key that could not be written to standard output", async (t) => {
+  test("reports that a key could not be written to standard output", async (t) => {
     const { child, exited } = spawnCli(t, ["keygen"]);
     child.stdout.destroy();
     let errors = "";
@@ -228,7 +228,7 @@ describe("standard output that cannot be written to", { timeout, concurrency: 4 
     });
   }
 
-  test("does not fail if the reader, such as head, closes the pipe early", async (t) => {
+  test("causes no failure if the reader, such as head, closes the pipe early", async (t) => {
     const { child } = spawnCli(t, ["keys", ...(await storeOf(t))]);
     child.stdout.destroy();
     let errors = "";

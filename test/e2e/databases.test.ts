@@ -98,7 +98,7 @@ describe("keys in PostgreSQL", { skip }, () => {
 
   checkCompose(() => server);
 
-  test("after the store's clock has jumped, no command takes a step that might be early, unless forced", async (t) => {
+  test("after the store's clock has jumped, no command takes a step that might be premature, unless forced to", async (t) => {
     const url = database();
     const name = new URL(url).pathname.slice(1);
     server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
@@ -170,7 +170,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("with --require-store, creates neither a schema nor an issuer; a command with a mistyped issuer does not generate a key", async (t) => {
+  test("with --require-store, neither a schema nor an issuer is created; a command with a mistyped issuer does not generate a key", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];
@@ -195,7 +195,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
   });
 
-  test("a user who cannot create tables can use those that the printed SQL creates", async (t) => {
+  test("a user who cannot create tables can use the tables that the printed SQL creates", async (t) => {
     const url = database();
     const { stdout } = await runCli(t, ["store", "sql"]);
     server.sql(stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
@@ -268,7 +268,7 @@ const others: readonly (readonly [
 // test/contract tests the stores themselves.
 for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("can be copied from a data folder, shared by two services and changed by commands, and no message contains a password", async (t) => {
+    test("can be shared by two services, changed by commands and copied from a data folder, and no message contains a password", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];

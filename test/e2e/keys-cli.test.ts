@@ -283,7 +283,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("importing a set activates the first key of each use and retires the others, and each can be exported again", async (t) => {
+  test("importing a set activates the first key for each use and retires the others, and every key can be exported again", async (t) => {
     const keys = [named("enc-1", { ...rsaKey(), use: "enc" }), named("now"), named("before")];
     const { folder, file, ok, refused, states, run, assertSilent } = await setUp(t, keys);
     await refused("ERR_OPTION_INVALID", "keys", "import", file, "--state", "active");
@@ -517,7 +517,7 @@ describe("a store", { timeout }, () => {
 });
 
 describe("arguments and refusals", { timeout, concurrency: 3 }, () => {
-  test("without a store, a command says how to create it but does not create it", async (t) => {
+  test("if there is no store, a command says how to create one but does not create it", async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, "data");
     for (const args of [

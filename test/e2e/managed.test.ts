@@ -54,7 +54,7 @@ async function announceNext({ path, data, service }: Running): Promise<{ kid: st
 }
 
 describe("serves another process's commit within a second", { timeout, concurrency: 2 }, () => {
-  test("encryption key files and managed keys change at the same time without undoing each other", async (t) => {
+  test("simultaneous changes to encryption key files and managed keys do not undo each other", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "encryption.json");
     const write = async (kid: string): Promise<void> => {
@@ -83,7 +83,7 @@ describe("serves another process's commit within a second", { timeout, concurren
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or the environment; all of them are used to unwrap, and the first one is used to wrap; no other file is created next to the store", async (t) => {
+  test("come from a file or the environment; all of them are used for unwrapping, and the first one is used for wrapping; no other file is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");

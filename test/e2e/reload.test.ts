@@ -46,7 +46,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
       });
     }
 
-    test("from a folder, in descending order of file name, when files appear and disappear", async (t) => {
+    test("from a folder, sorted by file name in descending order, as files appear and disappear", async (t) => {
       const folder = await temporaryFolder(t);
       const put = (name: string, kid: string) => writeFile(join(folder, name), jwkText(kid), { mode });
       await put("2026-10.jwk", "october");
@@ -124,7 +124,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
     });
   });
 
-  test("applies to encryption keys independently", async (t) => {
+  test("handles signing keys and encryption keys separately", async (t) => {
     const folder = await temporaryFolder(t);
     const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
     await write(keys, keySetText("one"))();

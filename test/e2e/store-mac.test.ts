@@ -1,4 +1,4 @@
-// Commands on a store that an attacker has written, or that has no issuer yet.
+// Commands on a store that was written by an attacker, or that has no issuer yet.
 
 import assert from "node:assert/strict";
 import { access, chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
@@ -85,7 +85,7 @@ const verified = (text: string): unknown => (JSON.parse(text) as { verified: unk
 
 const tokenOf = ({ stdout }: Finished): jose.JWTPayload => jose.decodeJwt(stdout.trim());
 
-describe("a store that an attacker has written", { timeout }, () => {
+describe("a store written by an attacker", { timeout }, () => {
   test("is reported as not authentic, and no command changes it", async (t) => {
     const { folder, path, run, refused } = await setUp(t);
     await attack(path);

@@ -37,25 +37,29 @@ async function start(t: TestContext): Promise<Running> {
   return { service, issuer, keys, token };
 }
 
-test("jwksd token signs with the configuration's active key, and jose verifies the token", { timeout }, async (t) => {
-  const { service, issuer, token } = await start(t);
-  const args = ["--aud", "api", "--aud", "other", "--sub", "alice", "--claim", "n=5", "--claim", "scope=read write"];
-  const signed = await token(...args, "--claim", 'o={"a":[1]}', "--lifetime", "60", "--typ", "at+jwt");
-  const options = { issuer, audience: "api", typ: "at+jwt" };
-  const { payload, protectedHeader } = await jwtVerify(signed, createRemoteJWKSet(new URL(service.jwksUri)), options);
-  const { iat = 0, exp, jti = "", ...claims } = payload;
-  assert.deepEqual(protectedHeader, { alg: "ES256", kid: "active", typ: "at+jwt" });
-  assert.deepEqual(claims, {
-    iss: issuer,
-    aud: ["api", "other"],
-    sub: "alice",
-    n: 5,
-    scope: "read write",
-    o: { a: [1] },
-  });
-  assert.equal(exp, iat + 60);
-  assert.match(jti, /^[\da-f-]{36}$/, "RFC 9068 section 2.2");
-});
+test(
+  "the jwksd token command signs a token with the configuration's active key, and jose verifies it",
+  { timeout },
+  async (t) => {
+    const { service, issuer, token } = await start(t);
+    const args = ["--aud", "api", "--aud", "other", "--sub", "alice", "--claim", "n=5", "--claim", "scope=read write"];
+    const signed = await token(...args, "--claim", 'o={"a":[1]}', "--lifetime", "60", "--typ", "at+jwt");
+    const options = { issuer, audience: "api", typ: "at+jwt" };
+    const { payload, protectedHeader } = await jwtVerify(signed, createRemoteJWKSet(new URL(service.jwksUri)), options);
+    const { iat = 0, exp, jti = "", ...claims } = payload;
+    assert.deepEqual(protectedHeader, { alg: "ES256", kid: "active", typ: "at+jwt" });
+    assert.deepEqual(claims, {
+      iss: issuer,
+      aud: ["api", "other"],
+      sub: "alice",
+      n: 5,
+      scope: "read write",
+      o: { a: [1] },
+    });
+    assert.equal(exp, iat + 60);
+    assert.match(jti, /^[\da-f-]{36}$/, "RFC 9068 section 2.2");
+  },
+);
 
 describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
   const rows = [

@@ -259,17 +259,21 @@ test("the startup banner reports an active key that cannot be opened", async (t)
   );
 });
 
-test("on a read-only disk, read-only commands work, and all other commands name the cause", { skip }, async (t) => {
-  const data = await dataOf(t);
-  await (await startService(t, ["--data", data])).stop();
-  const run = (...args: readonly string[]) => {
-    const [program, ...first] = mounted(toReadOnly, data);
-    const env = withoutSettings(process.env);
-    return spawnSync(program, [...first, ...cliCommand, ...args, "--data", data], { encoding: "utf8", env });
-  };
-  const read = run("token", "--aud", "api");
-  assert.deepEqual([read.status, read.stdout !== ""], [0, true], read.stderr);
-  const { status, stderr, stdout } = run("rotate");
-  assert.deepEqual([status, stdout], [1, ""]);
-  assert.match(stderr, /cannot be written \(the file system is read-only, EROFS\).*\[ERR_STORE_READ_ONLY\]/);
-});
+test(
+  "on a read-only disk, read-only commands work, and all other commands fail and name the cause",
+  { skip },
+  async (t) => {
+    const data = await dataOf(t);
+    await (await startService(t, ["--data", data])).stop();
+    const run = (...args: readonly string[]) => {
+      const [program, ...first] = mounted(toReadOnly, data);
+      const env = withoutSettings(process.env);
+      return spawnSync(program, [...first, ...cliCommand, ...args, "--data", data], { encoding: "utf8", env });
+    };
+    const read = run("token", "--aud", "api");
+    assert.deepEqual([read.status, read.stdout !== ""], [0, true], read.stderr);
+    const { status, stderr, stdout } = run("rotate");
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.match(stderr, /cannot be written \(the file system is read-only, EROFS\).*\[ERR_STORE_READ_ONLY\]/);
+  },
+);

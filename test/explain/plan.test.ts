@@ -138,7 +138,7 @@ const activation = (record: LiveRecord) =>
     ({ action, kid }) => action === "activated" && kid === record.kid,
   );
 
-test("a waiting period is as long as the longest one that any policy has required so far; if that policy was an earlier one, the waiting period's bound says so", () => {
+test("a waiting period is the longest that any policy has required so far; if that was an earlier policy, the waiting period's bound says so", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";
@@ -326,7 +326,7 @@ test("a plan ends after a whole rotation for each use that has keys, and announc
   );
 });
 
-describe("the time from which every read has seen rotation mode on", () => {
+describe("the time since which every read has found rotation mode on", () => {
   const b = record("b", "announced", { announcedAt: start - hour });
   const o = record("o", "retiring", { announcedAt: 0, activatedAt: day, retiredAt: start - hour });
   const published = { announcedAt: start - 3 * hour, publishedAt: start - 2 * hour };
@@ -349,7 +349,7 @@ describe("the time from which every read has seen rotation mode on", () => {
   ];
   for (const [name, records, since] of rows) test(name, () => assert.equal(rotatingSince(records, start), since));
 
-  test("comes from intervals that are in order and not adjacent", () => {
+  test("is determined from intervals that are in order and not adjacent", () => {
     fc.assert(
       fc.property(histories(forwards), (history) => {
         const { records, policy, now } = replay(history);

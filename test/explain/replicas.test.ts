@@ -54,13 +54,13 @@ describe("explains why a waiting period has not begun", () => {
     });
   }
 
-  test("names the first few of many targets, without control characters", () => {
+  test("and names the first few of many targets, without printing control characters", () => {
     const targets = Array.from({ length: 1_000 }, (_, index) => target(`\u{1b}[2J\u202e${index}`));
     const text = waitsOf(view([active, announced], [], targets))[0]?.text ?? "";
     assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more have/);
   });
 
-  test("a target's status says whether the target still lacks a step", () => {
+  test("a target's status says whether a step is still missing at the target", () => {
     const at = view([active, announced], []);
     assert.deepEqual(
       [target("web"), target("cdn", 5)].map((one) => targetStatus(one, at).isBehind),
@@ -79,7 +79,7 @@ describe("a process's status", () => {
     // A restored store reuses revision numbers.
     [{ commit: "other" }, "revision 5, which the store no longer has", false],
   ];
-  test("says what it publishes, and whether it has caught up with revision 5", () => {
+  test("says what the process publishes and whether it has caught up with revision 5", () => {
     const statuses = rows.map(([members]) => {
       const presence = presenceRecord("r", members);
       const at = view([active], [presence]);
@@ -91,7 +91,7 @@ describe("a process's status", () => {
     );
   });
 
-  test("says whether it signs, when it last checked in (never in the future), and when it will stop unless it checks in again", () => {
+  test("says whether the process signs, when it last checked in (never in the future), and when it will stop unless it checks in again", () => {
     const statuses = [
       presenceRecord("r", { at: start - 40 * second }),
       presenceRecord("r", { kid: undefined, at: start + day }),

@@ -569,7 +569,7 @@ describe("the configuration", () => {
     assert.match(await result(guard, { target: "/", host: "b.example" }), /^403 /);
   });
 
-  test("is reloaded completely or not at all by a SIGHUP to the process", async (t) => {
+  test("is reloaded completely or not at all when the process receives a SIGHUP", async (t) => {
     const [file, port] = [join(await temporaryFolder(t), "guard.json"), await freePort()];
     const write = (...paths: readonly string[]): Promise<void> => {
       const routes = paths.map((path) => ({ path, public: true }));

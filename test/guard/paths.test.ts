@@ -185,7 +185,7 @@ describe("routes", () => {
     );
   });
 
-  test("a route's path is one that the guard accepts, optionally followed by /*", () => {
+  test("a route's path is a path that the guard accepts, optionally followed by /*", () => {
     const refused = [
       "",
       "a",

@@ -117,7 +117,7 @@ describe("made-up names", () => {
     assert.equal(database.writes, 1, "a check-in of runDueSteps()");
   });
 
-  test("are remembered up to a limit, and until the issuer is created", async () => {
+  test("are remembered, up to a limit, until the issuer is created", async () => {
     const database = await new Database().with();
     const issuers = await database.issuers();
     assert.equal(await issuers.get(named("first")), undefined);
@@ -495,7 +495,7 @@ test("metrics count the failing issuers in memory and in each run of due steps, 
   assert.doesNotMatch(JSON.stringify(issuers.metrics()), /op\.example/);
 });
 
-test("close() waits for calls in flight; afterwards, nothing signs or reads, and requests get 503", async () => {
+test("close() waits for calls in flight; afterwards, nothing is signed or read, and requests get 503", async () => {
   const database = await new Database().with(1, 2);
   const due: Register["due"] = () =>
     new Promise((resolve) => setImmediate(resolve, [{ issuer: named(1), due: 0, key: "" }]));

@@ -71,8 +71,8 @@ async function oneKey() {
   };
 }
 
-describe("one token from one confirmed read of the store", () => {
-  test("has times measured after the read, and a lifetime that follows the store's policy", async () => {
+describe("a single token based on one confirmed read of the store", () => {
+  test("has times that are measured after the read and a lifetime that follows the store's policy", async () => {
     const { reads, sign, delays, clock } = await oneKey();
     [delays.read, delays.open] = [2_000, 27_000];
     const before = clock.now() / 1_000;
@@ -143,7 +143,7 @@ const partial = ({ log }: Running): unknown[] =>
   log.filter(({ msg }) => msg.includes("discovery document lacks members")).map(({ missing }) => missing);
 
 describe("jwksd serve", { timeout: 60_000 }, () => {
-  test("publishes its own members automatically and logs which members the document lacks", async (t) => {
+  test("publishes its own discovery members automatically and logs which members the discovery document lacks", async (t) => {
     const service = await start(t);
     assert.deepEqual(await service.discovery(), [200, own]);
     assert.deepEqual(partial(service), [Object.keys(whole)]);
@@ -152,7 +152,7 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
     assert.deepEqual([reply.status, JSON.parse(reply.body)], [200, own]);
   });
 
-  test("--metadata adds a file's members, and a complete document causes no log message", async (t) => {
+  test("--metadata adds the members from a file, and nothing is logged if the document is complete", async (t) => {
     const metadata = await metadataFile(t, JSON.stringify({ ...whole, claims_supported: ["sub"] }));
     const service = await start(t, "--metadata", metadata);
     assert.deepEqual(await service.discovery(), [200, { ...own, ...whole, claims_supported: ["sub"] }]);

@@ -103,7 +103,7 @@ describe("opening an Azure Key Vault key", () => {
     await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });
 
-  test("accepts a software key, which can sign again once its validity period is extended", async (t) => {
+  test("accepts a software key, and the key can sign again once its validity period is extended", async (t) => {
     const stub = await start(t);
     const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
     const signer = await azureKeyVaultBackend(access, clock).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
@@ -173,7 +173,7 @@ describe("generating and destroying Azure Key Vault keys", () => {
     assert.equal(stub.keys[0]?.kty, "EC-HSM");
   });
 
-  test("does not delete a key with other versions", async (t) => {
+  test("does not delete a key that has other versions", async (t) => {
     const stub = await start(t);
     const uri = stub.add();
     stub.add();

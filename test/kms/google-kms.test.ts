@@ -53,7 +53,7 @@ function start(): GoogleStub {
   return shared;
 }
 
-test("CRC32C returns the checksums of RFC 3720 appendix B.4", () => {
+test("CRC32C returns the checksums given in RFC 3720 appendix B.4", () => {
   const rows: [bytes: Uint8Array, sum: number][] = [
     [new Uint8Array(0), 0],
     [new Uint8Array(32), 0x8a9136aa],
@@ -164,7 +164,7 @@ describe("opening a Google Cloud KMS key", () => {
     assert.match(other.message, /different key version/);
   });
 
-  test("missing credentials cause an error and do not end the process", async (t) => {
+  test("missing credentials cause an error but do not end the process", async (t) => {
     const stub = await newStub(t);
     process.env[variable] = join(folder, "absent.json");
     const error = await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED");
@@ -208,7 +208,7 @@ describe("generating and destroying Google Cloud KMS keys", () => {
   const issuer = "https://Login.example.com:8443/tenant~a";
   const cryptoKey = "projects/project/locations/europe-west3/keyRings/login/cryptoKeys/made";
 
-  test("each key is a version of one CryptoKey, which is created if it is missing", async () => {
+  test("all keys are versions of a single CryptoKey, which is created if it is missing", async () => {
     const stub = start();
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
     const signer = await backend.create({ issuer });

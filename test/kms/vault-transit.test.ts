@@ -194,7 +194,7 @@ describe("generating and destroying Vault Transit keys", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("does not destroy a key with other versions", async (t) => {
+  test("does not destroy a key that has other versions", async (t) => {
     const stub = await start(t);
     const uri = stub.add("login", {
       versions: new Map([

@@ -29,7 +29,7 @@ describe("verifiers do what lab/data.json says", () => {
     assert.deepEqual(found, { version: told.version, histories: expected }, `${verifier.name}; ${rerun}`);
   };
 
-  test("one verifier represents the others in npm test", () =>
+  test("when npm test runs, one verifier stands in for the others", () =>
     compare(fromNpm(place.certificate)[0] as Verifier, ["away-1m"]));
 
   if (isSoak) {
@@ -69,7 +69,7 @@ test("the doctor's file and the pages are generated from the data", () => {
 const refusedIn = (history: string): string[] =>
   measured.filter(([, { histories }]) => histories[history]?.outcomes["b"]?.refused !== 0).map(([name]) => name);
 
-test("no verifier rejects a key that was announced for as long as the planner requires", () => {
+test("no verifier rejects a key that has been announced for as long as the planner requires", () => {
   for (const [name, { histories }] of measured) {
     for (const history of ["rotation-2h", "rotation-1d"]) {
       const outcomes = histories[history]?.outcomes ?? {};
@@ -82,7 +82,7 @@ test("no verifier rejects a key that was announced for as long as the planner re
   }
 });
 
-test("verifiers that do not refetch reject a key that signs too early", () => {
+test("a key that signs too early is rejected by verifiers that do not refetch keys", () => {
   assert.deepEqual(refusedIn("rotation-5m"), ["go-oidc"]);
   assert.deepEqual(refusedIn("rotation-0"), [
     "jose",

@@ -237,13 +237,13 @@ const skip = isRoot
   ? false
   : skipped("checking who may connect to a Unix socket requires root, for processes of other users");
 
-describe("another user of a Unix socket", { skip }, () => {
+describe("another user", { skip }, () => {
   const [other, member] = [
     { uid: 65_001, gid: 65_001 },
     { uid: 65_002, gid: 65_003 },
   ];
 
-  test("cannot connect unless the socket has a group and the user is a member", async (t) => {
+  test("cannot connect to a Unix socket unless the socket has a group and the user is a member of it", async (t) => {
     const folder = await temporaryFolder(t);
     chmodSync(folder, 0o755);
     const [own, shared] = [join(folder, "own"), join(folder, "shared")];
@@ -261,7 +261,7 @@ describe("another user of a Unix socket", { skip }, () => {
     );
   });
 
-  test("can be admitted through a group that is specified by its name in /etc/group", async (t) => {
+  test("can be given access to a Unix socket through a group that is specified by its name in /etc/group", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path, mode: 0o660, group: "daemon" });
     assert.equal(statSync(path).gid, 1);

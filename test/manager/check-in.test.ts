@@ -139,7 +139,7 @@ describe("no process is ready without a check-in", () => {
   });
 });
 
-test("for six days between two steps, a process only checks in, six times per maxStaleSeconds, with one timer", async () => {
+test("during six days between two steps, a process does nothing but check in six times per maxStaleSeconds, and it uses only one timer", async () => {
   const world = new World();
   const policy = { maxStaleSeconds: (12 * hour) / second, rotateEveryDays: 10 };
   const replica = await world.start({ initialPolicy: policy });
@@ -226,7 +226,7 @@ describe("a handle for a signing key", () => {
     await world.stop(replica);
   });
 
-  test("uses the maxStaleSeconds from its process's read; a shorter value applies only to later handles", async () => {
+  test("uses the maxStaleSeconds value that its process read; a shorter value applies only to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of maxStaleSeconds makes a check-in due.
@@ -249,7 +249,7 @@ describe("a handle for a signing key", () => {
     ["revoked", (world: World, { manager }: Replica, kid: string) => world.until(manager.revoke(kid))],
     ["removed", (world: World, { manager }: Replica, kid: string) => world.until(manager.remove(kid, { force: true }))],
   ] as const) {
-    test(`becomes unusable immediately when any process has ${name} its key, even if a subscriber rejects all keys`, async () => {
+    test(`becomes unusable as soon as any process has ${name} the handle's key, even if a subscriber rejects all keys`, async () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));
@@ -317,7 +317,7 @@ describe("a slow signer", () => {
     });
   }
 
-  test("returns a token whose times date from the start of the call", async () => {
+  test("returns a token whose times are based on the start of the call", async () => {
     const { world, replica, hold } = await slow();
     const { promise, resolve } = Promise.withResolvers<void>();
     hold(promise);

@@ -60,7 +60,7 @@ async function start() {
 }
 
 describe("methods of a manager", () => {
-  test("rotate announces a key, activate and retire make it active, and remove takes a key out of the set", async () => {
+  test("rotate() announces a key, activate() and retire() make it active, and remove() takes a key out of the set", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     const { events } = await world.until(manager.rotate());
     assert.deepEqual(
@@ -79,7 +79,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("rollBack makes the earlier key sign again in every process, unless the HSM no longer has the key", async (t) => {
+  test("rollBack() makes the earlier key sign again in every process, unless the HSM no longer has the key", async (t) => {
     const { world, manager, kidOf, now, replica } = await start();
     t.after(() => gone.clear());
     const other = await world.start({ openSigner: open });
@@ -99,7 +99,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("decommission: every process stops signing, keys are published until their tokens have expired, and no new key is generated", async () => {
+  test("decommission(): every process stops signing, keys are published until their tokens have expired, and no new key is generated", async () => {
     const { world, manager, kidOf, now, made, replica } = await start();
     const other = await world.start({ openSigner: open });
     await world.until(manager.rotate());
@@ -138,7 +138,7 @@ describe("methods of a manager", () => {
     await world.stop(replica, other, late);
   });
 
-  test("decommission with the now option revokes every key, even if decommission was called earlier without that option; a new first key is generated once nothing trusts the revoked keys", async () => {
+  test("decommission() with the now option revokes every key, even if decommission() was called earlier without that option; a new first key is generated once nothing trusts the revoked keys", async () => {
     const { world, manager, now, replica } = await start();
     await world.until(manager.decommission());
     const { events } = await world.until(manager.decommission({ now: true }));
@@ -223,7 +223,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("revoke and rotate use the store's current state rather than the state that was last read", async () => {
+  test("revoke() and rotate() use the store's current state rather than the state that was last read", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     // The other process commits without notifying this one.
@@ -271,7 +271,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("rotate for encryption keys uses the alg option, or otherwise the active key's alg", async () => {
+  test("for encryption keys, rotate() uses the alg option or, if the option is not given, the active key's alg", async () => {
     const { world, manager, made, replica } = await start();
     await world.until(manager.rotate({ use: "enc", alg: "ECDH-ES" }));
     await world.until(manager.rotate({ use: "enc", alg: null, now: true }));

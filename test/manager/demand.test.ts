@@ -92,7 +92,7 @@ test("after refreshSeconds, a provider responds first and reads the store in the
 });
 
 describe("an empty store", () => {
-  test("gets no keys, because they would replace lost ones", async () => {
+  test("is not given any keys, because new keys would replace any that were lost", async () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
@@ -119,7 +119,7 @@ describe("an empty store", () => {
     assert.equal(instance.events.at(-1)?.type, "recovered");
   });
 
-  test("gets keys with requireStore: false, and two instances agree on one set of keys", async () => {
+  test("gets keys if requireStore is false, and two instances agree on one set of keys", async () => {
     const world = new World();
     const both = [await demand(world, { requireStore: false }), await demand(world, { requireStore: false })] as const;
     const [one, other] = await Promise.all(both.map((instance) => use(world, instance)));
@@ -238,7 +238,7 @@ test("a process that was frozen between two requests reads the store before it u
   assert.notEqual(await activeIn(world), kid);
 });
 
-test("a cron job that runs only at the times that the store reports takes each due step on time", async () => {
+test("a cron job that runs only at the times reported by the store takes each due step on time", async () => {
   const world = new World();
   let due: number | undefined;
   const connection = world.store.connection();

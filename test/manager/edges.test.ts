@@ -200,7 +200,7 @@ describe("a subscriber", () => {
     await again;
   });
 
-  test("that calls the manager during its update fails and does not block the manager", async () => {
+  test("fails, without blocking the manager, if it calls the manager during its own update", async () => {
     const { manager, clock, events } = await start();
     await manager.subscribe({ update: async () => {} });
     let isAsking = false;

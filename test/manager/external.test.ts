@@ -58,7 +58,7 @@ describe("a manager with keys in an HSM or key service", () => {
   });
 
   for (const destroys of [false, true]) {
-    test(`managers that start at the same time agree on one first key; the others are reported${destroys ? " and destroyed" : ""}`, async () => {
+    test(`managers that start at the same time agree on one first key; the other keys are reported${destroys ? " and destroyed" : ""}`, async () => {
       const world = new World();
       const module = new Module();
       const destroyed: string[] = [];
@@ -110,7 +110,7 @@ describe("a manager with keys in an HSM or key service", () => {
     await world.stop(late, other);
   });
 
-  test("retries a failed key generation once no process claims the key, and does not report later failures as recovered", async () => {
+  test("retries a failed key generation as soon as no process claims the key, and does not report later failures as recovered", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -216,7 +216,7 @@ describe("a manager with keys in an HSM or key service", () => {
   });
 
   for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
-    test(`${failure} does not restart the waiting period of a key that could not sign for hours`, async () => {
+    test(`${failure} does not restart the waiting period for a key that was unable to sign for hours`, async () => {
       const world = new World();
       const module = new Module();
       let failsOnce = false;
@@ -254,7 +254,7 @@ describe("a manager with keys in an HSM or key service", () => {
     assert.deepEqual(module.closed, ["module:key/2"]);
   });
 
-  test("destroys a removed key once, in the manager that removed it, after the commit, and reports a failure", async () => {
+  test("destroys a removed key only once, after the commit and in the manager that removed it, and reports any failure to do so", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];

@@ -16,7 +16,7 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
-test("takes each step on time, and the step shows in the document, its Cache-Control and the tokens' kid", async () => {
+test("takes each step on time, and the step is reflected in the document, its Cache-Control and the tokens' kid", async () => {
   const world = new World();
   const replica = await world.start();
   const [a = ""] = replica.manager.records.map(({ kid }) => kid);
@@ -126,7 +126,7 @@ describe("a subscriber", () => {
 });
 
 describe("encryption keys", () => {
-  test("rotate automatically, keep their alg, and decrypt as long as caches may serve them", async () => {
+  test("rotate automatically, keep their alg, and can decrypt for as long as caches may serve them", async () => {
     const world = new World();
     const replica = await world.start();
     await world.passTo(day);
@@ -184,7 +184,7 @@ describe("encryption keys", () => {
     await world.stop(deaf, other);
   });
 
-  test("a new key decrypts even if a subscriber fails or the process cannot write its presence record", async () => {
+  test("a new key can decrypt even if a subscriber fails or the process cannot write its presence record", async () => {
     const world = new World();
     const connection = world.store.connection();
     const deaf = await world.start({ store: Object.assign(connection, { watch: () => {} }) });

@@ -90,7 +90,7 @@ describe("a target", () => {
     await world.stop(one, { manager: publisher });
   });
 
-  test("that was never written to delays a rotation for maxStaleSeconds after its publisher has exited", async () => {
+  test("to which nothing was ever written delays a rotation for maxStaleSeconds after its publisher has exited", async () => {
     const { world, bucket, one, publish, entry } = await start();
     bucket.fails = true;
     const publisher = await publish();

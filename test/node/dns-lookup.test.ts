@@ -72,7 +72,7 @@ describe("with a name server that does not respond", () => {
     await assert.rejects(resolve("client.example", { signal: aborting.signal }), { message: "enough" });
   });
 
-  test("many lookups do not occupy threads, so another lookup in the process does not wait", async (t) => {
+  test("even a large number of lookups occupies no threads, so another lookup in the process does not wait", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
     const pending = Promise.allSettled(
@@ -181,7 +181,7 @@ test("warns about a folder that other users can write to", async (t) => {
 const warns = (uid: number, mode: number): boolean =>
   permissionWarnings("f", { uid, mode, isFile: () => true }).length > 0;
 
-test("accepts a secret file that only its owner can read, or a file owned by root that this user can read through the file's group", (t) => {
+test("accepts a secret file that only its owner can read, or a file owned by root that the current user can read through the file's group", (t) => {
   t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);
   const rows = [
     [0, 0o440, false],

@@ -100,7 +100,7 @@ describe("ops/kubernetes", () => {
     assert.deepEqual(spec, await yaml(join(ops, "alerts.yml")));
   });
 
-  test("services, budget, policy and monitor select the pods, and the settings are valid", async () => {
+  test("the services, the budget, the policy and the monitor select the pods, and the settings are valid", async () => {
     const all = await resources();
     const resourceOf = (kind: string, name = "jwksd"): Resource =>
       all.find((resource) => resource.kind === kind && resource.metadata.name === name) ?? assert.fail(kind);

@@ -339,7 +339,7 @@ describe("each fault triggers its alert and no other", { skip: skipWithout("prom
     await check("the key files are valid again", service);
   });
 
-  test("promtool's evaluation of all scrapes agrees", async (t) => {
+  test("promtool gets the same results when it evaluates all scrapes", async (t) => {
     assert.ok(moments.length >= 15, `only ${moments.length} moments`);
     assert.equal(await disagreements(await temporaryFolder(t), moments), "");
   });

@@ -83,7 +83,7 @@ describe("scripts/setup", () => {
     }
   }
 
-  test("replaces a Node that is no longer recent enough", async (t) => {
+  test("replaces a Node installation that is no longer recent enough", async (t) => {
     const { setup, installed, folder } = await clone(t);
     await setup("service");
     await writeFile(join(dirname(folder), "bin/node"), nodeOf(false));
