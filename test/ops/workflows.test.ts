@@ -28,7 +28,7 @@ const { text, jobs, steps } = await workflow(release);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(release, () => {
-  test("is rejected if it has a misspelling, and defines the outputs that it uses", async () => {
+  test("defines every output that it uses, and is rejected if it contains a misspelling", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],
@@ -60,7 +60,7 @@ describe(release, () => {
       assert.ok(existsSync(join(root, file)), file);
   });
 
-  test("accepts only a tag with the package's version", async () => {
+  test("accepts only a tag that matches the package's version", async () => {
     const run = steps.find(({ name }) => name === "The tag is the version of the package")?.run ?? "";
     const exitOf = async (tag: string): Promise<unknown> => {
       const env = { ...process.env, GITHUB_REF_NAME: tag };

@@ -125,7 +125,7 @@ describe("all entry points in one program", () => {
     for (const [name, bundle] of Object.entries(bundlers)) {
       // npm test runs only the fastest bundler, and the cloud SDKs are large.
       if ((name !== "bun" || peers === "with") && !isSoak) continue;
-      test(`${name}, ${peers} the optional peers`, async () => {
+      test(`work with ${name}, ${peers} the optional peers`, async () => {
         const path = await bundle(join(root, peers), join(root, "out", name, peers));
         const print = `import(${JSON.stringify(path)}).then(async (m) => console.log(JSON.stringify(await (m.answers ?? m.default.answers)(${peers === "with"}))))`;
         const { stdout } = await run(process.execPath, ["--eval", print], { cwd: dirname(path) });
@@ -134,7 +134,7 @@ describe("all entry points in one program", () => {
     }
 
     if (!isSoak) continue;
-    test(`Turbopack, ${peers} the optional peers`, async () => {
+    test(`work with Turbopack, ${peers} the optional peers`, async () => {
       const env = { HAS_PEERS: peers === "with" ? "yes" : "no" };
       const answers = await answersOfNext(join(root, peers), allEntries, "--turbopack", env, ["GET /all"]);
       assert.deepEqual(answers, [{ empty: 0, errors: expected[peers] }]);
@@ -202,7 +202,7 @@ async function answersOfNext(
 
 if (isSoak) {
   for (const flag of ["--turbopack", "--webpack"]) {
-    test(`the routes in docs/on-demand.md work after next build ${flag}`, async (t) => {
+    test(`the routes in docs/on-demand.md work when built with next build ${flag}`, async (t) => {
       const project = join(root, flag);
       await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
       const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };

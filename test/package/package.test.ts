@@ -55,7 +55,7 @@ before(async () => {
 });
 after(() => rm(project, { recursive: true }));
 
-test("with an old Node, the provider's quick start and the commands report which version they need", async () => {
+test("on an old version of Node, the provider's quick start and the commands report which version they need", async () => {
   await copyFile(join(root, "examples/docs/provider.mjs"), join(project, "provider.mjs"));
   // Node 20 does not support either of them.
   const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
@@ -208,7 +208,7 @@ describe("packages", () => {
   }
 
   for (const [entry, packages] of Object.entries(loads)) {
-    test(`${entry} loads ${packages.length === 0 ? "no package" : packages.join(", ")}`, async () => {
+    test(`${entry} loads ${packages.length === 0 ? "no packages" : packages.join(", ")}`, async () => {
       const [path = "", ...args] = entry.split(" ");
       const byAll = args.length === 0 ? loaded : await loadedBy([path], ...args);
       assert.deepEqual(byAll[path], packages);
@@ -220,7 +220,7 @@ describe("packages", () => {
     assert.deepEqual(looked.sort(), entries.toSorted());
   });
 
-  test("an installation has exactly these packages", async () => {
+  test("an installation contains exactly the expected packages", async () => {
     const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
       packages: Record<string, { readonly [flag in "dev" | "devOptional" | "optional" | "peer"]?: boolean }>;
     };

@@ -66,7 +66,7 @@ function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
 }
 
 describe("the PKCS#11 adapter with SoftHSM", { skip: skipWithoutPkcs11() }, () => {
-  test("starting from an empty HSM, every token verifies through three rotations, and no key can be read", async (t) => {
+  test("in an HSM that starts empty, every token verifies throughout three rotations, and no key can be read", async (t) => {
     const { token, backend } = await setUp(t);
     const server = createServer((request, response) => provider.node(request, response));
     const url = `http://127.0.0.1:${await listening(t, server)}`;

@@ -66,14 +66,14 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 2);
   });
 
-  test("tries a wrong PIN once for concurrent calls", async (t) => {
+  test("tries a wrong PIN only once, even for concurrent calls", async (t) => {
     const { token, backend, uri, logins } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     await Promise.all(Array.from({ length: 10 }, () => refusal(() => backend.open(uri), unauthorized)));
     assert.equal(logins(), 1);
   });
 
-  test("if the PIN changed while a signer was open, tries the new one only once, when the module restarts", async (t) => {
+  test("tries a new PIN only once, when the module restarts, if the PIN changed while a signer was open", async (t) => {
     const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -146,7 +146,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     await eventually("the first connection is open again", isSigned);
   });
 
-  test("once another connection has logged in with a PIN that may have been rejected, tries that PIN again", async (t) => {
+  test("tries a possibly rejected PIN again once another connection has logged in with it", async (t) => {
     const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];

@@ -210,7 +210,7 @@ describe(
       assert.ok(load.errors.every(({ retryable }) => retryable));
     });
 
-    test("does not sign with a different key that has a deleted key's name", async (t) => {
+    test("does not sign with a different key that has the same name as a deleted key", async (t) => {
       const { token, shim, signer } = await setUp(t);
       const { key } = parseKeyUri(signer.uri);
       const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
@@ -270,7 +270,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("blocks only callers that have not aborted", async (t) => {
+  test("blocks only callers that have not aborted their calls", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();
@@ -313,7 +313,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("while it is starting makes the call fail at the call's deadline; the call can be retried", async (t) => {
+  test("while it is starting makes a call fail at its deadline, but the call can be retried", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");

@@ -60,7 +60,7 @@ describe("options that managed keys replace", () => {
     maxTokenLifetimeSeconds: 60,
   };
 
-  test("are rejected by name in any order, unless they are null", async () => {
+  test("are rejected by name, whatever their order, unless they are null", async () => {
     const keys = await start();
     for (const [name, value] of Object.entries(twice)) {
       for (const options of [[{ keys, [name]: value }], [{ keys }, { [name]: value }], [{ [name]: value }, { keys }]]) {
@@ -83,7 +83,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("require the keys option to be a manager, not a manager's options or a promise", async () => {
+  test("the keys option must be a manager, not a manager's options or a promise", async () => {
     const manager = await start();
     for (const keys of [Promise.resolve(manager), { issuer, keyset }, "manager", [keyset]] as never[])
       await refusal(() => createProvider({ keys }), "ERR_OPTION_INVALID");
@@ -158,7 +158,7 @@ const kidsOf = async (provider: Provider): Promise<string[]> =>
   (await provider.jwkSet()).keys.map(({ kid, use }) => `${kid} ${use}`);
 
 describe("encryption keys in addition to managed keys", () => {
-  test("are published after the manager's keys, whatever changes", async () => {
+  test("are published after the manager's keys, no matter what changes", async () => {
     const keys = await start();
     await keys.rotate({ use: "enc", now: true });
     const kids = (use: "sig" | "enc"): string[] =>
@@ -240,7 +240,7 @@ describe("encryption keys in addition to managed keys", () => {
 });
 
 describe("rejects and reports a token whose key is no longer published", () => {
-  test("without a manager: for keys that an update removed", async () => {
+  test("without a manager, if an update removed the key", async () => {
     const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a"), await entry("b")], onEvent });
     await provider.update({ keyset: [await entry("b"), await entry("c")] });
@@ -259,7 +259,7 @@ describe("rejects and reports a token whose key is no longer published", () => {
     );
   });
 
-  test("with a manager: for each former key, even after a restart", async () => {
+  test("with a manager, if the key is any of the manager's former keys, even after a restart", async () => {
     const world = new World();
     const replica = await world.start();
     const [removed = ""] = replica.manager.records.map(({ kid }) => kid);

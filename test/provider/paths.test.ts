@@ -248,7 +248,7 @@ describe("metadata cannot override", () => {
 });
 
 describe("without a discovery document", () => {
-  test("the document's paths are unknown, and the JWK Set keeps its path", async () => {
+  test("the document's paths are not recognized, and the JWK Set's path stays the same", async () => {
     const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
     assert.equal((await provider.fetch(new Request(url))).status, 404);
     assert.equal((await provider.fetch(new Request(url, { method: "POST" }))).status, 404);
@@ -291,8 +291,8 @@ const otherKeyset = [{ kid: "b", signer: await localSigner(ecKey("b")) }];
 const encryptionKeyset = [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }];
 const given: ProviderOptions = { issuer, keyset };
 
-describe("fetch with the arguments of the global fetch", () => {
-  test("serves a key set, its discovery document and revalidations", async () => {
+describe("fetch, called with the same arguments as the global fetch", () => {
+  test("serves a key set and its discovery document, and handles revalidations", async () => {
     const { jwksUri, sign, fetch } = await createProvider(given);
     const keys = createRemoteKeySet({ issuer, fetch });
     const token = await sign({ aud: "api" }, { lifetimeSeconds: 60 });

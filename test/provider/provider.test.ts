@@ -97,7 +97,7 @@ test("an empty update changes nothing, and one that is not an object is rejected
 
 const tick = (): Promise<string> => new Promise((resolve) => setImmediate(resolve, "tick"));
 
-test("a request during an update gets all of the old or all of the new document; once update resolves, requests get the new one", async () => {
+test("a request during an update gets either the whole old document or the whole new one; once update() resolves, requests get the new one", async () => {
   const provider = await provide(await signing("a"), encryption("e"));
   const old = await served(provider);
   const updated = provider.update({ keyset: await signing("b", "a"), encryptionKeyset: encryption("f", "g") });
@@ -109,7 +109,7 @@ test("a request during an update gets all of the old or all of the new document;
   for (const { text } of seen) assert.ok(text === old.text || text === renewed.text, text);
 });
 
-describe("later changes to passed objects have no effect", () => {
+describe("later changes to objects that were passed in have no effect", () => {
   test("after createProvider: options, arrays and their entries", async () => {
     const keyset = await signing("a", "b");
     const encryptionKeyset = encryption("e");

@@ -292,7 +292,7 @@ describe("signatures", () => {
     assert.ok(Math.abs((valuesOf(provider, `${name}_sum`)['{kid="a"}'] ?? 0) - 0.09) < 1e-9);
   });
 
-  test("of a removed key are no longer reported; a key that returns is counted from zero", async () => {
+  test("with a removed key are no longer reported; if the key returns, its signatures are counted from zero", async () => {
     const provider = await provide();
     const other = await localSigner(ecKey("b"));
     await provider.sign(...claims);

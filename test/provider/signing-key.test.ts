@@ -164,7 +164,7 @@ describe("a signing key's signatures have the same safeguards as provider.sign",
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("rejects a signature made with a different key, counts every signature, and reports failures", async () => {
+  test("a signature made with a different key is rejected, every signature is counted, and failures are reported", async () => {
     const events: ProviderEvent[] = [];
     const other = signature("ES256", ecKey("other"));
     const signer: Signer = {
@@ -218,7 +218,7 @@ describe("a signing key signs", () => {
   });
 });
 
-test("oidc-provider signs with a signing key, and the provider verifies its tokens", async (t) => {
+test("oidc-provider signs tokens with a signing key, and the provider verifies them", async (t) => {
   const server = createServer();
   const url = `http://127.0.0.1:${await listening(t, server)}`;
   const keys = await provide({ issuer: url, clock: undefined });

@@ -50,7 +50,7 @@ ssl_verify_client optional_no_ca;`;
 
 for (const proxy of isSoak ? proxies : []) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("a token that is bound to a certificate is accepted only on that certificate's connections", async (t) => {
+    test("a token that is bound to a certificate is accepted only on connections that use that certificate", async (t) => {
       const [folder, port, backendPort] = [await temporaryFolder(t), await freePort(), await node.start(t)];
       const lines = await linesOf(proxy, folder, port, backendPort);
       const { token } = await startSite(t, proxy, {

@@ -38,7 +38,7 @@ const framings: readonly (readonly [lines: string, body: string])[] = [
 
 for (const proxy of isSoak ? proxies : []) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("a request smuggled inside another does not reach the program without its own check", async (t) => {
+    test("a request smuggled inside another does not reach the program unless it is itself checked", async (t) => {
       const { port } = await startSite(t, proxy);
       for (const method of ["GET", "POST"]) {
         for (const [lines, body] of framings) {
@@ -75,7 +75,7 @@ for (const proxy of isSoak ? proxies : []) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).seen?.identity["subject"], "alice");
     });
 
-    test("a head that is too large is refused by nginx, by Caddy, or by the guard behind Caddy, as docs/guard.md says", async (t) => {
+    test("a request head that is too large is refused by nginx, by Caddy, or by the guard behind Caddy, as docs/guard.md says", async (t) => {
       const { port, guard, token } = await startSite(t, proxy);
       const result = async (bytes: number) => {
         const before = await tooLargeIn(guard);

@@ -48,7 +48,7 @@ describe("nginx", { skip: skipWithout("nginx") }, () => {
     assert.deepEqual(statuses, [503, 200, 401, 400, 403, 403]);
   });
 
-  test("uses up a proof only once, even if it checks the request twice for index or try_files", async (t) => {
+  test("uses a proof only once, even if index or try_files makes it check the request twice", async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, "files"));
     await writeFile(join(folder, "files", "index.html"), "the index");

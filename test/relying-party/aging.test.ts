@@ -333,7 +333,7 @@ describe("Retry-After", () => {
   ];
   for (const [name, headers, seconds] of rows) {
     for (const status of name === "5" ? [429, 403, 503] : [429]) {
-      test(`${status}, ${name}: sends the next request after ${seconds} s`, async () => {
+      test(`${status}, ${name}: the next request is sent after ${seconds} s`, async () => {
         const { ask, keys, clock, origin } = verifierOf(reply(status, null, headers), { maxWaitMs: 0 });
         const error = await failure<FetchError>(() => keys(header));
         assert.deepEqual([error.code, error.retryAfterSeconds], ["ERR_FETCH_STATUS", seconds]);
@@ -389,7 +389,7 @@ histories(
     "an http jwks_uri": reply(200, '{"issuer":"https://op.example","jwks_uri":"http://op.example/jwks"}'),
   },
 );
-test("a wrong discovery document is not retryable", async () => {
+test("a wrong discovery document causes an error that is not retryable", async () => {
   const { keys } = verifierOf(reply(200, "{}"), { issuer: "https://op.example" });
   const { code, retryable } = await failure<FetchError>(keys.refresh);
   assert.deepEqual([code, retryable], ["ERR_DISCOVERY_ISSUER", false]);

@@ -134,7 +134,7 @@ describe("events", () => {
     });
   }
 
-  test("without a listener, a failure in the background is not an unhandled rejection", async () => {
+  test("without a listener, a background failure does not cause an unhandled rejection", async () => {
     const { ask, clock, origin } = await warmVerifier(
       served(["a"], { "Cache-Control": "max-age=60, stale-while-revalidate=60" }),
       { onEvent: undefined },
@@ -181,7 +181,7 @@ describe("state", () => {
   });
 
   for (const options of [{}, { issuer }]) {
-    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} makes the first request unnecessary and keeps its age`, async () => {
+    test(`for ${options.issuer === undefined ? "a URL" : "an issuer"} makes the first request unnecessary and keeps its age`, async () => {
       const state = await exported(options);
       const { ask, clock, origin, events } = verifierOf(discovered, { ...options, state });
       assert.equal(await ask("a"), "a");

@@ -230,11 +230,11 @@ histories("a response that comes late", {
     slowly 10s serves old; a = waits; +5s; got timeout; serves a; refresh = ok; +10s; a = a; sent 2`,
 });
 
-describe("the body of a fetch that ignores its signal is canceled", () => {
+describe("if a fetch ignores its signal, the response's body is canceled", () => {
   for (const [name, chunk, status] of [
-    ["that is too large", new Uint8Array(1_000), 200],
-    ["of an error", undefined, 404],
-    ["of a redirect", undefined, 302],
+    ["if it is too large", new Uint8Array(1_000), 200],
+    ["if the response is an error", undefined, 404],
+    ["if the response is a redirect", undefined, 302],
   ] as const) {
     test(name, async () => {
       const { script, isCanceled } = watched(chunk, status);
@@ -307,7 +307,7 @@ describe("a request whose timers are lost", () => {
     assert.equal(await ask("a"), "a");
   });
 
-  test("does not end its replacement when it fails", async () => {
+  test("can fail without ending its replacement", async () => {
     const { ask, clock, origin } = verifierOf();
     const late = Promise.withResolvers<Response>();
     origin.script = () => late.promise;
@@ -403,7 +403,7 @@ describe("an error's status", () => {
     assert.equal(new TokenError("ERR_CLAIMS_INVALID", "").status, 500);
   });
 
-  test("is 503 for unavailable keys, with Retry-After if that is known", () => {
+  test("is 503 for unavailable keys, with Retry-After if its value is known", () => {
     const { status, headers } = new FetchError("ERR_KEYS_RETRY_LATER", "", { retryAfterSeconds: 7 });
     assert.deepEqual([status, headers], [503, { "Retry-After": "7" }]);
     assert.deepEqual(new FetchError("ERR_CLOSED", "").headers, {});
@@ -421,7 +421,7 @@ describe("an error's status", () => {
 const of = (name: string, result = ""): string => `jwksd_remote_set_${name}{set="${jwksUri}"${result}}`;
 
 describe("a key set's metrics", () => {
-  test("count fetches by result and report the time of the set", async () => {
+  test("count fetches by result and report the set's timestamp", async () => {
     const { keys, ask, clock, origin } = verifierOf();
     const now = (): Record<string, number> => samplesOf(keys.metrics());
     const fetched = (result: string): string => of("fetches_total", `,result="${result}"`);

@@ -10,7 +10,7 @@ const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
 describe("an unknown kid (endpoint specification 1.4)", () => {
-  test("causes one request that bypasses all caches, without the ETag, because nginx may compute the same ETag for a new file", async () => {
+  test("causes one request that bypasses all caches and omits the ETag, because nginx may compute the same ETag for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
     assert.equal(origin.requests.length, 1);
@@ -156,7 +156,7 @@ const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): P
   return [code, retryAfterSeconds];
 };
 
-test("if the budget is spent and the set is not fresh, says when to retry", async () => {
+test("says when to retry if the budget is spent and the set is not fresh", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
     minFreshSeconds: 0,
   });
@@ -214,7 +214,7 @@ describe("errors say when the next request is due", () => {
     assert.equal(origin.requests.length, 6);
   });
 
-  test("after the pause for an unknown kid, if that is longer", async () => {
+  test("after the pause for an unknown kid, if that pause is longer", async () => {
     const { ask, keys, clock, origin } = await warmVerifier(served(["a"]));
     for (const kid of kidsOf(4)) {
       await ask(kid);
@@ -231,7 +231,7 @@ describe("errors say when the next request is due", () => {
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
   });
 
-  test("have no cause once requests succeed again", async () => {
+  test("without a cause once requests succeed again", async () => {
     const { keys, ask, clock, origin } = verifierOf(unreachable, { minFreshSeconds: 0 });
     await ask("a");
     await clock.advance(1_000);

@@ -483,7 +483,7 @@ test("a URL in a token's header is never fetched (RFC 8725 section 3.10)", async
 
 const metadata = (of: string): Script => reply(200, JSON.stringify({ issuer: of, jwks_uri: `${of}/jwks` }));
 
-describe("cache poisoning across issuers, with two key sets and one kid:", () => {
+describe("cache poisoning across issuers, with two key sets that share one kid", () => {
   const both = routed({
     [`${victim}/.well-known/openid-configuration`]: metadata(victim),
     [`${evil}/.well-known/openid-configuration`]: metadata(evil),

@@ -98,7 +98,7 @@ describe("three managers on one store never violate an invariant in real time", 
   });
 
   if (isSoak) {
-    test("runs with the same seed are identical", async () => {
+    test("and runs with the same seed are identical", async () => {
       const mode = modes["everything"] as Mode;
       const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
       const [one, again, other] = [await run(7), await run(7), await run(8)];
@@ -216,7 +216,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
 describe("finds a broken rule", () => {
   const all = Object.entries(changes);
   // Most of the changes are tested by npm run soak only.
-  test("every edit matches the source exactly once", async () => {
+  test("with edits that each match the source exactly once", async () => {
     for (const [file, from] of all.flatMap(([, { edits }]) => edits)) {
       const text = await readFile(new URL(`../../src/${file}`, import.meta.url), "utf8");
       assert.equal(text.split(from).length, 2, `${file} has exactly once: ${from}`);
@@ -264,7 +264,7 @@ if (isSoak)
 
     const starts = 20;
 
-    test(`one of ${starts} simultaneous first starts generates the key`, async () => {
+    test(`if ${starts} replicas start simultaneously for the first time, one of them generates the key`, async () => {
       cluster.primary.sql("CREATE DATABASE within");
       const stores = Array.from({ length: starts }, () => postgresStore(cluster.primary.url("within"), { issuer }));
       const managers = await Promise.all(

@@ -265,7 +265,7 @@ test("returns the same records if no step is due", () => {
   assert.equal(advance(given, policy, start).records, given);
 });
 
-test("records the time and reason of each step", () => {
+test("records the time of each step and the reason for it", () => {
   const now = start + announcement;
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
   const { nextMadeBy: _, ...unclaimed } = claimed(start);
@@ -312,7 +312,7 @@ test("the first key for a use does not replace another key", () => {
 
 const targets = (revision: number): View => ({ targets: [{ name: "bucket", revision, at: start }] });
 
-describe("a waiting period is measured from a read that has seen its step, never from the step", () => {
+describe("a waiting period after a step is measured from a read that has seen the step, never from the step itself", () => {
   const given = frozen([active, announced, enc(active), enc(announced)]);
 
   test("a key that retires now stays until the next read, and then for the whole retirement period", () => {
@@ -342,8 +342,8 @@ describe("a waiting period is measured from a read that has seen its step, never
 const left = (ms: number): View => ({ leftMs: () => ms });
 const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
-describe("a process whose store has no clock keeps track of time itself", () => {
-  test("a step that is due according to the clock is not taken while the process knows that the period has not ended", () => {
+describe("a process whose store has no clock keeps its own time", () => {
+  test("a step that is due according to the process's clock is not taken while the process knows that the period has not ended", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");
     assert.equal(wakeAt, start + announcement + 5);

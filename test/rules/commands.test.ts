@@ -436,7 +436,7 @@ test("refuses to apply a command to records that already break a rule", async ()
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });
 
-test("each command records its times, and a replaced key gives up its claim to generate the next key", () => {
+test("each command records its times; a replaced key gives up its claim to generate the next key", () => {
   const at = announcedUntil;
   const { records } = applyCommand(frozen([active, announced]), { type: "activate", kid: "b" }, { policy, now: at });
   const { nextMadeBy: _, ...rest } = active;
@@ -469,7 +469,7 @@ test("a rollback is counted, keeps the time of the first activation, and does no
   }
 });
 
-test("decommissioning an issuer restarts all waiting periods; if it revokes the keys, the same bound applies to all of them", () => {
+test("decommissioning an issuer restarts all waiting periods; if it also revokes the keys, the same bound applies to every key", () => {
   const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
   const graceful = applyCommand(given, { type: "decommission" }, { policy, now: start });
   const { nextMadeBy: _, ...former } = active;

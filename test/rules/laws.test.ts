@@ -87,7 +87,7 @@ test("one key signs, no key signs before its propagation period ends, and no key
 const comparable = ({ records }: Outcome, use: KeyUse): unknown =>
   records.flatMap((record) => (record.use === use ? [Object.assign({}, record, { trustedUntil: 0 })] : []));
 
-test("signing and encryption keys rotate independently, as if the other use did not exist", () => {
+test("signing keys and encryption keys rotate independently, as if keys for the other use did not exist", () => {
   fc.assert(
     fc.property(histories(anyhow), ({ policy, actions: all }) => {
       // A waiting period that begins in the future restarts when steps run, so steps run after each pause.

@@ -170,7 +170,7 @@ describe("formats a duration in its two largest units", () => {
   ];
   for (const [ms, text] of rows) test(`${ms} ms: ${text}`, () => assert.equal(durationText(ms), text));
 
-  test("formats a time relative to now", () => {
+  test("and a time relative to now", () => {
     const now = Date.parse("2026-11-22T12:00:00Z");
     assert.equal(relativeText(now + 90 * day - 3 * second, now), "in 90 d");
     assert.equal(relativeText(now - hour, now), "1 h ago");
@@ -178,7 +178,7 @@ describe("formats a duration in its two largest units", () => {
   });
 });
 
-test("formats a time in UTC with its date; seconds are truncated rather than rounded, as if the text of toJSON() were cut off after them", () => {
+test("formats a time in UTC with its date; truncates the seconds rather than rounding them, as if the text of toJSON() were cut off after the seconds", () => {
   const rows: readonly [ms: number, text: string][] = [
     [Date.parse("2026-11-22T12:00:00.000Z"), "2026-11-22 12:00:00 UTC"],
     [Date.parse("2026-11-22T12:00:00.999Z"), "2026-11-22 12:00:00 UTC"],

@@ -70,7 +70,7 @@ describe("the end of a waiting period", () => {
   ];
   for (const [name, record, end] of rows) test(name, () => assert.equal(endOfWait(record, policy), end));
 
-  test("is counted from now if the period has not begun", () => {
+  test("is calculated from now if the period has not begun", () => {
     const now = start + hour;
     assert.equal(earliestEndOfWait(waiting(announced), policy, now), now + announcement);
     assert.equal(earliestEndOfWait(announced, policy, now), start + announcement);
@@ -78,7 +78,7 @@ describe("the end of a waiting period", () => {
   });
 });
 
-describe("a waiting period begins at a read that has seen the step, once every target has received the step", () => {
+describe("a waiting period begins once every target has received the step, at a read that has seen it", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
   const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });
@@ -101,7 +101,7 @@ describe("a waiting period begins at a read that has seen the step, once every t
     });
   }
 
-  test("all keys' waiting periods begin at the same read; if none needs to begin, the records are unchanged", () => {
+  test("and at the same read for all keys; if no period needs to begin, the records are unchanged", () => {
     const later = { publishedAt: now, replacedAt: now };
     const begun = waits.map((record) => ({ ...record, ...pick(later, record) }));
     assert.deepEqual(beginWaits(frozen(waits.map(waiting)), policy, now), begun);
@@ -121,7 +121,7 @@ const bounds = (records: readonly KeyRecord[]) =>
     record.maxStaleSeconds,
   ]);
 
-describe("the longest bounds of all policies apply to existing keys", () => {
+describe("the longest bounds across all policies, applied to existing keys", () => {
   test("each record gets its bounds, and nothing else changes; recording the bounds again changes nothing", () => {
     const recorded = recordBounds(all, policy);
     assert.deepEqual(bounds(recorded), [
@@ -165,7 +165,7 @@ describe("the longest bounds of all policies apply to existing keys", () => {
     })
     .map(rotationPolicy);
 
-  test("bounds never decrease, satisfy every policy, and give a period the same end under each policy", () => {
+  test("never decrease, satisfy every policy, and give a period the same end under each policy", () => {
     fc.assert(
       fc.property(fc.array(some, { minLength: 1, maxLength: 6 }), (policies) => {
         let records = all;

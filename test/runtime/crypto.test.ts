@@ -18,7 +18,7 @@ async function importsOf(manifest: string): Promise<Imports["imports"]> {
   return (JSON.parse(await readFile(join(root, manifest), "utf8")) as Imports).imports;
 }
 
-test("package.json resolves #crypto for the build as src/package.json does for the sources", async () => {
+test("package.json resolves #crypto for the build the same way that src/package.json does for the sources", async () => {
   const ofSources = JSON.stringify(await importsOf("src/package.json"));
   const ofBuild = ofSources.replaceAll('"./', '"./dist/').replaceAll('.ts"', '.js"');
   assert.deepEqual(await importsOf("package.json"), JSON.parse(ofBuild));
@@ -66,7 +66,7 @@ for (const entry of ["index.ts", "verify/relying-party/index.ts", "rotation/inde
   });
 }
 
-test("a bundle of the key set for browsers excludes jose's encryption algorithms", async () => {
+test("a browser bundle of the key set excludes jose's encryption algorithms", async () => {
   const text = await forBrowsers("verify/relying-party/index.ts");
   assert.match(text, /RSASSA-PKCS1-v1_5/);
   assert.doesNotMatch(text, /PBES2|A256GCM/);

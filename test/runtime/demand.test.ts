@@ -220,7 +220,7 @@ test(
   },
 );
 
-test("workerd with one of many issuers: the next client is served even if the first one disconnects while the issuer is being loaded", async (t) => {
+test("workerd serving one of many issuers: the next client is served even if the first one disconnects while the issuer is being loaded", async (t) => {
   const worker = await startWorker(t, { kind: "d1", many: true });
   assert.equal((await worker.get("/jwks")).status, 404, "no key is generated automatically");
   await worker.get("/create");
@@ -248,7 +248,7 @@ for (const kind of kinds) {
 
     const workers = ["2026-10-01", "2024-09-01"].flatMap((date) => [true, false].map((waits) => ({ date, waits })));
     for (const { date, waits } of workers.slice(0, soak(workers.length, 1))) {
-      test(`serves the next client after the first one disconnected (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
+      test(`serves the next client after the first one disconnects (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
         const worker = await startWorker(t, { kind, waits, date });
         for (const path of ["/jwks", "/token"]) {
           await worker.control({ hold: true });

@@ -184,7 +184,7 @@ describe("each example serves what the endpoint specification requires", { concu
     test(`${runtime} (${file})`, (t) => checkExample(t, `examples/${file}`, options));
   }
 
-  test("metrics with prom-client (metrics.ts) include the provider's, the manager's and the key set's metrics", async (t) => {
+  test("prom-client (metrics.ts) reports metrics from the provider, the manager and the key set", async (t) => {
     const port = await startExample(t, "examples/metrics.ts");
     const get = async (path: string): Promise<string> => (await fetch(`http://127.0.0.1:${port}${path}`)).text();
     await get("/jwks");

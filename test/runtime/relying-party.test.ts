@@ -37,7 +37,7 @@ for (const compatibilityDate of [old, recent]) {
   for (const createdBy of ["module", "first request"] as const) {
     // Outside a soak, each value is tested once.
     if (!isSoak && (compatibilityDate === old) !== (createdBy === "module")) continue;
-    test(`workerd of ${compatibilityDate}, key set created by the ${createdBy}: ${swaps} key changes and an offline start`, async (t) => {
+    test(`workerd with compatibility date ${compatibilityDate}, key set created by the ${createdBy}: ${swaps} key changes and an offline start`, async (t) => {
       const op = await liveThrough(t, (t, op, state) =>
         workerdVerifier(t, op, { compatibilityDate, createdBy, state }),
       );
@@ -61,8 +61,8 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
   return op;
 }
 
-describe("workerd cancels a request's work when the request ends", { concurrency: 3 }, () => {
-  test("revalidates a stale set before the response", async (t) => {
+describe("in workerd, which cancels a request's work when the request ends", { concurrency: 3 }, () => {
+  test("a stale set is revalidated before the response", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     await sendToken(url, await tokenOf(op, 0));
@@ -71,7 +71,7 @@ describe("workerd cancels a request's work when the request ends", { concurrency
     assert.equal(op.requests.length, reached, "the new key is known");
   });
 
-  test("delays a response only briefly for the revalidation, and refetches the keys a second later", async (t) => {
+  test("the revalidation delays a response only briefly, and the keys are refetched a second later", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     const release = op.hold();
@@ -87,7 +87,7 @@ describe("workerd cancels a request's work when the request ends", { concurrency
     );
   });
 
-  test("does not refetch the set before it expires, because that would delay requests", async (t) => {
+  test("the set is not refetched before it expires, because that would delay requests", async (t) => {
     const { op, url } = await startAged(t, 3_550);
     await op.publish(1);
     const release = op.hold();

@@ -375,7 +375,7 @@ describe("a saved set", () => {
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(text, { ...rule, now })).at, at);
   });
 
-  test("may be used until the store's policy could allow a key that is not in the set to sign, unless a setting limits the time", () => {
+  test("may be used until the store's policy could allow signing with a key that is not in the set, unless a setting limits the time", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
@@ -410,7 +410,7 @@ describe("a set's saver", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("reports once that the set cannot be written and tries again", async () => {
+  test("reports once that the set cannot be written, then tries again", async () => {
     const clock = simulatedClock();
     const failures: unknown[] = [];
     let isBroken = true;

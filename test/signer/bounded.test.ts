@@ -170,7 +170,7 @@ describe("an error from a signer", () => {
   });
 });
 
-describe("a local signer is recognized by identity, not by its shape", () => {
+describe("a local signer, recognized by its identity rather than its shape", () => {
   const impostors: Readonly<Record<string, (local: Signer) => unknown>> = {
     "a copy": (local) => ({ ...local, publicKey: publicJwk }),
     "an object that inherits from it": (local) => Object.create(local, { publicKey: { value: publicJwk } }),
@@ -178,14 +178,14 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     "a signer that calls it": (local) => ({ publicKey: publicJwk, sign: (input: SignInput) => local.sign(input) }),
   };
   for (const [name, impostor] of Object.entries(impostors)) {
-    test(`checks the signature of ${name}: ERR_SIGNER_BAD_SIGNATURE`, async () => {
+    test(`the signature of ${name} is checked: ERR_SIGNER_BAD_SIGNATURE`, async () => {
       const signer = impostor(await localSigner(ecKey("b"))) as Signer;
       const sign = boundSigner(signer, publicKey, 'kid "a"');
       assert.equal(await verdict(sign(message)), "ERR_SIGNER_BAD_SIGNATURE");
     });
   }
 
-  test("a local signer cannot be changed to sign with or publish a different key", async () => {
+  test("cannot be changed to sign with or publish a different key", async () => {
     const signer = await localSigner(key);
     const other = await localSigner(ecKey("b"));
     for (const [member, value] of Object.entries(other)) assert.equal(Reflect.set(signer, member, value), false);
@@ -193,7 +193,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
     assert.ok(verifies(await boundSigner(signer, publicKey, 'kid "a"')(message)));
   });
 
-  test("a local signer has no timer or queue, never refuses a call, and reports an abort", async () => {
+  test("has no timer or queue, never refuses a call, and reports an abort", async () => {
     const clock = simulatedClock();
     const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 };
     const sign = boundSigner(await localSigner(key), publicKey, 'kid "a"', limits, clock);
@@ -215,7 +215,7 @@ describe("a local signer is recognized by identity, not by its shape", () => {
 });
 
 describe("concurrency and queue", () => {
-  test("16 signatures are in flight by default", async (t) => {
+  test("up to 16 signatures may be in flight by default", async (t) => {
     const { sign, operations } = guarded(t);
     const calls = Array.from({ length: 20 }, () => sign(message));
     await settled();
@@ -245,7 +245,7 @@ describe("concurrency and queue", () => {
     });
   }
 
-  test("1024 calls wait by default", async (t) => {
+  test("up to 1024 calls may wait by default", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const calls = Array.from({ length: 1025 }, () => verdict(sign(message, aborting.signal)));
@@ -338,7 +338,7 @@ describe("a caller that aborts", () => {
     await next;
   });
 
-  test("after it left the queue, while its operation is in flight: the calls behind it are not blocked", async (t) => {
+  test("after its call has left the queue, while its operation is in flight: the calls behind it are not blocked", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const first = sign(message);

@@ -32,14 +32,14 @@ describe("the adapter for a key URI", () => {
     });
   }
 
-  test("loads each adapter, which rejects a URI without a key version", async () => {
+  test("every adapter can be loaded but rejects a URI without a key version", async () => {
     for (const type of signerTypes) {
       const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
       assert.doesNotMatch(error.message, /begins with one of/);
     }
   });
 
-  test("passes options and signal to the adapter", async (t) => {
+  test("receives the options and the signal", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     process.env["JWKSD_TEST_TOKEN"] = "a-token";
@@ -93,7 +93,7 @@ describe("the adapter for a key URI", () => {
     }
   });
 
-  test("the signers file in docs/signers.md is accepted, and its URIs have the schemes in the error message", async () => {
+  test("the signers file in docs/signers.md is accepted, and its URIs use the schemes listed in the error message", async () => {
     const text = await readFile(new URL("../../docs/signers.md", import.meta.url), "utf8");
     const [options = {}] = Array.from(
       text.matchAll(/```json\n(.+?)```/gs),

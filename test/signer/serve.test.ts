@@ -110,7 +110,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.equal(stub.seen.get("sign"), 100);
   });
 
-  test("opens a key with the signers file, as serve does, and prints JSON", async (t) => {
+  test("opens a key with the signers file, as jwksd serve does, and prints JSON", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     stub.namespace = "team";

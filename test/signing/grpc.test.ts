@@ -113,7 +113,7 @@ describe("a gRPC server", () => {
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
   });
 
-  test("serves new and earlier callers while more than 64 connections send nothing", async (t) => {
+  test("serves new and existing callers while more than 64 connections send nothing", async (t) => {
     const { path, session } = await start(t);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     const silent: Socket[] = [];
@@ -206,7 +206,7 @@ describe("Protocol Buffers messages", () => {
     });
   }
 
-  test("can contain only UTF-8 strings", () => {
+  test("must encode strings as UTF-8", () => {
     assert.throws(() => stringField(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
     assert.throws(() => stringField(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
   });

@@ -192,7 +192,7 @@ describe("the external signer for Kubernetes", { skip }, () => {
     }
   });
 
-  test("rejects unknown methods and keeps signing after these refusals", async () => {
+  test("rejects unknown methods and keeps signing afterward", async () => {
     assert.equal((await call("Unknown")).code, "UNIMPLEMENTED");
     assert.ok((await call("Sign", { claims: encode(claimsFor({ aud: "one" })) })).signature);
   });

@@ -46,7 +46,7 @@ describe("a sign socket", () => {
     return jwtVerify(reply.body, keys, { issuer, audience });
   }
 
-  test("signs claims like provider.sign, and the published key verifies the token", async () => {
+  test("signs claims just as provider.sign does, and the published key verifies the token", async () => {
     const claims = { sub: "älice", aud: "api", more: { deep: ["x", null, 1.5, -9007199254740991] }, ["__proto__"]: 1 };
     const reply = await askSocket(plain, signText({ claims, ...hour, typ: "at+jwt", header: { cty: "x" } }));
     const { payload, protectedHeader } = await verified(reply, "api");
@@ -281,7 +281,7 @@ describe("the service refuses to start with", () => {
     test(name, async (t) => assert.match(await cleanStartRefusal(t, members), message));
   }
 
-  test("a former key next to a block of a different kind, which may also be a key", async (t) => {
+  test("a former key next to another kind of block, because that block may also be a key", async (t) => {
     const file = join(await temporaryFolder(t), "sa.pem");
     const publicKey = createPublicKey({ key: rsaKey(), format: "jwk" });
     const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));

@@ -233,7 +233,7 @@ describe("the PostgreSQL store", { skip }, () => {
     for (const rest of ["u%zz@/d", "@:x/d"]) assert.equal(isPostgresUrl(at(rest)), false, rest);
   });
 
-  test("closing the store leaves the caller's pool open and releases its connections", async (t) => {
+  test("closing the store releases its connections but leaves the caller's pool open", async (t) => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 3 });
     t.after(() => pool.end());
     const store = postgresStore(pool, { issuer: newIssuer() });

@@ -157,7 +157,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await textOf(store), "b");
 });
 
-test("while another process's read is unfinished, commits fail and presence writes report a read-only store, so check-ins only read", async (t) => {
+test("while another process has an unfinished read, commits fail and presence writes report a read-only store, so check-ins are limited to reading", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();
@@ -209,7 +209,7 @@ test("follows a changed symbolic link to the new file", async (t) => {
   assert.equal(await textOf(store), "b");
 });
 
-test("reports a missing file, does not create it again, and uses it again when it is back", async (t) => {
+test("reports a missing file, does not recreate it, and uses it again once it is back", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const seen = await watched(t, store);

@@ -87,7 +87,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.ok(server.sent < 20_000_000, `${server.sent} bytes`);
   });
 
-  test("refuses to overwrite an object replaced after its own write", async (t) => {
+  test("refuses to overwrite an object that was replaced after the target wrote it", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
@@ -141,7 +141,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.equal(text(), "one");
   });
 
-  test("refuses to overwrite an object if it read an old version of it", async (t) => {
+  test("refuses to overwrite an object after reading an old version of that object", async (t) => {
     const { stub, target, text } = await start(t);
     const [one, other] = [target(), target()];
     await one.open();

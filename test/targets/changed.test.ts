@@ -47,7 +47,7 @@ async function inFolder(t: TestContext) {
 
 const kidsOf = (text: string): string[] => (JSON.parse(text) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
 
-describe("restores a folder that another process has changed, with a warning", () => {
+describe("warns and restores a folder that another process has changed", () => {
   const damages: [
     what: string,
     damage: (at: Awaited<ReturnType<typeof inFolder>>) => Promise<unknown>,
@@ -75,7 +75,7 @@ describe("restores a folder that another process has changed, with a warning", (
     ],
   ];
 
-  test("even if the other process has put back the set from before a rotation", async (t) => {
+  test("even if that process has put back the set from before a rotation", async (t) => {
     const at = await inFolder(t);
     const old = await readFile(at.jwks);
     await at.rotate();

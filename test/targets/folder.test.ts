@@ -24,7 +24,7 @@ async function start(t: TestContext) {
 }
 
 describe("jwksd publish FOLDER, with managed keys", () => {
-  test("writes the keys, reads them back bypassing caches, and records the target in the store", async (t) => {
+  test("writes the keys, reads them back while bypassing caches, and records the target in the store", async (t) => {
     const { publish, server, targets, kids } = await start(t);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
@@ -39,7 +39,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.equal(new Set(server.requests).size, server.requests.length);
   });
 
-  test("refuses keys without an issuer, because another folder may have them too, and leaves them usable", async (t) => {
+  test("refuses keys without an issuer, because another folder may contain the same keys, but leaves these keys usable", async (t) => {
     const { publish, cli, data, folder } = await start(t);
     const service = await startService(t, ["--data", data]);
     await service.stop();
@@ -86,7 +86,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.equal((await targets()).length, 1);
   });
 
-  test("does not record the target while the server serves something else or lets caches keep it for too long", async (t) => {
+  test("does not record the target while the server serves something else or lets caches keep its response for too long", async (t) => {
     const { publish, server, cli, targets } = await start(t);
     server.cacheControl = "max-age=86400";
     const publishFails = async (message: RegExp, what: string): Promise<void> => {
@@ -117,7 +117,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     }
   });
 
-  test("jwksd targets forget removes only the named target, after confirmation", async (t) => {
+  test(`the command "jwksd targets forget" removes only the named target, after confirmation`, async (t) => {
     const { publish, cli, targets } = await start(t);
     await publish();
     const [{ name } = { name: "" }] = await targets();
@@ -129,7 +129,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.deepEqual(await targets(), []);
   });
 
-  test("jwksd store migrate copies the target, and a failed publish to the new store keeps the target's record", async (t) => {
+  test(`the command "jwksd store migrate" copies the target, and a failed publish to the new store keeps the target's record`, async (t) => {
     const { publish, cli, data, targets, server } = await start(t);
     await publish();
     const before = await targets();

@@ -113,7 +113,7 @@ const isRunning = (pid: number): boolean => {
 };
 const pidIn = (file: string): Promise<number> => readFile(file, "utf8").then(Number, () => 0);
 
-test("a hanging purge command is logged, and SIGTERM ends it with its child processes", options, async (t) => {
+test("a hanging purge command is logged, and SIGTERM ends it and its child processes", options, async (t) => {
   const { data, follow } = await start(t);
   const pidFile = join(data, "pid");
   const { child, exited } = follow("--data", data, "--purge-command", hangs(pidFile));

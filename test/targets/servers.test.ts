@@ -27,7 +27,7 @@ const essence = ({ status, headers, body }: Answer) => ({
 
 for (const server of staticServers) {
   describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 180_000 }, () => {
-    test("responds like jwksd serve in both modes, without a reload, and serves nothing else", async (t) => {
+    test("responds in both modes as jwksd serve does, needs no reload, and serves nothing else", async (t) => {
       const { publish, paths, port, direct } = await start(t, server);
       for (const args of [[], ["--rotation-mode"], []]) {
         assert.deepEqual((await publish(args)).code, 0);

@@ -122,7 +122,7 @@ describe("an issuer", () => {
     assert.equal(await statusOf(guardOf(issuer), token), 200);
   });
 
-  test("serves only its own URLs, even below a path", async () => {
+  test("serves only its own URLs, even under a path", async () => {
     const issuer = await createTestIssuer({ issuer: "https://login.example.com/realms/a" });
     assert.equal(await statusOf(guardOf(issuer), await issuer.token()), 200);
     const documents = ["https://login.example.com/realms/a/jwks", new URL("https://login.example.com/realms/a/jwks")];

@@ -90,7 +90,7 @@ describe("the content of a token", () => {
   });
 
   for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
-    test(`preserves the kid ${JSON.stringify(kid).slice(0, 24)}`, async () => {
+    test(`the kid ${JSON.stringify(kid).slice(0, 24)} is preserved`, async () => {
       const provider = await provide({ keyset: [{ kid, signer: await localSigner(ecKey("a")) }] });
       const token = await provider.sign({ aud: "x" }, { lifetimeSeconds: 60 });
       const { protectedHeader } = await verified(token, await document(provider));
@@ -341,7 +341,7 @@ describe("signing with the active signer", () => {
   });
 });
 
-test("captures kid and signer together when sign is called", async () => {
+test("captures the kid and the signer together when sign() is called", async () => {
   const a = heldSigner("a");
   const provider = await provide({ keyset: [{ kid: "a", signer: a.signer }, await entry("b")] });
   const before = await document(provider);
@@ -372,7 +372,7 @@ const steps = fc.array(
   { minLength: 5, maxLength: 25 },
 );
 
-test("property: after any updates, each token verifies with the first key in the set that was current when sign was called", async () => {
+test("property: after any updates, each token verifies with the first key in the set that was current when sign() was called", async () => {
   await fc.assert(
     fc.asyncProperty(order, steps, async (keyset, steps) => {
       const provider = await provide({ keyset });

@@ -100,7 +100,7 @@ describe("no default accepts everything, and an invalid option is not blamed on 
     ["a number", 7],
   ];
   for (const [name, key] of noPublicKeys) {
-    test(`rejects a key source that returns ${name}`, async () => {
+    test(`a key source that returns ${name} is rejected`, async () => {
       for (const keys of [() => key, async () => key]) {
         const broken = { ...options, keys: keys as KeyResolver };
         await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
@@ -362,7 +362,7 @@ describe("claims (RFC 7519 section 4.1), with synchronized clocks", () => {
     })),
   );
 
-  test("a token that expires while its keys are fetched causes ERR_TOKEN_EXPIRED", async () => {
+  test("a token that expires while its keys are being fetched causes ERR_TOKEN_EXPIRED", async () => {
     const clock = simulatedClock();
     const slow: KeyResolver = (header) => {
       clock.setBy(120_000);
@@ -429,7 +429,7 @@ function throwing(reason: Error): never {
   throw reason;
 }
 
-describe("passes on an error from the key source unchanged", () => {
+describe("a key source, whose errors are passed on unchanged", () => {
   const rows: [name: string, thrown: Error][] = [
     ["a FetchError", new FetchError("ERR_KEYS_RETRY_LATER", "later")],
     ["a TokenError", new TokenError("ERR_TOKEN_ALG", "no")],
@@ -444,7 +444,7 @@ describe("passes on an error from the key source unchanged", () => {
     });
   }
 
-  test("a key source that returns no key causes ERR_TOKEN_KID_UNKNOWN", async () => {
+  test("causes ERR_TOKEN_KID_UNKNOWN if it returns no key", async () => {
     const known = new Map([["a", imported]]);
     const verdictOn = (kid: string): Promise<string> =>
       verdict(verify(byKey({ kid }), { ...options, keys: ({ kid = "" }) => known.get(kid) }));
@@ -453,7 +453,7 @@ describe("passes on an error from the key source unchanged", () => {
     assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("a jose key set can be a key source", async () => {
+  test("can be a jose key set", async () => {
     const keys = jose.createLocalJWKSet({ keys: [{ ...publicJwk, kid: "a" }] });
     assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "accepted");
     await assert.rejects(verify(byKey({ kid: "b" }), { ...options, keys }), jose.errors.JWKSNoMatchingKey);
@@ -506,7 +506,7 @@ describe("provider.verify", () => {
     assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
   });
 
-  test("endpoint specification, section 1, point 5: each update takes effect: retiring keys are accepted, and removed keys are rejected but can come back", async () => {
+  test("applies each update: retiring keys are accepted, and removed keys are rejected but can come back (endpoint specification, section 1, point 5)", async () => {
     const provider = await provide("a");
     const verdicts = async (): Promise<string[]> =>
       Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));
