@@ -235,7 +235,7 @@ describe("a key change", () => {
     [1, "a token signed with the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request that signs with its key ${hours} h after obtaining it gets ${outcome}`, async (t) => {
+    test(`a request that obtains a key and signs with it ${hours} h later gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();
@@ -260,7 +260,7 @@ describe("a key change", () => {
     });
   }
 
-  test("an ID token stays valid as a hint if its key is published or was removed, but not if the key was revoked", async (t) => {
+  test("an ID token stays valid as a hint while its key is published and after the key is removed, but not after the key is revoked", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>

@@ -198,7 +198,7 @@ describe("the page", () => {
     assert.doesNotMatch(first(served), /JWKS_UNANSWERED/);
   });
 
-  test("updates relative times as time passes, but not the headline, which a screen reader would read out again", () => {
+  test("updates relative times as time passes, but not the headline, because a screen reader would read it out again", () => {
     const known = { ...knownWith("name"), manager: undefined };
     const before = pageParts(statusOf(known), served);
     const after = pageParts(statusOf({ ...known, now: start + 1_000 }), served);

@@ -270,7 +270,7 @@ describe("with a state store", () => {
     assert.equal(await guardOf(unreachable, { state, issuer: () => true }).status(), 200);
   });
 
-  test("a state that arrives late does not replace keys fetched in the meantime", async () => {
+  test("state that arrives late does not replace keys fetched in the meantime", async () => {
     const [stolen, late, gate] = [ecKey("stolen"), Promise.withResolvers<KeySetState>(), Promise.withResolvers<void>()];
     // Many keys, so that importing them takes longer than a fetch.
     const many = Array.from({ length: 100 }, (_, index) => keyAs(`f${index}`));
@@ -503,7 +503,7 @@ describe("a guard with DPoP", () => {
   });
 });
 
-describe("maxAgeSeconds, if the user signed in", () => {
+describe("with maxAgeSeconds, the status for a user who signed in", () => {
   for (const [name, options, maxAgeSeconds, secondsAgo, expected] of [
     ["in this second", {}, 0, 0, 200],
     ["a second ago", {}, 0, 1, 401],
@@ -627,7 +627,7 @@ describe("options", () => {
     ["a string as scopeClaims", { ...valid, scopeClaims: "scope" }, /scopeClaims/],
   ];
   for (const [name, options, message] of refused) {
-    test(`rejects ${name}`, () => assert.throws(() => createBearerGuard(options as BearerGuardOptions), { message }));
+    test(`${name}: rejected`, () => assert.throws(() => createBearerGuard(options as BearerGuardOptions), { message }));
   }
 
   test("mcp() throws if proofs are required, because the MCP SDK does not pass them on", () => {
@@ -653,7 +653,7 @@ describe("options", () => {
     test(`the message about the scope ${inspect(scope)} says what a scope must be`, () =>
       assert.throws(() => createBearerGuard(valid).hono({ scope } as object), { message: end }));
 
-  test("rejects requirements that a challenge cannot contain", async () => {
+  test("requirements that a challenge cannot contain are rejected", async () => {
     const bearer = createBearerGuard(valid);
     for (const requirements of [
       { scope: 'a"b' },
@@ -836,7 +836,7 @@ describe("the application's functions", () => {
     }
   });
 
-  test("the body contains a denial's description unchanged; the challenge contains only its ASCII characters", async () => {
+  test("the body contains a denial's description unchanged; the challenge contains only the description's ASCII characters", async () => {
     const { check, token } = guardOf();
     const description = "l’ordre n’est pas à vous";
     const bearer = requestOf(undefined, { Authorization: `Bearer ${token()}` });

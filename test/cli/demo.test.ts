@@ -109,7 +109,7 @@ test("completes a rotation within three minutes, under the same rules as any ser
 });
 
 describe("jwksd demo", { timeout }, () => {
-  test("prints its page's URL, listens only on this machine, ignores settings and leaves no files behind", async (t) => {
+  test("prints the URL of its page, listens only on this machine, ignores settings and leaves no files behind", async (t) => {
     const folder = await temporaryFolder(t);
     const env = { JWKSD_DATA: folder, JWKSD_HOST: "0.0.0.0", JWKSD_KEYS: "no/such/file", JWKSD_PORT: "1" };
     const { child, exited } = spawnCli(t, ["demo"], env);

@@ -211,7 +211,7 @@ describe("jwksd doctor", () => {
     assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
   });
 
-  test("if a server switches protocols, reports it as broken and still finishes", async (t) => {
+  test("reports a server that switches protocols as broken, and still finishes", async (t) => {
     const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(answer)));
     const { code, stdout } = await runCli(t, ["doctor", `${url}/jwks`, insecure]);
@@ -336,7 +336,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("describes a key passed instead of a short value only by its length, and prints URLs without their query strings", async (t) => {
+  test("reports only the length of a key that was passed instead of a short value, and prints URLs without their query strings", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")
@@ -368,7 +368,7 @@ describe("--token", () => {
   const signed = (header: object, claims: object, privateKey: object = key): string =>
     compact({ ...es256, ...header }, { aud: "my-api", exp, ...claims }, signature("ES256", privateKey));
 
-  test("explains a token in the same steps as jwksd verify does, using the keys that were found", async (t) => {
+  test("explains a token in the same steps as the jwksd verify command, using the keys that were found", async (t) => {
     const url = await provider(t, [sound]);
     const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })]);
     assert.equal(code, 0);

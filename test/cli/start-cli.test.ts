@@ -64,7 +64,7 @@ describe("a claim on the command line", () => {
   });
 });
 
-describe("a kid is given in full or by a unique prefix", () => {
+describe("a kid can be given in full or as a unique prefix", () => {
   const kids = ["abcdef", "abcdefgh", "abcxyz123", "xy", "2026-11-22", "-abcde7", "é漢字1234"];
   const records = kids.map((kid) => record(kid, "retiring", { announcedAt: start, retiredAt: start }));
   const rows: readonly (readonly [given: string, kid: string | undefined, ...says: string[]])[] = [
@@ -95,7 +95,7 @@ describe("a kid is given in full or by a unique prefix", () => {
     });
   }
 
-  test("rejects an ambiguous prefix and lists the kids that match", () => {
+  test("an ambiguous prefix is rejected, and the kids that match are listed", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",

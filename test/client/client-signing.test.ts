@@ -62,7 +62,7 @@ test("a request object has the claims that RFC 9101 section 4 and FAPI 2.0 Messa
   assert.deepEqual(others, { ...parameters, client_id: clientId, iss: clientId, aud: audience, ...times });
 });
 
-test("a provider accepts each assertion and each request object only once, and only from this client", async () => {
+test("a provider accepts each assertion and each request object only once, and only from the client that signed it", async () => {
   const { clientAssertion, requestObject } = verifier();
   const client = { clientId, jwks };
   const assertion = await createClientAssertion(own, usual);

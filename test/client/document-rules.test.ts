@@ -119,7 +119,7 @@ describe("identifiers", () => {
     });
   }
 
-  test("draft 02 section 8.6: accepts a loopback host, even over http, if the issuer is on a loopback host", async () => {
+  test("draft 02 section 8.6: a loopback host is accepted, even over http, if the issuer is on a loopback host", async () => {
     for (const [issuer, clientId, expect] of [
       ["http://localhost:3000", "http://localhost:4000/client.json", "accepted"],
       ["https://127.0.0.1:3000", "https://localhost:4000/client.json", "accepted"],
@@ -131,7 +131,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("draft 02 section 8.6: accepts keys on a loopback host only if the client is on a loopback host too", async () => {
+  test("draft 02 section 8.6: keys on a loopback host are accepted only if the client is on a loopback host too", async () => {
     const jwks_uri = "http://localhost:4000/jwks";
     for (const [client_id, expect] of [
       ["http://localhost:4000/client.json", "accepted"],
@@ -143,7 +143,7 @@ describe("identifiers", () => {
     }
   });
 
-  test("warns about a query, a root path, and redirect URIs that any local program can claim", async () => {
+  test("a query, a root path, and redirect URIs that any local program can claim cause warnings", async () => {
     const redirect_uris = ["http://localhost/callback", "http://127.0.0.1:9/callback"];
     const script: Script = (request, clock) =>
       documentReply({ ...publicDocument, client_id: request.url, redirect_uris })(request, clock);
@@ -518,7 +518,7 @@ describe("responses", () => {
       documentReply("{", { "Cache-Control": "max-age=300" }),
     ],
   ] as const) {
-    test(`${source}: sends the next request 20 s later; until then, calls fail with a specific error code`, async () => {
+    test(`${source}: the next request is sent 20 s later; until then, calls fail with a specific error code`, async () => {
       const { resolve, origin, clock } = documented(first);
       const failure = await verdict(resolve(documentUrl));
       origin.script = documentReply(publicDocument);

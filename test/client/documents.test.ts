@@ -147,7 +147,7 @@ describe("resolve", () => {
     assert.equal(origin.requests.length, 1);
   });
 
-  test("rejects every client until `allow` is set; hosts in an `allow` list include any port other than 443", async () => {
+  test("rejects every client until `allow` is set; a host in an `allow` list must include its port unless the port is 443", async () => {
     for (const [allow, clientId, expect] of [
       [undefined, documentUrl, "ERR_CLIENT_FORBIDDEN"],
       [[], documentUrl, "ERR_CLIENT_FORBIDDEN"],
@@ -376,7 +376,7 @@ describe("after a document has been fetched", () => {
 describe("a pinned document", () => {
   const pinned = [JSON.stringify(confidentialDocument)];
 
-  test("is used forever without a request and without `allow`, however its host responds", async () => {
+  test("is used forever without being requested, even if `allow` rejects its URL", async () => {
     const allow = (url: string): boolean => url === jwksUri;
     const { resolve, origin, clock, documents } = documented(reply(403), { pinned, allow });
     clock.setBy(365 * 86_400_000);
@@ -494,7 +494,7 @@ describe("a document from an earlier process", () => {
     );
   });
 
-  test("counts toward the average limit of 5 KiB", async () => {
+  test("counts toward the limit on the average document size, 5 KiB", async () => {
     const { state: one } = await savedState({ ETag: `"${"e".repeat(9_000)}"` });
     const state = ids(20).flatMap((clientId) => {
       const body = JSON.stringify({ ...publicDocument, client_id: clientId });
@@ -643,7 +643,7 @@ describe("the limits", () => {
     assert.equal(origin.requests.length, 8);
   });
 
-  test("all ports of a host count as the same host", async () => {
+  test("all ports on a host count as the same host", async () => {
     const { resolve, origin } = documented(hanging);
     for (let index = 1; index <= 40; index += 1) void verdict(resolve(`https://client.example:${index}/client.json`));
     await settled();
@@ -660,7 +660,7 @@ describe("the limits", () => {
     assert.equal(await verdict(clients.clientAssertion(token, registered)), "ERR_FETCH_BUSY");
   });
 
-  test("the same limit applies to registered clients' key sets", async () => {
+  test("the limit on requests per host also applies to registered clients' key sets", async () => {
     const { origin, clock } = documented(hanging);
     const plain = verifier({ clock, fetch: origin.fetch });
     for (let index = 0; index < 20; index += 1) {
@@ -815,7 +815,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
-  test("hundreds of made-up clients that name another client's jwks_uri share one refetch per 20 s; that client keeps its own refetch", async () => {
+  test("if hundreds of made-up clients name a real client's jwks_uri, they share one refetch every 20 s, and the real client keeps its own", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
     const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
@@ -831,7 +831,7 @@ describe("a verifier with documents", () => {
     assert.equal(requests(), 3);
   });
 
-  test("requires the request object algorithm that the document names", async () => {
+  test("requires request objects to use the algorithm that the document names", async () => {
     const keys = { ...confidentialDocument, jwks_uri: undefined, jwks: { keys: [entry("a")] } };
     for (const [alg, expect] of [
       ["ES256", "accepted"],
@@ -847,7 +847,7 @@ describe("a verifier with documents", () => {
     }
   });
 
-  test("accepts an assertion once across all processes that share a replay store", async () => {
+  test("accepts an assertion only once across all processes that share a replay store", async () => {
     const replay = memoryReplayStore({ clock: simulatedClock() });
     const one = documented(hostedClient(["a"]), {}, { replay });
     const two = documented(hostedClient(["a"]), {}, { replay });
@@ -952,7 +952,7 @@ describe("the token endpoint requires the same authentication method as the auth
     });
   }
 
-  test("rejects repeated authentication parameters (RFC 6749 section 3.2) but not a repeated resource (RFC 8707 section 2)", async () => {
+  test("repeated authentication parameters are rejected (RFC 6749 section 3.2), but a repeated resource is not (RFC 8707 section 2)", async () => {
     const { clients, clock } = documented(hostedClient(["a"]));
     for (const [name, expect] of [
       ["client_id", "ERR_CLIENT_METHOD"],
@@ -967,7 +967,7 @@ describe("the token endpoint requires the same authentication method as the auth
     }
   });
 
-  test("returns the changes since the grant, so that the server can decide what to do", async () => {
+  test("the changes since the grant are returned so that the server can decide what to do", async () => {
     const { fingerprint } = await documented(documentReply(publicDocument)).resolve(documentUrl);
     const { clients } = documented(documentReply({ ...publicDocument, client_name: "Bank" }));
     const granted = { clientId: documentUrl, method: "none", fingerprint } as const;
@@ -976,7 +976,7 @@ describe("the token endpoint requires the same authentication method as the auth
 });
 
 describe("metadata for discovery (draft 00 section 5, draft 02 section 6, draft 03 section 7: MUST include)", () => {
-  test("names the algorithms and the methods, including none only if public clients are accepted", () => {
+  test("names the algorithms and the methods, with the `none` method only if public clients are accepted", () => {
     for (const [publicClients, methods] of [
       [true, ["private_key_jwt", "none"]],
       [false, ["private_key_jwt"]],

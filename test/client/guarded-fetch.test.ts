@@ -121,7 +121,7 @@ for (const status of [204, 304]) {
 }
 
 describe("DNS rebinding", () => {
-  test("connects to the checked address, even if the name resolves differently a moment later", async (t) => {
+  test("the connection goes to the checked address, even if the name resolves differently a moment later", async (t) => {
     const { url, requests } = await site(t, published);
     let lookups = 0;
     const resolve = async () => [(lookups += 1) === 1 ? loopback : { address: "127.0.0.2", family: 4 }];
@@ -129,7 +129,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([lookups, requests.length], [1, 1]);
   });
 
-  test("resolves the name again for the next request and refuses that request", async (t) => {
+  test("the name is resolved again for the next request, and that request is refused", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const answers = [loopback, { address: "127.0.0.2", family: 4 }];
     const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
@@ -139,7 +139,7 @@ describe("DNS rebinding", () => {
     assert.deepEqual([requests.length, connections.total], [1, 1]);
   });
 
-  test("does not connect if one of several addresses is forbidden", async (t) => {
+  test("no connection is made if one of several addresses is forbidden", async (t) => {
     const { url, connections } = await site(t, published);
     for (const addresses of [
       [{ address: "10.0.0.1", family: 4 }, loopback],
@@ -149,7 +149,7 @@ describe("DNS rebinding", () => {
     assert.equal(connections.total, 0);
   });
 
-  test("cannot reach a server on loopback under any name by default", async (t) => {
+  test("by default, a server on loopback cannot be reached under any name", async (t) => {
     const { url, connections } = await site(t, published);
     const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
     assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");
@@ -163,7 +163,7 @@ describe("DNS rebinding", () => {
 });
 
 describe("connections", () => {
-  test("opens one connection per request, even for two hosts with the same address", async (t) => {
+  test("one connection is opened per request, even for two hosts with the same address", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const fetch = guarded();
     for (const target of [url, url, url.replace("client.", "other.")]) await (await fetch(target, {})).text();
@@ -222,7 +222,7 @@ describe("connections", () => {
 
 describe("responses", () => {
   for (const status of [301, 302, 303, 307, 308]) {
-    test(`does not follow a redirect (${status})`, async (t) => {
+    test(`a redirect (${status}) is not followed`, async (t) => {
       const { url, requests, connections } = await site(t, (_request, response) => {
         response.writeHead(status, { Location: "/elsewhere", "Content-Length": 100 }).write("x");
       });
@@ -233,7 +233,7 @@ describe("responses", () => {
   }
 
   for (const encoding of ["gzip", "br", "GZIP", "x", "identity, gzip"]) {
-    test(`rejects a compressed body (${encoding}) without reading it`, async (t) => {
+    test(`a compressed body (${encoding}) is rejected without being read`, async (t) => {
       const { url, requests, connections } = await site(t, (_request, response) => {
         response.writeHead(200, { "Content-Encoding": encoding }).write(gzipSync(Buffer.alloc(1_000_000)));
       });
@@ -254,7 +254,7 @@ describe("responses", () => {
     });
   }
 
-  test("accepts a body with the identity coding", async (t) => {
+  test("a body with the identity coding is accepted", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.setHeader("Content-Encoding", "identity");
       published(request, response);
@@ -273,7 +273,7 @@ describe("responses", () => {
     "without a Content-Length": {},
     "with an incorrect Content-Length": { "Content-Length": 2 ** 40 },
   })) {
-    test(`stops reading a body of more than 64 KiB ${name}`, async (t) => {
+    test(`a body of more than 64 KiB ${name} is not read to the end`, async (t) => {
       let written = 0;
       const { url, connections } = await site(t, (_request, response) => {
         response.writeHead(200, head);
@@ -290,7 +290,7 @@ describe("responses", () => {
     });
   }
 
-  test("ignores informational responses before the final one", async (t) => {
+  test("informational responses before the final one are ignored", async (t) => {
     const { url } = await site(t, (request, response) => {
       for (let count = 0; count < 8; count += 1) response.writeProcessing();
       published(request, response);
@@ -298,7 +298,7 @@ describe("responses", () => {
     assert.equal(await check(url), "accepted");
   });
 
-  test("stops reading an endless series of informational responses", async (t) => {
+  test("an endless series of informational responses is cut off", async (t) => {
     let written = 0;
     const { url, connections } = await site(t, (_request, { socket }) => {
       // If a connection fails, Node calls back for each write before it destroys the socket.
@@ -316,7 +316,7 @@ describe("responses", () => {
     assert.ok(written < 20_000_000, `${written} bytes`);
   });
 
-  test("accepts a body of 64 KiB", async (t) => {
+  test("a body of 64 KiB is accepted", async (t) => {
     const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
     assert.equal(await check(url), "accepted");
   });
@@ -342,7 +342,7 @@ describe("responses", () => {
   }
 });
 
-test("closes the connection of a rejected response, even without a caller's signal", async (t) => {
+test("closes the connection after rejecting a response, even without a signal from the caller", async (t) => {
   for (const head of ["HTTP/1.1 200 OK\r\nContent-Encoding: gzip", "HTTP/1.1 205 Reset Content"]) {
     const { url, connections } = await site(t, ({ socket }) =>
       socket.write(`${head}\r\nContent-Length: 1000\r\n\r\nx`),
@@ -404,7 +404,7 @@ describe("a request times out after a total of 5 s on the verifier's clock", () 
     assert.equal(connections.total, 1);
   });
 
-  test("a caller's signal ends a request both before and after the response begins", async (t) => {
+  test("a caller's signal ends a request whether or not the response has begun", async (t) => {
     const { url, connections } = await site(t, (_request, response) => void response.writeHead(200).write("x"));
     await assert.rejects(guarded()(url, { signal: AbortSignal.abort() }), { name: "AbortError" });
     assert.equal(connections.total, 0);
@@ -455,12 +455,12 @@ const forbidden: Record<string, string> = {
 };
 
 for (const [range, addresses] of Object.entries(forbidden)) {
-  test(`not public: ${range}`, () => {
+  test(`isPublicAddress returns false: ${range}`, () => {
     for (const address of addresses.split(" ")) assert.equal(isPublicAddress(address), false, address);
   });
 }
 
-test("addresses outside these ranges are public", () => {
+test("addresses outside the non-public ranges are public", () => {
   const addresses = [
     "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 168.63.129.15",
     "168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 198.17.255.255",
@@ -525,7 +525,7 @@ describe("accepts only https URLs", () => {
   }
 });
 
-test("allows only GET without a body", async () => {
+test("allows only GET requests without a body", async () => {
   const guarded = createGuardedFetch({ resolve: () => assert.fail("the host was resolved") });
   for (const init of [{ method: "POST" }, { method: "HEAD" }, { body: "x" }])
     assert.equal(await verdict(guarded("https://client.example/", init)), "ERR_OPTION_INVALID");
@@ -558,7 +558,7 @@ describe("every address of a host must be public", () => {
     });
   }
 
-  test("even if it comes from the system's resolver, which is the default", async () => {
+  test("even if it comes from the system resolver, which is the default", async () => {
     assert.equal(await verdict(guardedFetch("https://localhost/", {})), "ERR_ADDRESS_FORBIDDEN");
   });
 });

@@ -65,7 +65,7 @@ describe("the media type must be JSON (RFC 7517 section 8.5, RFC 8259 section 11
     assert.equal(origin.requests.length, 2);
   });
 
-  test("a provider's set may have any media type", async () => {
+  test("except for a provider's set, which may have any media type", async () => {
     assert.equal(await setup(reply(200, body, { "Content-Type": "text/plain" })).find("a"), "accepted");
   });
 });

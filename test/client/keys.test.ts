@@ -149,7 +149,7 @@ describe("keys by value", () => {
 });
 
 describe("keys at a jwks_uri", () => {
-  test("are not fetched without a guarded fetch", async (t) => {
+  test("are fetched only if a guarded fetch function is given", async (t) => {
     const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
     await assert.rejects(verifier().clientAssertion(tokenOf("clientAssertion"), remote), {
       name: "ConfigError",
@@ -168,7 +168,7 @@ describe("keys at a jwks_uri", () => {
     );
   });
 
-  test("can be rotated: one request that bypasses caches finds the new key, and no other key is tried for an unknown kid", async () => {
+  test("can be rotated: for an unknown kid, one request that bypasses caches finds the new key, and no other key is tried", async () => {
     const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
@@ -211,7 +211,7 @@ describe("keys at a jwks_uri", () => {
     "a server that never answers": hanging,
     "a body that never ends": jwkSetReply(new ReadableStream({ pull: () => new Promise(() => {}) })),
   })) {
-    test(`time out after 5 s: ${name}`, async () => {
+    test(`are requested with a timeout of 5 s: ${name}`, async () => {
       const { clock, check } = hosted(script);
       let outcome: string | undefined;
       void check("a").then((verdict) => (outcome = verdict));
@@ -262,7 +262,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(origin.requests.length, 70);
   });
 
-  test("sets that have verified a token outlive sets that have not", async () => {
+  test("are evicted last if their set has verified a token", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     for (let index = 0; index < 9; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 100; index < 110; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
@@ -310,7 +310,7 @@ describe("keys at a jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("the number of new sets cached per minute never exceeds what the cache can hold, whatever names attackers invent", async () => {
+  test("are never cached in more new sets per minute than the cache can hold, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -324,7 +324,7 @@ describe("keys at a jwks_uri", () => {
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("are fetched again after their set is dropped, once the set's budget has recovered, even if the key was rotated", async () => {
+  test("whose set was dropped are fetched again once the set's budget has recovered, even if they were rotated", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
@@ -369,7 +369,7 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("the refusal of a request beyond the limit says when to retry", async () => {
+    test("are refused beyond the limit, and the refusal says when to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

@@ -32,7 +32,7 @@ for (const kind of kinds) {
       assert.equal(await verdict(check(tokenOf(kind, { jti: "X" }), client)), "accepted");
     });
 
-    test("jtis of different clients do not collide, whatever their ids contain", async () => {
+    test("different clients' jtis do not collide, whatever the client ids contain", async () => {
       const check = verifier()[kind];
       const names = [clientId, "client-2", "a", "ab", "a/b", 'a","b', "a.b", ""].flatMap((id) =>
         ["x", "c", "bc", "b/c", 'b","c', "b.c"].map((jti) => [`c${id}`, jti] as const),
@@ -90,7 +90,7 @@ describe("around a token's expiry, the verifier", () => {
     ["fractions of both", 10.25, 0.5],
   ];
   for (const [name, expAfter, clockToleranceSeconds] of rows) {
-    test(`${name}: accepts the token once, whenever it is used, and frees its jti afterwards`, async () => {
+    test(`accepts the token only once, no matter when it is reused, and frees its jti afterwards: ${name}`, async () => {
       const clock = simulatedClock();
       const { clientAssertion } = verifier({ clock, clockToleranceSeconds });
       const startMs = clock.now();

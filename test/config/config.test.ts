@@ -192,7 +192,7 @@ describe("the --signers file", () => {
     ["vaultTransit", (tokenFile: string) => ({ tokenFile })],
   ] as const;
   for (const [member, optionsFor] of secretFiles) {
-    test(`${member}: warns only if other users can read the secret file`, async (t) => {
+    test(`${member}: causes a warning only if other users can read the secret file`, async (t) => {
       const folder = await temporaryFolder(t);
       const [signers, file] = [join(folder, "signers.json"), join(folder, "a-file")];
       const warnings: unknown[] = [];
@@ -212,7 +212,7 @@ describe("the --signers file", () => {
     });
   }
 
-  test("warns once if other users can read a URI's pin-source", async (t) => {
+  test("causes a single warning if other users can read a URI's pin-source", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     await writeFile(file, secret, { mode: 0o644 });
     await chmod(file, 0o644);
@@ -226,7 +226,7 @@ describe("the --signers file", () => {
     assert.deepEqual(warned, [{ file }]);
   });
 
-  test("does not open a connection until a signer is used", async () => {
+  test("does not cause a connection to be opened until a signer is used", async () => {
     const { createSigner, destroySigner } = await signersOf({
       signers: undefined,
       signerType: "vault-transit",

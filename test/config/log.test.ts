@@ -190,7 +190,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
   return lines;
 }
 
-test("logs every process's steps with the same message and reason, logs revocations as warnings, and logs every mode change", () => {
+test("logs a step with the same message and reason whichever process takes it, logs revocations as warnings, and logs every mode change", () => {
   const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },

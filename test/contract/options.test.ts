@@ -134,7 +134,7 @@ function row<Options>(
   });
   const required = namesOf(title, isRequired);
   if (required.length === 0) return;
-  test(`${title}: reports a required option that was not given`, async () => {
+  test(`${title}: reports a missing required option`, async () => {
     for (const name of required)
       for (const none of [undefined, null]) {
         const message = new RegExp(`\\b${name}"?(?: \\w+)? is missing; `);

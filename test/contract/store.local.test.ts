@@ -39,7 +39,7 @@ checkTooLarge("sqlite", sqlite);
 
 const own = await sample({ after }, "examples/docs/store-own.mts");
 const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
-test("the custom store in docs/stores.md rejects a response without a Date", async (t) => {
+test("the custom store in docs/stores.md rejects a response without a Date header", async (t) => {
   const server = createServer((_, response) => {
     response.sendDate = false;
     response.writeHead(404).end();

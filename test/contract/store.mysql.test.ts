@@ -69,7 +69,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*connect to the primary/);
   });
 
-  test("does not keep a connection to a demoted primary after a failover behind one address", async (t) => {
+  test("after a failover, does not keep a connection to the demoted primary, even if both primaries share an address", async (t) => {
     const address = await cuttable(server.port);
     t.after(() => address.close());
     const register = mysqlStore(url(address.port), { issuer: "https://failover.example" });
@@ -132,7 +132,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     "sql_safe_updates = 1",
     "time_zone = '+09:00'",
   ];
-  test("with these session settings, commits writes, and reads only committed data", async (t) => {
+  test("with the session settings in this test, commits what it writes and reads only committed data", async (t) => {
     t.after(() => sql("SET GLOBAL init_connect = ''"));
     const failures: string[] = [];
     for (const [index, session] of sessions.entries()) {

@@ -80,7 +80,7 @@ if (skipWithout("redis-server") === false) {
     }
   });
 
-  test("writes reach the new primary without a restart after a failover behind one address", async (t) => {
+  test("after a failover, writes reach the new primary without a restart, even if both primaries share an address", async (t) => {
     const [former, next] = [await startRedis(t), await startRedis(t, "--masterauth", "s3cret")];
     const address = await cuttable(former.port);
     t.after(() => address.close());

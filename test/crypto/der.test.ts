@@ -43,7 +43,7 @@ describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC
     );
   });
 
-  test("an OpenSSL signature verifies after its conversion to r and s", () => {
+  test("an OpenSSL signature verifies after conversion to r and s", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     for (let index = 0; index < 600; index += 1) {
       const message = Buffer.from(`message ${index}`);

@@ -874,7 +874,7 @@ async function sectionsOf(pages: readonly string[]): Promise<ReadonlyMap<string,
   return new Map(all.flatMap((blocks) => Array.from(blocks)));
 }
 
-test("each block is run here or by another test", async () => {
+test("each code block is run by this file or by another test", async () => {
   for (const page of pages) {
     const blocks = await sections(page);
     const run = new Set<string>();

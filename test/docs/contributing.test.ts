@@ -16,7 +16,7 @@ const programs = new Set(["tsc", "bun", "import", "try", "kill", "node", "node:t
 
 const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = ""]) => name);
 
-test("CONTRIBUTING.md lists each module in its layers or its table", async () => {
+test("CONTRIBUTING.md lists each module, either in the layers or in the table", async () => {
   const markdown = await readFile(join(root, "CONTRIBUTING.md"), "utf8");
   const lines = markdown.split("\n").filter((line) => /^\| .* \|$|^[a-z]+ {4,}/.test(line));
   const described = new Set(lines.flatMap((line) => line.match(/^[a-z]+|(?<=`)[\w/-]+(?=`)/g) ?? []));
@@ -24,7 +24,7 @@ test("CONTRIBUTING.md lists each module in its layers or its table", async () =>
   assert.deepEqual(missing, []);
 });
 
-test("each name in backticks in CONTRIBUTING.md is exported or occurs in a file that its section names", async () => {
+test("each name in backticks in CONTRIBUTING.md is exported or occurs in a file named in the same section", async () => {
   const files = new Map<string, string>();
   const { stdout } = await promisify(execFile)("git", ["ls-files", "-z"], { cwd: root });
   for (const path of stdout.split("\0").filter((path) => existsSync(join(root, path)))) {

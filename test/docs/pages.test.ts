@@ -79,7 +79,7 @@ for (const [file, script] of Object.entries(generatedBy)) {
   });
 }
 
-test("docs/options.md has every options type that an entry point exports", async () => {
+test("docs/options.md lists every options type that an entry point exports", async () => {
   const script = await readFile(join(root, "scripts/options.ts"), "utf8");
   const entries = Object.values(packageJson.exports).flatMap((entry) =>
     typeof entry === "string" ? [] : [entry.types],

@@ -246,7 +246,7 @@ describe("the pages' samples", () => {
   });
 });
 
-test("the replay store in docs/clients.md lets only one replica accept a token, until the token expires", async (t) => {
+test("with the replay store in docs/clients.md, only one replica accepts a token before the token expires", async (t) => {
   const file = join(await temporaryFolder(t), "replay.db");
   const replicas: SetIfAbsent[] = [];
   for (let count = 0; count < 2; count++) {
@@ -373,7 +373,7 @@ interface Answer {
   readonly body: string;
 }
 
-test("a cron job generates the first key and takes steps; the keys are served by Next.js and by Lambda, which is frozen between calls", async (t) => {
+test("a cron job generates the first key and performs the steps; the keys are served by Next.js and by Lambda, which is frozen between calls", async (t) => {
   const next = { '"@/lib/provider"': `"${await sample(t, "examples/docs/demand-next-provider.mts")}"` };
   const documents = await sample(t, "examples/docs/demand-next-documents.mts", next);
   const { GET } = (await import(documents)) as { GET: (request: Request) => Promise<Response> };

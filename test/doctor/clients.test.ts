@@ -77,7 +77,7 @@ const named = (code: Code) =>
   Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
 
 describe("breaksOf", () => {
-  test("separates verifiers that fail on every form of a finding from those that fail on some", () => {
+  test("separates verifiers that fail on every form of a finding from those that fail on only some", () => {
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);

@@ -32,7 +32,7 @@ import { observedShape, shapes } from "./shapes.ts";
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);
 
-describe("examine reports each fault with only its own code, and with links to the rule and the paragraph", () => {
+describe("examine reports each fault with only its own code, and links to the rule and to the paragraph about the code", () => {
   test("there is a fixture for every code", () => {
     assert.ok(fixtures.length >= 60, `${fixtures.length}`);
     const covered = new Set<string>(fixtures.map(({ code }) => code));
@@ -211,7 +211,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("finds only close factors within the given number of rounds, and never reports a fingerprint by chance", () => {
+  test("only close factors are found within the given number of rounds, and a fingerprint is never reported by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -357,7 +357,7 @@ describe("examine uses exact limits", () => {
     assert.equal(quotedName("x".repeat(40)), "(a string of 40 characters)");
   });
 
-  test("IPv4 and IPv6 may list the same keys in different orders", async () => {
+  test("the responses over IPv4 and IPv6 may list the same keys in different orders", async () => {
     const [a, b] = [published("a"), published("b")];
     const over = (ipv4: unknown, ipv6: unknown): Promise<string[]> => {
       const probes: Record<string, HttpExchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
@@ -447,7 +447,7 @@ const hostileRows: readonly (readonly [about: string, text: () => string, code: 
   ],
 ];
 
-test("examines each hostile document within 10 s of CPU time and 128 MB", async (t) => {
+test("examines each hostile document within 10 s of CPU time and 128 MB of memory", async (t) => {
   const folder = await temporaryFolder(t);
   const files = await Promise.all(
     hostileRows.map(async ([, text], index) => {

@@ -128,18 +128,18 @@ describe("observeIssuer", () => {
     assert.deepEqual(await codesAt(url), ["DISCOVERY_STATUS"]);
     assert.deepEqual(await codesAt(`${url}/jwks`), ["HTTP_STATUS"]);
   });
+});
 
-  test("observationsFromBody recognizes a set and a discovery document", async () => {
-    assert.deepEqual(await codesIn({ keys: [published("a")] }), []);
-    assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
-    assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
-    assert.deepEqual(await codesIn({ issuer: "https://a.example", jwks_uri: "http://a.example/jwks" }), [
-      "DISCOVERY_JWKS_URI_HTTP",
-    ]);
-    assert.deepEqual(await codesIn({ issuer: "http://127.0.0.1:9", jwks_uri: "file:///etc/jwks.json" }), [
-      "DISCOVERY_JWKS_URI_HTTP",
-    ]);
-  });
+test("observationsFromBody recognizes a set and a discovery document", async () => {
+  assert.deepEqual(await codesIn({ keys: [published("a")] }), []);
+  assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
+  assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
+  assert.deepEqual(await codesIn({ issuer: "https://a.example", jwks_uri: "http://a.example/jwks" }), [
+    "DISCOVERY_JWKS_URI_HTTP",
+  ]);
+  assert.deepEqual(await codesIn({ issuer: "http://127.0.0.1:9", jwks_uri: "file:///etc/jwks.json" }), [
+    "DISCOVERY_JWKS_URI_HTTP",
+  ]);
 });
 
 describe("by default, observeIssuer connects only to https URLs at public addresses", () => {
@@ -229,7 +229,7 @@ const early: RequestListener = (_, response) => {
 
 const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
 
-describe("observeIssuer stays within its limits and reports the limit", () => {
+describe("observeIssuer stays within its limits and reports the one it reaches", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["that never responds", () => {}, "HTTP_TIMEOUT"],
@@ -337,7 +337,7 @@ const bothFamilies = async () => [
 ];
 
 describe("TLS and addresses", () => {
-  test("finds a certificate that is not accepted, and one that expires soon", async (t) => {
+  test("a certificate that is not accepted is found, and so is one that expires soon", async (t) => {
     const soon = new Date(Date.now() + 5 * 24 * 3600 * 1000)
       .toISOString()
       .replaceAll(/[-:T]|\.\d+/g, "")
@@ -354,7 +354,7 @@ describe("TLS and addresses", () => {
     ]);
   });
 
-  test("compares IPv4 and IPv6 if a name has both", async (t) => {
+  test("IPv4 and IPv6 are compared if a name has both", async (t) => {
     const other = Buffer.from(bytes({ keys: [published("elsewhere")] }));
     const port = await listening(t, createServer(providing(good())));
     await listening(t, createServer(good(other, { etag: '"6"' })), "::1", port);
