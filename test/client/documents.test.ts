@@ -215,7 +215,7 @@ describe("changes", () => {
     });
   }
 
-  test("reports changed keys in `jwks` and treats an empty `jwks_uri` as absent", async () => {
+  test("changed keys in `jwks` are reported, and an empty `jwks_uri` counts as absent", async () => {
     const one = { ...base, jwks_uri: "", jwks: { keys: [entry("a")] } };
     const other = { ...one, jwks: { keys: [entry("b")] } };
     const { fingerprint } = await documented(documentReply(one)).resolve(documentUrl);
@@ -223,7 +223,7 @@ describe("changes", () => {
     assert.deepEqual(changed, ["keys"]);
   });
 
-  test("reports no changes if there is no fingerprint, and reports everything as changed if the fingerprint is invalid", async () => {
+  test("none are reported if there is no fingerprint, and everything is reported as changed if the fingerprint is invalid", async () => {
     const { resolve } = documented(documentReply(base));
     assert.deepEqual((await resolve(documentUrl)).changed, []);
     const all = ["method", "keys", "redirectUris", "display"];

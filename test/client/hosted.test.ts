@@ -56,7 +56,7 @@ describe("the media type must be JSON (RFC 7517 section 8.5, RFC 8259 section 11
     });
   }
 
-  test("accepts a 304 without a media type, because it has no body", async () => {
+  test("a 304 without a media type is accepted, because it has no body", async () => {
     const { clock, origin, check } = setup(served(["a"], { ETag: '"1"' }));
     assert.equal(await check("a"), "accepted");
     await clock.advance(300_000);
