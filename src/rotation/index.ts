@@ -19,6 +19,6 @@ export type {
 } from "./manager/types.ts";
 export type { KeyChange } from "./rules/advance.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "./rules/policy.ts";
-export type { KeyEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/key-records.ts";
+export type { AuditEvent, KeyRecord, LiveRecord, Tombstone } from "./rules/key-records.ts";
 export { type KeysWithSavedSet, type SavedSetEvent, type TextStorage } from "./saved-set/keys-with-saved-set.ts";
 export { type SavedSetOptions, startWithSavedSet } from "./saved-set/start-with-saved-set.ts";

@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import type { KeyManagerEvent } from "../../src/rotation/manager/types.ts";
-import type { KeyEvent } from "../../src/rotation/rules/key-records.ts";
+import type { AuditEvent } from "../../src/rotation/rules/key-records.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLog } from "../../src/service/config/logger.ts";
 import { createLogger, fileWriter } from "../../src/service/config/logger.ts";
@@ -173,7 +173,7 @@ test("the log keeps the 50 most recent events, newest first, even those below it
 const settings = storeSettingsOf(await resolveSettings({ flags: {}, environment: {} }));
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });
 const next = record("b", "announced", { announcedAt: start });
-const step = (type: KeyEvent["type"], kid = "b"): KeyEvent => ({ at: start, type, kid, use: "sig", reason: "why" });
+const step = (type: AuditEvent["type"], kid = "b"): AuditEvent => ({ at: start, type, kid, use: "sig", reason: "why" });
 const error = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 /** Returns the log lines for these events, each with its level: 30 is info, 40 a warning, 50 an error. */
@@ -191,7 +191,7 @@ function linesOf(events: (clock: ReturnType<typeof simulatedClock>) => readonly 
 }
 
 test("logs a step with the same message and reason whichever process takes it, logs revocations as warnings, and logs every mode change", () => {
-  const policy: KeyEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
+  const policy: AuditEvent = { at: start, type: "policy", reason: "rotateEveryDays 90 -> 30" };
   const lines = linesOf(() => [
     { type: "changed", by: "this", records: [active, next], events: [step("announced")] },
     { type: "changed", by: "another", records: [active, next], events: [policy] },

@@ -22,7 +22,7 @@ import { checkEncryption, checkSigning } from "../../src/publish/keyset-check.ts
 import { parseDocument } from "../../src/rotation/custody/document.ts";
 import { createWrapping, readWrappingKeys } from "../../src/rotation/custody/key-wrapping.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
-import { createNames } from "../../src/rotation/issuers/issuer-template.ts";
+import { createIssuerTemplate } from "../../src/rotation/issuers/issuer-template.ts";
 import { readFields, bytesField, numberField } from "../../src/service/signing/protobuf.ts";
 import { createBearerGuard } from "../../src/verify/bearer/bearer-guard.ts";
 import { verify } from "../../src/verify/token/verify.ts";
@@ -230,7 +230,7 @@ export async function authorization(input: Uint8Array): Promise<void> {
   }
 }
 
-const names = ["https://*.example.com", "https://login.example.com/tenants/*", "https://*"].map(createNames);
+const names = ["https://*.example.com", "https://login.example.com/tenants/*", "https://*"].map(createIssuerTemplate);
 
 /** A request belongs to a canonical issuer of the template or to none. Input: a Host header, a NUL, and a request target. */
 export async function issuerOfRequest(input: Uint8Array): Promise<void> {

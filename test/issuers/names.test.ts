@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import { createNames } from "../../src/rotation/issuers/issuer-template.ts";
+import { createIssuerTemplate } from "../../src/rotation/issuers/issuer-template.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import type { Issuers } from "../../src/rotation/issuers/types.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -42,7 +42,7 @@ describe("a template", () => {
   ];
   for (const [template, [target, host], issuer] of rows)
     test(`${template}: ${target} with Host ${JSON.stringify(host)} is ${issuer ?? "no issuer"}`, () => {
-      assert.equal(createNames(template).issuerOf(target, host), issuer);
+      assert.equal(createIssuerTemplate(template).issuerOf(target, host), issuer);
     });
 
   const wrong = [
@@ -55,10 +55,10 @@ describe("a template", () => {
   ];
   for (const template of wrong)
     test(`${template} is rejected`, () =>
-      assert.throws(() => createNames(template), { code: /^ERR_(ISSUER|PATH)_INVALID$/ }));
+      assert.throws(() => createIssuerTemplate(template), { code: /^ERR_(ISSUER|PATH)_INVALID$/ }));
 
   test("does not match a host that is not in canonical form", () => {
-    const names = createNames("https://*");
+    const names = createIssuerTemplate("https://*");
     const hosts = ["1.2.3", "0x7f.1", "a..b", "127.0.0.1", "A.example", "a.example.", "b\u00FCcher.example", ""];
     assert.deepEqual(
       hosts.filter((host) => names.holds(`https://${host}`)),

@@ -4,7 +4,7 @@ import { RotationError } from "../../src/base/errors.ts";
 import type { JwksdErrorCode } from "../../src/base/errors.ts";
 import { type Command, type NewKey, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import type {
-  KeyEvent,
+  AuditEvent,
   KeyRecord,
   KeyState,
   KeyUse,
@@ -209,7 +209,7 @@ const allowed: readonly Allowed[] = [
 ];
 
 /** The state of a key after an event. */
-const stateAfter: Partial<Record<KeyEvent["type"], KeyState>> = {
+const stateAfter: Partial<Record<AuditEvent["type"], KeyState>> = {
   announced: "announced",
   activated: "active",
   retired: "retiring",

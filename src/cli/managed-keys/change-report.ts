@@ -5,7 +5,7 @@ import { impactOf } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type RotationPlan, planRotation, planKeyName } from "../../rotation/explain/plan.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/key-records.ts";
+import { type AuditEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/key-records.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { type CatchUp, catchUpJson, catchUpLines } from "./wait-for-replicas.ts";
@@ -68,7 +68,7 @@ function asText(
 }
 
 /** Describes an event: its type and its key. A policy change has no key. */
-export const eventText = ({ type, use, kid }: KeyEvent): string =>
+export const eventText = ({ type, use, kid }: AuditEvent): string =>
   kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
 
 function section(title: string, items: readonly string[], columns: number): string[] {

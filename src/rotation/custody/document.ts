@@ -2,7 +2,7 @@ import { StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import {
-  type KeyEvent,
+  type AuditEvent,
   type KeyRecord,
   type LiveRecord,
   checkRecords,
@@ -14,7 +14,7 @@ import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
 /** An event, and its number in the audit log. Numbers start at 1. */
-export interface StoredEvent extends KeyEvent {
+export interface StoredEvent extends AuditEvent {
   readonly number: number;
 }
 
@@ -46,7 +46,7 @@ const maxCommits = 32;
 /** Members that a commit may replace. */
 export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "policy" | "records" | "targets">> {
   /** Events to append to the audit log. */
-  readonly events?: readonly KeyEvent[];
+  readonly events?: readonly AuditEvent[];
 }
 
 /** Creates the document that a store has before its first commit. */

@@ -3,7 +3,7 @@ import { announcedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
 import {
-  type KeyEvent,
+  type AuditEvent,
   type KeyRecord,
   type KeyState,
   type KeyUse,
@@ -34,7 +34,7 @@ export interface PlanKey {
 export interface PlanStep extends PlanKey, Why {
   /** Time of the step, in epoch milliseconds. */
   readonly at: number;
-  readonly action: KeyEvent["type"];
+  readonly action: AuditEvent["type"];
 }
 
 /**
@@ -113,7 +113,7 @@ export function planRotation(
 }
 
 interface Ahead {
-  readonly happened: readonly { readonly event: KeyEvent; readonly why: Why }[];
+  readonly happened: readonly { readonly event: AuditEvent; readonly why: Why }[];
   /**
    * Last live record of each key that is live at any time in the plan. Tombstones cannot be used, because they lack the
    * times.
@@ -127,7 +127,7 @@ interface Ahead {
 
 function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: number, until: number): Ahead {
   const placeholders = new Set<string>();
-  const happened: { readonly event: KeyEvent; readonly why: Why }[] = [];
+  const happened: { readonly event: AuditEvent; readonly why: Why }[] = [];
   const lives = new Map(liveRecords(records).map((record) => [record.kid, record]));
   let after = records;
   let at = now;

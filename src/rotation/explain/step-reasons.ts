@@ -1,5 +1,5 @@
 import { durationText, timeText } from "../../base/format.ts";
-import { type KeyEvent, type KeyRecord, type KeyUse, activeKey, liveRecords } from "../rules/key-records.ts";
+import { type AuditEvent, type KeyRecord, type KeyUse, activeKey, liveRecords } from "../rules/key-records.ts";
 import {
   type RotationPolicy,
   announceForMs,
@@ -19,7 +19,7 @@ export interface Why {
 
 /** Explains why a step is due when it is. @param before the records before the step */
 export function whyOf(
-  { type, use = "sig", kid, at, reason }: KeyEvent,
+  { type, use = "sig", kid, at, reason }: AuditEvent,
   before: readonly KeyRecord[],
   policy: RotationPolicy,
 ): Why {

@@ -3,7 +3,7 @@ import { targetPath } from "../../base/urls.ts";
 import { locate } from "../../publish/document-paths.ts";
 
 /** Issuers that differ in one part of their host or path. */
-export interface Names {
+export interface IssuerTemplate {
   /** Reports whether a name is one of these issuers, with or without keys. */
   holds(issuer: string): boolean;
   /**
@@ -36,7 +36,7 @@ function partOf(text: string, [before, after]: Around, rule: RegExp): string | u
 }
 
 /** @throws ConfigError `ERR_ISSUER_INVALID` */
-export function createNames(template: string): Names {
+export function createIssuerTemplate(template: string): IssuerTemplate {
   const [before = "", after = "", ...more] = template.split("*");
   if (after === undefined || !template.includes("*") || more.length > 0) {
     const rule = 'must have one "*", such as https://login.example.com/* or https://*.example.com';

@@ -28,7 +28,7 @@ import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
 import { isDecommissioned } from "../rules/key-records.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import type { DueIssuer, ListedIssuer, Register } from "../store/register.ts";
-import { createNames } from "./issuer-template.ts";
+import { createIssuerTemplate } from "./issuer-template.ts";
 import { createRecent } from "./lru-cache.ts";
 import { spreadPolicy } from "./rotation-jitter.ts";
 import type {
@@ -107,7 +107,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     clock = systemClock,
   } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
-  const names = createNames(template);
+  const names = createIssuerTemplate(template);
   // Checked here, so that invalid options fail now instead of on the first request.
   rotationPolicy(initialPolicy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);

@@ -8,7 +8,7 @@ import { decommissionedText } from "../rules/decommission.ts";
 import { activeKey, isDecommissioned, isLive } from "../rules/key-records.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { ManagerContext } from "./context.ts";
-import type { KeysInUse, Published } from "./current-keys.ts";
+import type { CurrentKeys, Published } from "./current-keys.ts";
 import { type Seen, clocksDiffer, clocksText } from "./store-clock.ts";
 
 /** Check-ins per `maxStaleSeconds`. */
@@ -58,7 +58,7 @@ export interface CheckIn {
 /** Reason why a process does not sign. */
 type Reason = "closed" | "age" | "clock";
 
-export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckIn {
+export function createCheckIn(context: ManagerContext, inUse: CurrentKeys): CheckIn {
   const { custody, access, clock, signal, report, process, signs } = context;
   let sent: Instant | undefined;
   let written: string | undefined;

@@ -5,7 +5,7 @@ import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { StoreDocument, StoredEvent } from "../custody/document.ts";
 import type { KeyChange } from "../rules/advance.ts";
 import {
-  type KeyEvent,
+  type AuditEvent,
   type KeyRecord,
   type LiveRecord,
   activeKey,
@@ -37,7 +37,7 @@ export interface Published {
 }
 
 /** The keys that a process serves and signs with. Decides what is published, and when. */
-export interface KeysInUse {
+export interface CurrentKeys {
   /** `undefined` before the first read. */
   readonly document: StoreDocument | undefined;
   readonly records: readonly KeyRecord[];
@@ -71,7 +71,7 @@ export interface KeysInUse {
   check(): void;
 }
 
-export function createKeysInUse(context: ManagerContext, keyring: Keyring): KeysInUse {
+export function createCurrentKeys(context: ManagerContext, keyring: Keyring): CurrentKeys {
   const { access, clock, signal, report, signs, target } = context;
   let document: StoreDocument | undefined;
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
@@ -238,4 +238,4 @@ function withoutPrivateHalf(record: KeyRecord): PublicRecord {
   return rest;
 }
 
-const withoutNumber = ({ number: _number, ...event }: StoredEvent): KeyEvent => event;
+const withoutNumber = ({ number: _number, ...event }: StoredEvent): AuditEvent => event;

@@ -24,7 +24,7 @@ import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "..
 import type { Register } from "../store/register.ts";
 import { createCheckIn, stale } from "./check-in.ts";
 import { type ContextOptions, type ProcessName, createContext } from "./context.ts";
-import { createKeysInUse } from "./current-keys.ts";
+import { createCurrentKeys } from "./current-keys.ts";
 import { CannotSign, type KeyringOptions, createKeyring } from "./key-changes.ts";
 import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
 import { checkManagerOptions } from "./options.ts";
@@ -140,7 +140,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const context = createContext(custody, options, closing.signal);
   const { access, clock, signal, health, report, process } = context;
   const keyring = createKeyring(context, options);
-  const inUse = createKeysInUse(context, keyring);
+  const inUse = createCurrentKeys(context, keyring);
   const checkIn = createCheckIn(context, inUse);
   const { demand } = options;
   const rounds = createRounds(context, keyring, inUse, checkIn);

@@ -17,7 +17,7 @@ import { namedTarget, writtenTarget } from "../rules/target-records.ts";
 import { waitOf } from "../rules/waits.ts";
 import { type CheckIn, stale } from "./check-in.ts";
 import type { ManagerContext } from "./context.ts";
-import type { KeysInUse } from "./current-keys.ts";
+import type { CurrentKeys } from "./current-keys.ts";
 import { CannotSign, type Keyring } from "./key-changes.ts";
 import { type Changed, unanswered } from "./store-access.ts";
 import { type Seen, atOf, clocksDiffer, clocksText, createWaitClock } from "./store-clock.ts";
@@ -47,7 +47,7 @@ export interface Rounds {
   at(seen: Seen): At;
 }
 
-export function createRounds(context: ManagerContext, keyring: Keyring, inUse: KeysInUse, checkIn: CheckIn): Rounds {
+export function createRounds(context: ManagerContext, keyring: Keyring, inUse: CurrentKeys, checkIn: CheckIn): Rounds {
   const { custody, access, clock, report, process, target } = context;
   const waitClock = createWaitClock(clock);
   /** Announced keys that could not sign at the end of their propagation period, with the time of the last attempt. */

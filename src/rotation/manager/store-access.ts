@@ -14,7 +14,7 @@ import {
 import { listPresence } from "../custody/presence-records.ts";
 import { readRegister, storeFailure } from "../custody/read-register.ts";
 import { nextLookAt } from "../rules/due.ts";
-import type { KeyEvent, KeyRecord } from "../rules/key-records.ts";
+import type { AuditEvent, KeyRecord } from "../rules/key-records.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { checkNotRolledBack } from "../rules/restored-backup-check.ts";
 import type { PresenceList, ReadResult } from "../store/register.ts";
@@ -45,7 +45,7 @@ export type Decide = (seen: Seen) => DocumentChange | Promise<DocumentChange>;
 /** A change and the records before it. */
 export interface Changed {
   readonly records: readonly KeyRecord[];
-  readonly events: readonly KeyEvent[];
+  readonly events: readonly AuditEvent[];
   readonly before: readonly KeyRecord[];
   /** The read on which the decision was based. */
   readonly seen: Seen;

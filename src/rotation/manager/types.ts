@@ -6,7 +6,7 @@ import type { Optional } from "../../base/options.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeysetSource } from "../../provider/managed-keys.ts";
 import type { KeyChange } from "../rules/advance.ts";
-import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/key-records.ts";
+import type { AuditEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/key-records.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 import type { Register } from "../store/register.ts";
 
@@ -28,7 +28,7 @@ export type KeyManagerEvent =
       readonly type: "changed";
       readonly by: "this" | "another";
       readonly records: readonly PublicRecord[];
-      readonly events: readonly KeyEvent[];
+      readonly events: readonly AuditEvent[];
     }
   /**
    * Keys could not be managed. The manager retries; until it is stale, it serves and signs with the keys that it has.

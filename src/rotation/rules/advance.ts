@@ -1,6 +1,6 @@
 import {
   type EndState,
-  type KeyEvent,
+  type AuditEvent,
   type KeyRecord,
   type KeyUse,
   type LiveRecord,
@@ -21,7 +21,7 @@ import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSi
 /** New records, and the events that led to them. */
 export interface KeyChange {
   readonly records: readonly KeyRecord[];
-  readonly events: readonly KeyEvent[];
+  readonly events: readonly AuditEvent[];
   /** New policy; missing if the policy does not change. */
   readonly policy?: RotationPolicy;
 }
@@ -195,7 +195,7 @@ export function replace(
   change: KeyChange,
   record: KeyRecord,
   at: number,
-  type: KeyEvent["type"],
+  type: AuditEvent["type"],
   reason: string,
 ): KeyChange {
   return {

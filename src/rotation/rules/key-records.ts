@@ -104,7 +104,7 @@ export interface Tombstone {
 export type KeyRecord = LiveRecord | Tombstone;
 
 /** An entry in the audit log. Plain JSON; never contains key material. */
-export interface KeyEvent {
+export interface AuditEvent {
   /** Epoch milliseconds. */
   readonly at: number;
   readonly type:
@@ -167,7 +167,7 @@ export function mapLive(
 export type ExternalKey = Pick<KeyRecord, "kid" | "thumbprint"> & { readonly uri: string };
 
 /** Returns the external keys that these events removed or revoked. They may still exist in their HSM or key service. */
-export function endedExternalKeys(records: readonly KeyRecord[], events: readonly KeyEvent[]): ExternalKey[] {
+export function endedExternalKeys(records: readonly KeyRecord[], events: readonly AuditEvent[]): ExternalKey[] {
   const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
   return records.flatMap((record) => {
     const uri = uriOf(record);

@@ -10,7 +10,7 @@ import {
 } from "../../rotation/explain/replicas.ts";
 import type { StoreHealth } from "../../rotation/manager/types.ts";
 import {
-  type KeyEvent,
+  type AuditEvent,
   type KeyRecord,
   type KeyState,
   isDecommissioned,
@@ -97,7 +97,7 @@ export interface Status extends Pick<
   /** Faults, worst first. */
   readonly faults: readonly Fault[];
   /** Latest entries in the audit log, most recent first. */
-  readonly past: readonly KeyEvent[];
+  readonly past: readonly AuditEvent[];
 }
 
 /** Returns a service's status. */

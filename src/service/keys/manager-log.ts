@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { Filling, KeyManagerEvent } from "../../rotation/manager/types.ts";
-import { type KeyEvent, type KeyRecord, isDecommissioned, isRotating } from "../../rotation/rules/key-records.ts";
+import { type AuditEvent, type KeyRecord, isDecommissioned, isRotating } from "../../rotation/rules/key-records.ts";
 import { withFlags } from "../config/flags-in-messages.ts";
 import type { Logger } from "../config/logger.ts";
 import { policyDifference } from "../config/policy-difference.ts";
@@ -52,7 +52,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
 }
 
 /** Logs a step, with the same message whether this or another process took it. */
-function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", log: Logger): void {
+function logStep({ type, kid, use, reason }: AuditEvent, by: "this" | "another", log: Logger): void {
   const level = type === "revoked" ? "warn" : "info";
   const fields = { kid, use, reason, by: by === "another" ? "another process" : undefined };
   log[level](fields, type === "policy" ? "policy changed" : `key ${type}`);

@@ -16,9 +16,9 @@ import {
   strings,
 } from "../../base/options.ts";
 import { isLoopback, shownUrl } from "../../base/urls.ts";
+import { type ResourceTools, createBoundedCache } from "../http-cache/bounded-cache.ts";
 import { type Cached, createCached } from "../http-cache/cached-response.ts";
 import type { Fetch } from "../http-cache/fetch-json.ts";
-import { type PoolTools, createPool } from "../http-cache/pool.ts";
 import { fetchStored, isResponseState } from "../http-cache/stored-response.ts";
 import { type LimitedFetch, limitRequests } from "../http-cache/throttled-fetch.ts";
 import type { KeySetState } from "../relying-party/cached-key-set.ts";
@@ -224,7 +224,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   const isAllowed = typeof allow === "function" ? allow : (url: string) => allow.includes(new URL(url).host);
   const emit = printableEvents(given.onEvent);
   const fetch = limitRequests({ fetch: given.fetch, clock, perHost: hostLimits });
-  const pool = createPool({
+  const cache = createBoundedCache({
     fetch,
     clock,
     maxEntries: maxDocuments,
@@ -241,9 +241,9 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
   }
   /** Documents from an earlier process that have not been used yet. */
   const saved = new Map((given.state ?? []).map((state) => [state.clientId, state]));
-  for (const clientId of saved.keys()) pool.vouch(clientId);
+  for (const clientId of saved.keys()) cache.vouch(clientId);
 
-  function open(clientId: string, { fetch, weigh }: PoolTools): Cached<ClientMetadata> {
+  function open(clientId: string, { fetch, weigh }: ResourceTools): Cached<ClientMetadata> {
     const { signal } = new AbortController();
     const request = { fetch, clock, timeoutMs, maxBytes, mediaTypes, signal };
     const failed = ({ code, message }: JwksdError): void => emit({ type: "failed", clientId, code, message });
@@ -331,7 +331,7 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
 
   async function fetched(clientId: string): Promise<ClientMetadata> {
     await checkAllowed(clientId);
-    const { usable, refreshAhead } = pool.use(clientId).resource;
+    const { usable, refreshAhead } = cache.use(clientId).resource;
     const { value } = await usable();
     refreshAhead(clock.now());
     return value;
@@ -344,14 +344,14 @@ export function createClientDocuments(options: ClientDocumentsOptions): ClientDo
     },
 
     prove(clientId: string) {
-      pool.vouch(clientId);
+      cache.vouch(clientId);
     },
 
     // Without the limit, clients that are never used again would accumulate from process to process.
     state: () =>
       [
         ...saved.values(),
-        ...pool.proven().flatMap(({ resource }) => {
+        ...cache.proven().flatMap(({ resource }) => {
           const stored = resource.keeper.current();
           if (stored === undefined) return [];
           const { url: clientId, body, etag, headers, requestedAt } = stored;

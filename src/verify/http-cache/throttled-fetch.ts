@@ -38,7 +38,7 @@ interface Load {
 }
 
 /**
- * Limits how many requests are sent to servers, because anyone can name a server. Pools that share the returned
+ * Limits how many requests are sent to servers, because anyone can name a server. Caches that share the returned
  * function share its limits.
  */
 export function limitRequests({ fetch, clock, perHost }: RequestLimitsOptions): LimitedFetch {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { maxUntrustedKeys } from "../../keys/jwk/verification-keys.ts";
-import { type Pool, type PoolEntry, createPool } from "../http-cache/pool.ts";
+import { type BoundedCache, type BoundedCacheEntry, createBoundedCache } from "../http-cache/bounded-cache.ts";
 import type { Budget } from "../http-cache/request-budget.ts";
 import type { LimitedFetch } from "../http-cache/throttled-fetch.ts";
 import type { KeySetState } from "./cached-key-set.ts";
@@ -26,16 +26,16 @@ export interface RemoteSetsOptions {
 }
 
 /** One of many key sets. */
-export type RemoteSet = PoolEntry<SharedKeySet>;
+export type RemoteSet = BoundedCacheEntry<SharedKeySet>;
 
 /**
  * Caches the key sets of many URLs or issuers, with limits, because anyone can forge a token that causes a fetch. A set
  * that has verified a token counts as proven.
  */
-export function createRemoteSets(options: RemoteSetsOptions): Pool<SharedKeySet> {
+export function createRemoteSets(options: RemoteSetsOptions): BoundedCache<SharedKeySet> {
   const { fetch, clock, maxKeySets, meanBytes, optionsOf, internalOf, newBudget, emit } = options;
   const unknownKids = createUnknownKids(maxUnknownKids);
-  return createPool<SharedKeySet>({
+  return createBoundedCache<SharedKeySet>({
     fetch,
     clock,
     maxEntries: maxKeySets,

@@ -6,14 +6,14 @@ import type { LimitedFetch } from "./throttled-fetch.ts";
 
 const trialMs = 60_000;
 
-export interface PoolOptions<Resource> {
+export interface BoundedCacheOptions<Resource> {
   readonly fetch: LimitedFetch;
   readonly clock: Clock;
   readonly maxEntries: number;
   /** Maximum average size of the entries, in characters. */
   readonly meanSize: number;
   /** Opens the resource with this name. */
-  readonly open: (name: string, tools: PoolTools) => Resource;
+  readonly open: (name: string, tools: ResourceTools) => Resource;
   /** Returns the length of a resource's stored data, in characters. */
   readonly sizeOf: (resource: Resource) => number;
   /** Creates a budget. Each entry has one for opening it, and one for its other requests. No response resets them. */
@@ -22,8 +22,8 @@ export interface PoolOptions<Resource> {
   readonly retryLater: (pauseMs: number) => FetchError;
 }
 
-/** The interface between a pool and its resources. */
-export interface PoolTools {
+/** The interface between a cache and its resources. */
+export interface ResourceTools {
   /**
    * Sends a request, unless there are already too many requests. The request's signal must abort when the response
    * ends.
@@ -35,8 +35,8 @@ export interface PoolTools {
   readonly weigh: () => void;
 }
 
-/** One entry in a pool. */
-export interface PoolEntry<Resource> {
+/** One entry in a bounded cache. */
+export interface BoundedCacheEntry<Resource> {
   readonly name: string;
   readonly resource: Resource;
   /** The budgets that limit the requests for this entry. They outlive the entry. */
@@ -57,15 +57,15 @@ interface Budgets {
 }
 
 /** A cache of resources, keyed by name. */
-export interface Pool<Resource> {
+export interface BoundedCache<Resource> {
   /** @throws FetchError the error from `retryLater`, and any error that `open` throws */
-  use(name: string): PoolEntry<Resource>;
+  use(name: string): BoundedCacheEntry<Resource>;
   /** Marks an entry as in use and keeps it, even if it was dropped in the meantime. */
-  prove(this: void, entry: PoolEntry<Resource>): void;
+  prove(this: void, entry: BoundedCacheEntry<Resource>): void;
   /** Marks a name as in use, whether or not it currently has an entry. */
   vouch(name: string): void;
   /** Returns the entries that have been proven to be in use. */
-  proven(): readonly PoolEntry<Resource>[];
+  proven(): readonly BoundedCacheEntry<Resource>[];
 }
 
 /**
@@ -73,10 +73,10 @@ export interface Pool<Resource> {
  * in use are kept longer than others. Among equals, the least recently used entry is dropped first, but its request
  * budgets are kept.
  */
-export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resource> {
+export function createBoundedCache<Resource>(options: BoundedCacheOptions<Resource>): BoundedCache<Resource> {
   const { clock, maxEntries, meanSize, open, sizeOf, newBudget, retryLater } = options;
   /** Entries by name, least recently used first. */
-  const entries = new Map<string, PoolEntry<Resource>>();
+  const entries = new Map<string, BoundedCacheEntry<Resource>>();
   /** Budgets of entries that were dropped within about the last minute. Holds at most `maxEntries`. */
   const dropped = new Map<string, Budgets>();
   /** Creation times of entries that have not been proven since. Holds at most `maxEntries`. */
@@ -85,20 +85,20 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   const vouched = new Set<string>();
   let size = 0;
 
-  /** @throws FetchError, for the same reasons as `Pool.use` */
-  function create(name: string): PoolEntry<Resource> {
+  /** @throws FetchError, for the same reasons as `BoundedCache.use` */
+  function create(name: string): BoundedCacheEntry<Resource> {
     const now = clock.now();
     const budgets = dropped.get(name) ?? { open: withoutReset(newBudget()), other: withoutReset(newBudget()) };
     const isProven = vouched.has(name);
     const pauseMs = Math.max(budgets.open.waitMs(now), isProven ? 0 : trialPauseMs(now));
     if (pauseMs > 0) throw retryLater(pauseMs);
-    const tools: PoolTools = {
+    const tools: ResourceTools = {
       fetch: (url, init) => options.fetch(url, init, entry.isProven),
       budget: budgets.other,
       weigh: () => weigh(entry),
     };
     const resource = open(name, tools);
-    const entry: PoolEntry<Resource> = { name, resource, budgets, size: sizeOf(resource), isProven };
+    const entry: BoundedCacheEntry<Resource> = { name, resource, budgets, size: sizeOf(resource), isProven };
     budgets.open.spend(now);
     trials.delete(name);
     if (!isProven) trials.set(name, now);
@@ -118,7 +118,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     return 0;
   }
 
-  function keep(entry: PoolEntry<Resource>): void {
+  function keep(entry: BoundedCacheEntry<Resource>): void {
     if (!entries.delete(entry.name)) {
       dropped.delete(entry.name);
       size += entry.size;
@@ -131,7 +131,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     }
   }
 
-  function drop(entry: PoolEntry<Resource>): void {
+  function drop(entry: BoundedCacheEntry<Resource>): void {
     entries.delete(entry.name);
     size -= entry.size;
     dropped.set(entry.name, entry.budgets);
@@ -143,7 +143,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
   }
 
   /** Drops the largest entries until the total size is within the limit, starting with those that were never proven. */
-  function weigh(entry: PoolEntry<Resource>): void {
+  function weigh(entry: BoundedCacheEntry<Resource>): void {
     const before = entry.size;
     entry.size = sizeOf(entry.resource);
     if (entries.get(entry.name) !== entry) return;
@@ -155,7 +155,7 @@ export function createPool<Resource>(options: PoolOptions<Resource>): Pool<Resou
     }
   }
 
-  function prove(entry: PoolEntry<Resource>): void {
+  function prove(entry: BoundedCacheEntry<Resource>): void {
     const kept = entries.get(entry.name) ?? entry;
     kept.isProven = true;
     trials.delete(entry.name);
