@@ -12,7 +12,7 @@ const timeout = 60_000;
 const keyParameters = [{ name: "ECDSA", namedCurve: "P-256" }, false, ["sign"]] as const;
 
 describe("a fast clock", () => {
-  test("starts at the current time and speeds up both clocks on request", async () => {
+  test("starts at the current time and, once told to hurry, speeds up both wall-clock and monotonic time", async () => {
     const real = simulatedClock();
     const clock = fastClock(60, real);
     const [start, monotonic] = [clock.now(), clock.monotonic?.() ?? 0];

@@ -132,7 +132,7 @@ describe("keys by value", () => {
     );
   });
 
-  test("a value that is not a set is reported as a refusal", async () => {
+  test("a value that is not a JWK Set is reported as refused", async () => {
     const { events, clientAssertion } = listening();
     await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: {} as { keys: [] } }));
     assert.deepEqual(events, [{ type: "refused", kind: "clientAssertion", clientId, code: "ERR_KEY_FORMAT" }]);

@@ -132,7 +132,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     "sql_safe_updates = 1",
     "time_zone = '+09:00'",
   ];
-  test("with the session settings in this test, commits what it writes and reads only committed data", async (t) => {
+  test("under each session setting in this test, commits its writes and reads only committed data", async (t) => {
     t.after(() => sql("SET GLOBAL init_connect = ''"));
     const failures: string[] = [];
     for (const [index, session] of sessions.entries()) {

@@ -70,7 +70,7 @@ describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC
     );
   });
 
-  test("accepts only input that is identical to the DER form of the result", () =>
+  test("accepts only the one DER encoding of each signature", () =>
     fc.assert(fc.property(fc.uint8Array({ maxLength: 80 }), check)));
 
   const one = [2, 1, 1];

@@ -317,7 +317,7 @@ describe("the oidc-provider adapter", () => {
   const { token_endpoint_auth_methods_supported: _, token_endpoint_auth_signing_alg: __, ...confidential } = chatGpt;
   const downgraded = { ...confidential, token_endpoint_auth_method: "none" };
 
-  test("refuses a downgrade while the user decides, at the token endpoint, and during a refresh", async (t) => {
+  test("refuses a downgrade that is published during consent, before the code is exchanged, or before a refresh", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
     const { hosts, origin, authorized, token } = await oidcServer(t);
     const publish = (document: object): void => {

@@ -260,7 +260,7 @@ const rsaSet = (more: object, rest: Partial<Observations> = {}): Promise<string[
 const hexOf = (text: unknown): string => Buffer.from(text as string, "base64url").toString("hex");
 
 describe("examine", () => {
-  test("reports a short modulus as short, without a fingerprint", async () => {
+  test("reports a modulus below the minimum size only as short, even if it has the ROCA fingerprint", async () => {
     assert.deepEqual(await rsaSet({ n: "AQ" }), ["JWKS_RSA_SHORT"]);
     assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
   });

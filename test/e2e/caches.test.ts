@@ -21,7 +21,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
     describe("with the long Cache-Control", { concurrency: 1 }, () => {
       const newClient = startFor(cache);
 
-      test("the second request is a hit with the origin's bytes and headers", async () => {
+      test("answers the second request from the cache, with the origin's bytes and headers", async () => {
         const { ask, askService, exchanges } = newClient();
         const direct = withoutHopFields(await askService());
         for (const expected of ["MISS", "HIT"]) {

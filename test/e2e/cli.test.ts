@@ -50,7 +50,7 @@ describe("help", { timeout, concurrency: 4 }, () => {
   }
 });
 
-test("a command rejects the serve command's settings if they would have no effect on it", async (t) => {
+test("a command rejects serve settings that would have no effect on that command", async (t) => {
   const refused: readonly (readonly [command: string, ...flags: string[]])[] = [
     ["publish folder", "--no-cors", "--port", "--sign-socket", "--ready-without-store", "--max-saved-set-seconds"],
     ["keys list", "--signer-type", "--signers", "--rotate-every-days", "--replica-name", "--log-level"],

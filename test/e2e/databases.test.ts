@@ -170,7 +170,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("with --require-store, neither a schema nor an issuer is created; a command with a mistyped issuer does not generate a key", async (t) => {
+  test("with --require-store, a command creates neither a schema nor an issuer, and does not generate a key if the issuer is mistyped", async (t) => {
     const url = database();
     const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const at = (issuer: string) => ["--store", url, "--issuer", issuer];
@@ -216,7 +216,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await service.stop();
   });
 
-  test("a module that a dev server reloads keeps its connections", (t) => checkReloads(t, database(), "postgres"));
+  test("a module keeps its connections when a dev server reloads it", (t) => checkReloads(t, database(), "postgres"));
 
   describe("jwksd store migrate", () => {
     test("refuses a store that it cannot verify and copies nothing", async (t) => {
@@ -268,7 +268,7 @@ const others: readonly (readonly [
 // test/contract tests the stores themselves.
 for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
-    test("can be shared by two services, changed by commands and copied from a data folder, and no message contains a password", async (t) => {
+    test("can be shared by two services, changed by commands and copied from a data folder, all without a password in any message", async (t) => {
       const url = await start(t);
       const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const args = ["--issuer", issuer, "--data", await temporaryFolder(t)];
@@ -294,7 +294,7 @@ for (const [name, kind, parts, start] of others.slice(0, soak(others.length, 1))
       assert.doesNotMatch(output + services.map(({ log }) => JSON.stringify(log)).join("\n"), /s3cret/);
     });
 
-    test("a module that a dev server reloads keeps its connections", async (t) =>
+    test("a module keeps its connections when a dev server reloads it", async (t) =>
       checkReloads(t, await start(t), kind));
   });
 }

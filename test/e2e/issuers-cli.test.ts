@@ -58,7 +58,7 @@ interface Listed {
 }
 
 describe("jwksd issuers", () => {
-  test("lists all issuers; those that fail or have an overdue step come first", async (t) => {
+  test("lists all issuers, starting with those that fail or have an overdue step", async (t) => {
     const { environment, issuers, sql } = await database(t, { late: 120, soon: 60, new: 0, broken: 1, hidden: 1 });
     const listed = async (exitCode: number): Promise<Listed> => {
       const { stdout, code, stderr } = await runCli(t, ["issuers", "--json"], environment);
@@ -217,7 +217,7 @@ describe("jwksd issuers revoke-keys", () => {
       await assert.rejects((await open(0, leaked)).get(named(name)), { code: "ERR_WRAPPING_KEY_MISSING" });
   });
 
-  test("revokes every key encrypted with a leaked wrapping key, and reports issuers whose row has another issuer's name or whose replicas lack the new wrapping key", async (t) => {
+  test("revokes every key encrypted with a leaked wrapping key, and reports any issuer whose row has another issuer's name or whose replicas lack the new wrapping key", async (t) => {
     const { environment, wrappingKeys, client, sql } = await database(t, { hidden: 0, served: 0, old: 0 });
     const both = { ...environment, JWKSD_WRAPPING_KEYS: `${newWrappingKey()} ${wrappingKeys}` };
     const command = ["issuers", "revoke-keys", "--yes", "--json"];

@@ -113,7 +113,7 @@ test(
   },
 );
 
-test("the list of keys shows where each key is, but no private key", { timeout }, async (t) => {
+test("the list of keys shows where each key is but never the private key itself", { timeout }, async (t) => {
   const { folder, vault, run, records } = await setUp(t);
   const uri = vault.add("login");
   await run("keys", "import", "--signer", uri, "--kid", "there");

@@ -311,7 +311,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
     await assertSilent();
   });
 
-  test("an import reports the maximum token lifetime that it assumes and which key stays active, and cannot be repeated under another kid", async (t) => {
+  test("an import reports the maximum token lifetime it assumes and the key that stays active, and cannot be repeated with a different kid", async (t) => {
     const { folder, file, ok, refused, change } = await setUp(t);
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
@@ -464,7 +464,7 @@ describe("managed keys on the command line", { timeout, concurrency: 3 }, () => 
 });
 
 describe("a store's policy", { timeout }, () => {
-  test("is set at the first start, and changed by a command that reports the effects", async (t) => {
+  test("is set at the first start and can be changed with a command that reports the effects of the change", async (t) => {
     const { file, ok, refused, change, stored } = await setUp(t);
     await ok("keys", "import", file, "--rotate-every-days", "60");
     await ok("rotate");
@@ -496,7 +496,7 @@ describe("a store's policy", { timeout }, () => {
 });
 
 describe("a store", { timeout }, () => {
-  test("is copied unchanged into an empty store, unless a replica is using the store to be copied", async (t) => {
+  test("can be copied unchanged into an empty store, unless a replica is using the source store", async (t) => {
     const { folder, data, file, ok } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
@@ -599,7 +599,7 @@ describe("arguments and refusals", { timeout, concurrency: 3 }, () => {
     }
   });
 
-  test("a unique prefix is accepted as a kid; changes are reported with the full kid", async (t) => {
+  test("a kid can be shortened to a unique prefix, but changes are reported with the full kid", async (t) => {
     const { ok, refused } = await setUp(t, []);
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");

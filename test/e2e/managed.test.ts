@@ -53,7 +53,7 @@ async function announceNext({ path, data, service }: Running): Promise<{ kid: st
   return { kid: key.kid, afterMs: performance.now() - doneMs };
 }
 
-describe("serves another process's commit within a second", { timeout, concurrency: 2 }, () => {
+describe("picks up another process's commit within a second", { timeout, concurrency: 2 }, () => {
   test("simultaneous changes to encryption key files and managed keys do not undo each other", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "encryption.json");
@@ -83,7 +83,7 @@ describe("serves another process's commit within a second", { timeout, concurren
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
-  test("come from a file or the environment; all of them are used for unwrapping, and the first one is used for wrapping; no other file is created next to the store", async (t) => {
+  test("come from a file or the environment, with all of them used for unwrapping but only the first for wrapping, and no other file is created next to the store", async (t) => {
     const folder = await temporaryFolder(t);
     const [one, two] = [newWrappingKey(), newWrappingKey()];
     const file = join(folder, "wrapping");
@@ -162,7 +162,7 @@ test("a service that resumes after a pause sends the short Cache-Control from it
   }
 });
 
-test("neither a running service nor commands nor failures expose a private key", { timeout }, async (t) => {
+test("no running service, command or failure exposes a private key", { timeout }, async (t) => {
   const running = await start(t, "--log-level", "debug");
   const { data, path, service } = running;
   const outputs: string[] = [];

@@ -156,7 +156,7 @@ describe("a reload", { timeout, concurrency: 4 }, () => {
   });
 
   const reloads = soak(50, 10);
-  test(`lets requests see only complete documents, each with its own ETag, through ${reloads} reloads`, async (t) => {
+  test(`serves only complete documents, each with its own ETag, through ${reloads} reloads`, async (t) => {
     const { service, file } = await serveFile(t, keySetText("0"));
     let published: readonly string[] = ["0"];
     const check = (reply: WireReply): void => assert.ok(published.includes(kidsIn(reply).join()), reply.body);

@@ -166,7 +166,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     });
   }
 
-  test("but not with --wait 0 or without a change; if there are no replicas, it prints nothing about them", async (t) => {
+  test("but not with --wait 0 or if nothing changed; the command does not mention replicas if there are none", async (t) => {
     const { run, checkIn } = await withReplicas(t);
     const alone = await run("rotate");
     assert.deepEqual([alone.code, alone.stdout.includes("Replicas:")], [0, false]);
@@ -178,7 +178,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
 });
 
 describe("jwksd replicas", { timeout: 60_000 }, () => {
-  test("lists a store's processes and targets; the keys and plan commands name a target that blocks a step", async (t) => {
+  test("lists a store's processes and targets, while the keys and plan commands name any target that blocks a step", async (t) => {
     const { run, checkIn, addTarget } = await withReplicas(t);
     await checkIn("a", { version: "1.2.3" });
     await checkIn("b in Zürich", { kid: undefined, signs: false });
@@ -285,7 +285,7 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     });
   }
 
-  test("still works, but reports an error, if the presence records cannot be read; so do the commands that show keys", async (t) => {
+  test("still works if the presence records cannot be read, but reports an error, as do the commands that show keys", async (t) => {
     const { run, data } = await withReplicas(t);
     const db = new DatabaseSync(join(data, "keys.db"));
     db.exec("DROP TABLE presence");

@@ -156,7 +156,7 @@ describe("flags take precedence over the environment, the environment over the f
     });
   });
 
-  test("null in the file is treated as not set", async (t) => {
+  test("null in the file is treated as unset", async (t) => {
     const configFile = join(await temporaryFolder(t), "jwksd.json");
     await writeFile(configFile, '{"port": null}');
     assert.equal((await resolveSettings({ flags: {}, environment: {}, configFile })).port, 9900);
@@ -226,7 +226,7 @@ describe("an invalid value is rejected with a message that names its source and 
   }
 });
 
-test("settings for key files cannot be combined with settings for managed keys, and a wrapping key has only one source", async () => {
+test("conflicting settings are rejected: those for key files with those for managed keys, or more than one source for a wrapping key", async () => {
   const rows: readonly (readonly [one: "keys" | "wrappingKeyFile", other: string, value: string])[] = [
     ["keys", "store", "sqlite:keys.db"],
     ["keys", "signerType", "pkcs11"],
@@ -428,7 +428,7 @@ async function announcedInDays(
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
 }
 
-test("the plan command and --dry-run use the store's policy, and jwksd serve warns about a flag that differs from it", async (t) => {
+test("the store's policy is used by the plan command and --dry-run, and jwksd serve warns about a flag that differs from it", async (t) => {
   const data = await dataOf(t);
   const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
   const first = await startService(t, ["--data", data, ...policy]);

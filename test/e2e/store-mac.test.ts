@@ -194,8 +194,8 @@ describe("a store", { timeout }, () => {
   });
 });
 
-describe("the issuer", { timeout }, () => {
-  test("of a store created without an issuer comes from the serve command until an issuer is set; the store then belongs to that issuer", async (t) => {
+describe("a store created without an issuer", { timeout }, () => {
+  test("uses the origin at which it was last served until `jwksd serve --issuer` sets an issuer, and belongs to that issuer from then on", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
     const first = await startService(t, ["--data", data]);
@@ -232,7 +232,7 @@ describe("the issuer", { timeout }, () => {
     assert.equal(third.log.filter(({ msg }) => msg === "key rewrapped").length, 0);
   });
 
-  test("can also be set by the rewrap command, but only once", async (t) => {
+  test("can also be given an issuer by the rewrap command, but only once", async (t) => {
     const { ok, refused } = await setUp(t);
     await ok("keys", "rewrap", "--issuer", "https://a.example");
     assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "https://a.example");

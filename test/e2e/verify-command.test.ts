@@ -296,7 +296,7 @@ describe("jwksd verify -", { timeout }, () => {
   });
 
   for (const text of ["A", " "]) {
-    test(`stops reading an endless ${inspect(text)}`, async (t) => {
+    test(`stops reading an endless stream of ${inspect(text)}`, async (t) => {
       const { issuer, requests } = await publish(t);
       let chunks = 0;
       function* endless() {

@@ -43,7 +43,7 @@ async function refused(t: TestContext, args: readonly string[], env = {}): Promi
 const filesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 describe("a store without keys", () => {
-  test("causes a detailed warning the first time a service starts with an issuer, but not the next time, and not without an issuer", async (t) => {
+  test("causes a detailed warning only the first time a service starts with an issuer, not on the next start or without an issuer", async (t) => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const { msg = "" } = first.log.find(isWarning) ?? {};
@@ -87,7 +87,7 @@ describe("a store without keys", () => {
     assert.ok(log.some(({ msg }) => msg === "key activated"));
   });
 
-  test("is recognized as lost because the issuer has a saved set, even without --require-store, and no keys are generated", async (t) => {
+  test("is recognized as lost if the issuer has a saved set, so no keys are generated, even without --require-store", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
     await (await startService(t, ["--data", data, ...issuer])).stop();

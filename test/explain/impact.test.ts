@@ -293,7 +293,7 @@ describe("the impact of a change on verifiers", () => {
     );
   });
 
-  test("a kid cannot send control characters to a terminal", () => {
+  test("control characters in a kid are not sent to a terminal", () => {
     const { records } = applyCommand([a], { type: "announce", key: newKey("\u001b[2Jü\u202e") }, { policy, now });
     assert.match(impactOf([a], records, policy, now)[0] ?? "", /^Signing key "\\u001b\[2J\\u00fc\\u202e" is/);
   });

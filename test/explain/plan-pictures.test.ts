@@ -258,7 +258,7 @@ describe("the plan as SVG", () => {
     assert.match(svg, />12:00</);
   });
 
-  test("draws everything inside the image, and every bar wide enough to see", () => {
+  test("draws everything inside the image and makes every bar wide enough to see", () => {
     for (const ahead of Object.values(plans)) {
       const svg = planSvg(ahead, "Keys");
       const [, imageWidth = "0", height = "0"] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(svg) ?? [];

@@ -94,7 +94,7 @@ describe("the planned steps", () => {
     test(name, () => assert.deepEqual(stepsOf(planRotation(records, policy, start)), steps));
   }
 
-  test("the plan ends with the last removal, and both waiting periods come from the policy", () => {
+  test("the plan takes both waiting periods from the policy and ends with the last removal", () => {
     assert.deepEqual(
       { until: planRotation([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
       { until: next + 7_800 * second, retireMs: { sig: 7_800_000, enc: 22_200_000 }, least: 18_300 },
@@ -106,7 +106,7 @@ describe("the planned steps", () => {
     assert.deepEqual([until - start, steps.length], [next, 3]);
   });
 
-  test("a key that does not exist yet never has an existing key's kid", () => {
+  test("a key that does not exist yet is never given an existing key's kid", () => {
     const records = [active, tombstone("new 1", "removed")];
     assert.deepEqual(
       planRotation(records, policy, start).keys.map(({ kid }) => kid),
@@ -138,7 +138,7 @@ const activation = (record: LiveRecord) =>
     ({ action, kid }) => action === "activated" && kid === record.kid,
   );
 
-test("a waiting period is the longest that any policy has required so far; if that was an earlier policy, the waiting period's bound says so", () => {
+test("a waiting period is the longest that any policy has required so far, and its bound says so if that policy is an earlier one", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";
@@ -307,7 +307,7 @@ test("taking the steps when they are due does exactly what the plan says", () =>
   );
 });
 
-test("a plan ends after a whole rotation for each use that has keys, and announces each key for as long as the policy requires", () => {
+test("a plan ends after a full rotation for each use that has keys, and announces each key for as long as the policy requires", () => {
   fc.assert(
     fc.property(histories(forwards), (history) => {
       const { records, policy, now } = replay(history);
@@ -326,7 +326,7 @@ test("a plan ends after a whole rotation for each use that has keys, and announc
   );
 });
 
-describe("the time since which every read has found rotation mode on", () => {
+describe("how long every read has found rotation mode on", () => {
   const b = record("b", "announced", { announcedAt: start - hour });
   const o = record("o", "retiring", { announcedAt: 0, activatedAt: day, retiredAt: start - hour });
   const published = { announcedAt: start - 3 * hour, publishedAt: start - 2 * hour };

@@ -60,7 +60,7 @@ describe("explains why a waiting period has not begun", () => {
     assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more have/);
   });
 
-  test("a target's status says whether a step is still missing at the target", () => {
+  test("a target's status says whether the target is still missing a step", () => {
     const at = view([active, announced], []);
     assert.deepEqual(
       [target("web"), target("cdn", 5)].map((one) => targetStatus(one, at).isBehind),

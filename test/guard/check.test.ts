@@ -57,7 +57,7 @@ function compare({ name, source, expected }: Row, reply: WireReply): void {
 
 describe("the table of requests", () => {
   for (const proxy of ["nginx", "caddy", "traefik"]) {
-    test(`every row that the guard can decide on its own gets the expected response when ${proxy} asks`, async (t) => {
+    test(`${proxy} gets the expected response for every row that the guard can decide on its own`, async (t) => {
       const setup = await startProviders(t);
       const first = await startGuardHere(t, { for: proxy, hosts: tableHosts(setup) });
       // Traefik sets no header for a request without a certificate.

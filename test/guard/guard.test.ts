@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("are not invented for a claim named after a property that every object has", async (t) => {
+  test("are not invented for a claim that has the same name as a property of every object", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };
@@ -104,7 +104,7 @@ describe("identity headers", () => {
     for (const [claims, detail] of rows) assert.equal(await identity(guard, setup, claims), detail);
   });
 
-  test("are all sent to Caddy, even those with an empty value; other proxies get none for a request without a token", async (t) => {
+  test("are all sent to Caddy, even those with an empty value, whereas other proxies get none for a request without a token", async (t) => {
     const host = {
       claims: ["email"],
       routes: [
@@ -329,7 +329,7 @@ describe("a check", () => {
 });
 
 describe("a second check", () => {
-  test("of the same request may use the same proof for ten seconds; a different request is refused", async (t) => {
+  test("may use the same proof for ten seconds if the request is the same, and is refused if the request is different", async (t) => {
     const setup = await startProviders(t);
     let aheadMs = 0;
     const clock = { ...systemClock, now: () => Date.now(), monotonic: () => performance.now() + aheadMs };
@@ -458,7 +458,7 @@ describe("an issuer", () => {
     );
   });
 
-  test("gets few requests during a flood of forged kids, and valid tokens pass", async (t) => {
+  test("gets few requests during a flood of forged kids, while valid tokens still pass", async (t) => {
     const { setup, guard } = await startOne(t);
     await eventually("ready", async () => (await guard.page("/readyz")).startsWith("200"));
     const before = setup.requests.length;
@@ -474,7 +474,7 @@ describe("an issuer", () => {
     assert.ok(guard.log.length < 60, `${guard.log.length} lines`);
   });
 
-  test("is chosen by the token's iss, and its keys then verify the token", async (t) => {
+  test("is chosen by the token's iss, and the token is then verified with that issuer's keys", async (t) => {
     const setup = await startProviders(t);
     const issuers = [
       { issuer: setup.issuer, audience },
@@ -701,7 +701,7 @@ describe("a guard", () => {
     }
   });
 
-  test("never names a token, subject or query in its log or metrics", async (t) => {
+  test("never includes a token, subject or query in its log or metrics", async (t) => {
     const { setup, guard } = await startOne(t, { routes: [{ path: "/a", scope: "x" }] });
     const token = accessToken(setup, { claims: { sub: "s3cret-subject" } });
     for (const target of ["/a?s3cret-query", "/b?s3cret-query", "/a/../s?s3cret-query"])

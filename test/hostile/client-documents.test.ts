@@ -266,8 +266,8 @@ const id = (index: number): string => `https://h${index}.example/client.json`;
 
 const identifiers = soak(10_000, 1_000);
 
-describe(`${identifiers} made-up identifiers`, () => {
-  test("on one host that does not respond use 8 sockets", async (t) => {
+describe(`${identifiers} bogus identifiers`, () => {
+  test("on one host that does not respond tie up only 8 sockets", async (t) => {
     const clock = simulatedClock();
     const { resolve, url, connections } = await attacked(t, () => {}, {}, { clock, maxDocuments: identifiers });
     const results = Array.from({ length: identifiers }, (_, index) =>
@@ -285,7 +285,7 @@ describe(`${identifiers} made-up identifiers`, () => {
   // Half a minute of CPU.
   if (!isSoak) return;
 
-  test("on separate hosts cause 1,000 requests per minute, 250 at a time, and use less than 20 MB", async (t) => {
+  test("on separate hosts result in at most 1,000 requests per minute, 250 at a time, and use less than 20 MB of memory", async (t) => {
     const large = "x".repeat(4_000);
     let inFlight = 0;
     let most = 0;

@@ -96,8 +96,8 @@ const statusOf = async (issuers: Issuers, name: string | number): Promise<number
 const kidOf = async (issuers: Issuers, name: string | number): Promise<string | undefined> =>
   decodeProtectedHeader(await issuers.sign(named(name), { sub: "a" }, { lifetimeSeconds: 60 })).kid;
 
-describe("made-up names", () => {
-  test("get 404 and no key, cause one read per refreshSeconds and no write, and never evict an issuer", async () => {
+describe("unknown names", () => {
+  test("get a 404 and no key, cause one read per refreshSeconds and no write, and never evict an issuer", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers({ maxIssuers: 2 });
     assert.equal(await statusOf(issuers, "hot"), 200);
@@ -148,7 +148,7 @@ describe("made-up names", () => {
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([503]));
   });
 
-  test("wait for their own connections and leave a small pool's connections to the application", async () => {
+  test("wait only for their own connections, leaving a small pool's connections to the application", async () => {
     const database = await new Database().with("tenant");
     // A pool of five connections. None of its reads of made-up names ends before `respond`.
     let made = 0;
@@ -180,7 +180,7 @@ describe("made-up names", () => {
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([404]));
   });
 
-  test("are refused once too many wait for a slow store, while cached issuers are still served", async () => {
+  test("are refused once too many of them are waiting for a slow store, while cached issuers are still served", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers();
     assert.equal(await statusOf(issuers, "hot"), 200);
@@ -397,7 +397,7 @@ test("an issuer's records are available before the issuer is first used, and the
   );
 });
 
-test("keys without an issuer that are copied into two issuers' rows are published for neither issuer", async () => {
+test("keys without an issuer are published for neither of two issuers if they are copied into both issuers' rows", async () => {
   const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
@@ -445,7 +445,7 @@ test("a store that never answers affects only its own issuer", async () => {
   assert.equal(await statusOf(issuers, "healthy"), 200);
 });
 
-test("create() is not subject to the limits for made-up names and returns the keys in the store", async () => {
+test("create() is not subject to the limits for unknown names and returns the keys in the store", async () => {
   const database = await new Database().with();
   const issuers = await database.issuers();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -528,7 +528,7 @@ test("close() waits for calls in flight; afterwards, nothing is signed or read, 
   await issuers.close();
 });
 
-test("a decommissioned issuer signs nothing, its set is still served, and its name can be used again when nothing trusts its keys", async () => {
+test("a decommissioned issuer signs nothing but still has its set served, and its name can be reused once nothing trusts its keys", async () => {
   const database = await new Database().with("held", "other");
   const [issuers, elsewhere] = [await database.issuers(), await database.issuers()];
   const keyNames = async (name: string): Promise<string[]> =>

@@ -128,7 +128,7 @@ describe("an overload is reported", { timeout: 20_000 }, () => {
     assert.deepEqual(server.overloads.slice(1), [{ closed: 1, refused: 0 }]);
   });
 
-  test("no later than when the server stops, and no timer is left running", async (t) => {
+  test("by the time the server stops, without leaving a timer running", async (t) => {
     const server = await start(t, 1);
     await openUsed(server);
     await openUsed(server);

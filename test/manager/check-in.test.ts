@@ -65,7 +65,7 @@ describe("a process keeps signing for maxStaleSeconds minus 1% after the start o
     });
   }
 
-  test("takes 9 s for the presence record and 9 s for the read: the age is measured from the start of the check-in", async () => {
+  test("takes 9 s for the presence record and 9 s for the read, because the age of a check-in is measured from its start", async () => {
     const world = new World();
     const connection = world.store.connection();
     const replica = await world.start({ store: connection, initialPolicy: policy });
@@ -226,7 +226,7 @@ describe("a handle for a signing key", () => {
     await world.stop(replica);
   });
 
-  test("uses the maxStaleSeconds value that its process read; a shorter value applies only to later handles", async () => {
+  test("keeps using the maxStaleSeconds value that its process had read, and a shorter value applies only to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of maxStaleSeconds makes a check-in due.

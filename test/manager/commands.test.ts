@@ -59,8 +59,8 @@ async function start() {
   };
 }
 
-describe("methods of a manager", () => {
-  test("rotate() announces a key, activate() and retire() make it active, and remove() takes a key out of the set", async () => {
+describe("a manager's methods", () => {
+  test("rotate() announces a key, activate() or retire() replaces the active key with it, and remove() takes a key out of the set", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     const { events } = await world.until(manager.rotate());
     assert.deepEqual(
@@ -167,7 +167,7 @@ describe("methods of a manager", () => {
     ]);
   });
 
-  test("make changes that each manager reports as its own or as another's, and destroy the keys that they remove or revoke", async () => {
+  test("make changes that each manager reports as its own or another manager's, and destroy the keys that they remove or revoke", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };

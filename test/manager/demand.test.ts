@@ -185,7 +185,7 @@ describe("a store", () => {
     assert.deepEqual(await use(world, instance), before);
   });
 
-  test("that hangs before the first read makes requests wait until the first failure, and no longer", async () => {
+  test("that hangs before the first read makes requests wait only until the first failure", async () => {
     const { world, instance } = await worldWithKeys();
     instance.connection.hangs = true;
     const waited: number[] = [];

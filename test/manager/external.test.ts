@@ -110,7 +110,7 @@ describe("a manager with keys in an HSM or key service", () => {
     await world.stop(late, other);
   });
 
-  test("retries a failed key generation as soon as no process claims the key, and does not report later failures as recovered", async () => {
+  test("retries a failed key generation as soon as no process claims the key, and reports a recovery only after a retry succeeds", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -148,7 +148,7 @@ describe("a manager with keys in an HSM or key service", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("reports a key as orphaned if it was not committed, and never if it was", async () => {
+  test("reports a key as orphaned if, and only if, it was not committed", async () => {
     const world = new World();
     const module = new Module();
     let [writes, isFull] = [0, false];
@@ -239,7 +239,7 @@ describe("a manager with keys in an HSM or key service", () => {
     });
   }
 
-  test("closes signers after their keys are removed, and in close()", async () => {
+  test("closes signers after their keys are removed and when close() is called", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());

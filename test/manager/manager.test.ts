@@ -147,7 +147,7 @@ describe("encryption keys", () => {
     await world.stop(replica);
   });
 
-  test("a key from another replica is found in the store, and made-up kids cause few reads", async () => {
+  test("a replica finds another replica's key in the store, and unknown kids cause at most one read per second", async () => {
     const world = new World();
     const connection = world.store.connection();
     // This replica is not notified of commits.
@@ -208,7 +208,7 @@ describe("encryption keys", () => {
 });
 
 describe("close", () => {
-  test("leaves no timer running and makes no later calls to the store or a subscriber", async () => {
+  test("leaves no timer running and makes no further calls to the store or a subscriber", async () => {
     const world = new World();
     const replica = await world.start();
     const other = await world.start();

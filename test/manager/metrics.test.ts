@@ -29,7 +29,7 @@ import { settled, simulatedClock } from "../support/simulated.ts";
 import { World } from "./world.ts";
 
 describe("a manager's metrics", () => {
-  test("report the keys, the times at which their states began, and the time of the next step", async () => {
+  test("report each key, when it entered its states, and when the next step is due", async () => {
     const world = new World();
     const replica = await world.start();
     const t0 = world.clock.now() / 1000;

@@ -44,7 +44,7 @@ const change = (records: readonly KeyRecord[], kid: string | undefined, members:
 const idOf = (wrappingKey: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: wrappingKey });
 
 describe("during an outage of the store", () => {
-  test("serving and signing continue, reads are retried at growing intervals, and a due rotation begins afterwards", async () => {
+  test("serving and signing continue, reads are retried at growing intervals, and a rotation that is due begins after the outage", async () => {
     const world = new World();
     const replica = await world.start();
     const before = await seen(replica);

@@ -50,7 +50,7 @@ describe("a process whose clock differs from the store's", () => {
     [hour, "1 h ahead of"],
     [-2 * day, "2 d behind"],
   ] as const) {
-    test(`generates no key at a first start if its clock is ${difference} the store's clock, and names the difference in the error`, async () => {
+    test(`generates no key at a first start if its clock is ${difference} the store's clock, and reports the difference in the error`, async () => {
       const world = new World();
       const machine = world.machine();
       machine.offMs = offMs;
@@ -99,7 +99,7 @@ describe("a process whose clock differs from the store's", () => {
   });
 });
 
-describe("a clock that is set while a key is announced", () => {
+describe("a wall clock that is changed while a key is announced", () => {
   for (const [name, setMs] of [
     ["ahead by a day", day],
     ["back by a day", -day],
@@ -150,10 +150,10 @@ describe("a clock that is set while a key is announced", () => {
 });
 
 for (const [name, store, signs] of [
-  ["does not matter if the store has a clock", undefined, 1],
+  ["has no effect if the store has a clock", undefined, 1],
   ["extends the waiting period if the store has no clock", () => memoryStore(), 0],
 ] as const) {
-  test(`a monotonic clock that stood still while a key was announced ${name}`, async () => {
+  test(`a monotonic clock that stops while a key is announced ${name}`, async () => {
     const world = new World(store);
     const machine = world.machine();
     const replica = await world.start({ clock: machine.clock });

@@ -93,7 +93,7 @@ describe("if there are several wrapping keys, the first is used for wrapping and
     assert.match(message, new RegExp(`^kid "a" is wrapped with the wrapping key "${await idOf(k1)}"`));
   });
 
-  test("a key's id does not depend on which of the possible last characters its encoding ends with", async () => {
+  test("a key's id is the same for every last character that its encoding may have", async () => {
     const canonical = k1;
     const sloppy = `${k1.slice(0, -1)}F`;
     assert.deepEqual(Buffer.from(sloppy, "base64url"), Buffer.from(canonical, "base64url"));

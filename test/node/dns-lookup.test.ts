@@ -87,7 +87,7 @@ describe("with a name server that does not respond", () => {
     await pending;
   });
 
-  test("verification of a token stops waiting after 5 s, as measured by the verifier's clock, and the lookup ends then too", async (t) => {
+  test("verification of a token stops waiting after 5 s, as measured by the verifier's clock, and the lookup ends at the same time", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();

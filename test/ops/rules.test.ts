@@ -72,7 +72,7 @@ test("each alert links to its section in docs/alerts.md, which has a remedy", as
   }
 });
 
-test("a scrape has exactly the metrics in docs/metrics.md, including those that the alerts and the dashboard use", async (t) => {
+test("a scrape returns exactly the metrics in docs/metrics.md, including those that the alerts and the dashboard use", async (t) => {
   // Signatures are counted only by a service that signs.
   const folder = await temporaryFolder(t);
   const signs = ["--sign-socket", join(folder, "sign.sock")];

@@ -146,7 +146,7 @@ describe("events", () => {
   });
 });
 
-describe("state", () => {
+describe("exported state", () => {
   const issuer = "https://op.example";
   const discovered = routed({
     [`${issuer}/.well-known/openid-configuration`]: reply(200, JSON.stringify({ issuer, jwks_uri: jwksUri })),
@@ -181,7 +181,7 @@ describe("state", () => {
   });
 
   for (const options of [{}, { issuer }]) {
-    test(`for ${options.issuer === undefined ? "a URL" : "an issuer"} makes the first request unnecessary and keeps its age`, async () => {
+    test(`for ${options.issuer === undefined ? "a URL" : "an issuer"} makes the first request unnecessary and is refreshed as soon as the original response would have been`, async () => {
       const state = await exported(options);
       const { ask, clock, origin, events } = verifierOf(discovered, { ...options, state });
       assert.equal(await ask("a"), "a");

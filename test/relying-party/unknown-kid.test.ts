@@ -192,8 +192,8 @@ histories("failures", {
     sent at 0 1 3 7 15 25 35`,
 });
 
-describe("errors say when the next request is due", () => {
-  test("with the cause", async () => {
+describe("an error says when the next request is due", () => {
+  test("and includes the cause if the last request failed", async () => {
     const { keys, clock, origin, events } = verifierOf(unreachable);
     const ask = (): Promise<FetchError> => failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
     for (const pauseSeconds of [1, 2, 4, 8, 10, 10]) {
@@ -214,7 +214,7 @@ describe("errors say when the next request is due", () => {
     assert.equal(origin.requests.length, 6);
   });
 
-  test("after the pause for an unknown kid, if that pause is longer", async () => {
+  test("which is after the pause for an unknown kid, if that pause is longer", async () => {
     const { ask, keys, clock, origin } = await warmVerifier(served(["a"]));
     for (const kid of kidsOf(4)) {
       await ask(kid);
@@ -231,7 +231,7 @@ describe("errors say when the next request is due", () => {
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
   });
 
-  test("without a cause once requests succeed again", async () => {
+  test("and has no cause once requests succeed again", async () => {
     const { keys, ask, clock, origin } = verifierOf(unreachable, { minFreshSeconds: 0 });
     await ask("a");
     await clock.advance(1_000);

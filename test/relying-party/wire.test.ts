@@ -213,11 +213,11 @@ describe("a failing connection", () => {
   }
 });
 
-describe("a request to a slow server times out; the client stops waiting", () => {
+describe("a client stops waiting for a slow server", () => {
   const listeners: [name: string, listener: (response: ServerResponse) => void][] = [
-    ["for the response", () => {}],
-    ["for the body", (response) => response.flushHeaders()],
-    ["for the rest of the body", (response) => response.write(set.slice(0, 10))],
+    ["after the timeout, if the response does not begin", () => {}],
+    ["after the timeout, if the body does not begin", (response) => response.flushHeaders()],
+    ["after the timeout, if the body does not end", (response) => response.write(set.slice(0, 10))],
   ];
   for (const [name, listener] of listeners) {
     test(name, async (t) => {
@@ -236,7 +236,7 @@ describe("a request to a slow server times out; the client stops waiting", () =>
     });
   }
 
-  test("when the key set is closed", async (t) => {
+  test("when its key set is closed", async (t) => {
     const reached = Promise.withResolvers<ServerResponse>();
     const { url } = await startOrigin(t, (_, response) => reached.resolve(response));
     const keys = createRemoteKeySet({ jwksUri: `${url}/jwks` });

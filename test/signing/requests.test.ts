@@ -281,7 +281,7 @@ describe("the service refuses to start with", () => {
     test(name, async (t) => assert.match(await cleanStartRefusal(t, members), message));
   }
 
-  test("a former key next to another kind of block, because that block may also be a key", async (t) => {
+  test("a former-key file that also contains another kind of PEM block, because that block may also be a key", async (t) => {
     const file = join(await temporaryFolder(t), "sa.pem");
     const publicKey = createPublicKey({ key: rsaKey(), format: "jwk" });
     const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));

@@ -26,32 +26,36 @@ const essence = ({ status, headers, body }: Answer) => ({
 });
 
 for (const server of staticServers) {
-  describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 180_000 }, () => {
-    test("responds in both modes as jwksd serve does, needs no reload, and serves nothing else", async (t) => {
-      const { publish, paths, port, direct } = await start(t, server);
-      for (const args of [[], ["--rotation-mode"], []]) {
-        assert.deepEqual((await publish(args)).code, 0);
-        const service = await direct(args);
-        for (const path of paths) {
-          for (const method of ["GET", "HEAD"]) {
-            const [ours, theirs] = [await send(service, { path, method }), await send(port, { path, method })];
-            assert.deepEqual(essence(theirs), essence(ours), `${method} ${path} ${args.join()}`);
+  describe(
+    `a published folder served by ${server.name}`,
+    { skip: skipWithout(server.program), timeout: 180_000 },
+    () => {
+      test("gets the same responses as from `jwksd serve`, with and without rotation mode, needs no reload, and exposes no other files", async (t) => {
+        const { publish, paths, port, direct } = await start(t, server);
+        for (const args of [[], ["--rotation-mode"], []]) {
+          assert.deepEqual((await publish(args)).code, 0);
+          const service = await direct(args);
+          for (const path of paths) {
+            for (const method of ["GET", "HEAD"]) {
+              const [ours, theirs] = [await send(service, { path, method }), await send(port, { path, method })];
+              assert.deepEqual(essence(theirs), essence(ours), `${method} ${path} ${args.join()}`);
+            }
+            const { headers } = await send(port, { path });
+            assert.match(String(headers.etag), /^"[^"]+"$/, "a strong validator");
+            const again = await send(port, { path, headers: { "If-None-Match": String(headers.etag) } });
+            assert.deepEqual([again.status, again.body], [304, ""]);
+            assert.equal(again.headers["cache-control"], headers["cache-control"]);
+            const other = await send(port, { path, method: "POST" });
+            assert.match(`${other.status} ${other.headers["cache-control"]}`, /^40[45] undefined$/);
           }
-          const { headers } = await send(port, { path });
-          assert.match(String(headers.etag), /^"[^"]+"$/, "a strong validator");
-          const again = await send(port, { path, headers: { "If-None-Match": String(headers.etag) } });
-          assert.deepEqual([again.status, again.body], [304, ""]);
-          assert.equal(again.headers["cache-control"], headers["cache-control"]);
-          const other = await send(port, { path, method: "POST" });
-          assert.match(`${other.status} ${other.headers["cache-control"]}`, /^40[45] undefined$/);
         }
-      }
-      for (const path of ["/.jwksd/lock", "/.jwksd/rotation", "/", "/jwks/"]) {
-        const { body, status } = await send(port, { path });
-        assert.doesNotMatch(body, /jwksd/, `${path} ${status}`);
-      }
-    });
-  });
+        for (const path of ["/.jwksd/lock", "/.jwksd/rotation", "/", "/jwks/"]) {
+          const { body, status } = await send(port, { path });
+          assert.doesNotMatch(body, /jwksd/, `${path} ${status}`);
+        }
+      });
+    },
+  );
 }
 
 async function start(t: TestContext, server: StaticServer) {

@@ -46,7 +46,7 @@ describe("rejects a name that differs from a registered name only in case", () =
     });
   }
 
-  test("as a claim, if two letters have the same lowercase form", async () => {
+  test("as a claim, even if one letter becomes two in uppercase (iß, ISS)", async () => {
     await assert.rejects(provider.sign({ iß: "x" }, hour), invalid);
   });
 

@@ -322,7 +322,7 @@ describe("signing with the active signer", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("does not return a token if a signer's key is not the key that the signer publishes", async () => {
+  test("does not return a token if the signer's private key does not match its public key", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
