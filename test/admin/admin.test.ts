@@ -106,7 +106,7 @@ describe("/metrics", () => {
     assert.doesNotMatch(text, /[^\n -~]/);
   });
 
-  test("counts responses by document and status, including responses to requests that the parser refuses, and uses no request data in labels", async (t) => {
+  test("counts responses by document and status, including responses to requests that the parser refuses, without putting request data in labels", async (t) => {
     const service = await startService(t, await withKeys(t));
     const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);
     const etag = (await ask("/jwks")).headers.get("etag") ?? "";

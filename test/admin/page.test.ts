@@ -131,7 +131,7 @@ describe("the page", () => {
     assert.doesNotMatch(pagePolicy(nonce), /unsafe|\*/);
   });
 
-  test("has unique ids, and labels that refer to existing elements", () => {
+  test("has unique ids, and its labels refer only to existing elements", () => {
     const ids = [...plain.matchAll(/\sid="([^"]*)"/g)].map(([, id]) => id);
     assert.equal(new Set(ids).size, ids.length);
     for (const [, id] of plain.matchAll(/(?:aria-labelledby|data-target)="([^"]*)"/g)) assert.ok(ids.includes(id), id);

@@ -182,7 +182,7 @@ test("in node:http, the metadata handler does nothing if the application respond
 
 // Through the Express adapter, all of them were sent above.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
-test(`in front of an MCP SDK server, express() returns the same responses to ${guarded.length} requests as it does elsewhere`, async (t) => {
+test(`express() sends the same responses to ${guarded.length} requests in front of an MCP SDK server as it does elsewhere`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {

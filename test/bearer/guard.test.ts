@@ -159,7 +159,7 @@ describe("with an issuer function", () => {
     assert.equal(origin.requests.length, requestsBefore);
   });
 
-  test("a server that returns new keys every time is contacted no more often than any other", async () => {
+  test("a server that returns new keys every time is contacted no more often than any other server", async () => {
     let sets = 0;
     const fresh = ecKey("fresh", "P-521");
     const newKeysEachTime: Script = (...request) => {
@@ -179,7 +179,7 @@ describe("with an issuer function", () => {
     assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
   });
 
-  test("a set of 64 keys is accepted, and an invalid key in it causes a 401; a larger set causes a 503", async () => {
+  test("a set of 64 keys is accepted (a token that uses an invalid key in it gets a 401), but a larger set results in a 503", async () => {
     const valid = keyAs("a");
     const invalid = { ...valid, y: withoutPrivate(ecKey("b"))["y"], kid: "invalid" };
     const rows: [others: number, kid: string, expected: number][] = [
@@ -195,7 +195,7 @@ describe("with an issuer function", () => {
     }
   });
 
-  test("many forged issuers cause few requests and use little memory", async () => {
+  test("tokens from many forged issuers trigger few requests and use little memory", async () => {
     const { origin, status, clock } = guardOf(reply(404), { issuer: () => true, maxIssuers: 50, onEvent: null });
     const floodMinute = async (minute: number): Promise<void> => {
       origin.requests.length = 0;
@@ -212,7 +212,7 @@ describe("with an issuer function", () => {
     assert.ok(grown < 1_500_000, `${grown} bytes`);
   });
 
-  test("forged tokens from many issuers never evict a set that is in use, and the requests they cause are rate-limited", async () => {
+  test("forged tokens from many issuers never evict a set that is in use and trigger requests only at a limited rate", async () => {
     const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
     const forged = ecKey("forged");
@@ -315,7 +315,7 @@ describe("with a state store", () => {
       ["throws", () => assert.fail("disk full")],
       ["rejects", () => Promise.reject(new Error("disk full"))],
     ] as const) {
-      test(`one event reports that ${method} ${how}`, async () => {
+      test(`exactly one event reports that ${method} ${how}`, async () => {
         const guard = guardOf(undefined, { state: { get: () => undefined, set: () => {}, [method]: fail } });
         assert.equal(await guard.status(), 200);
         await settled();
@@ -414,7 +414,7 @@ describe("a guard with DPoP", () => {
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
-  test("uses a proof only once on a route that has the guard twice", async () => {
+  test("uses a proof only once on a route where the guard is installed twice", async () => {
     const { check, bound, proofOf } = await dpopGuard();
     const request = requestOf(undefined, proofOf({}, bound()));
     assert.ok(!((await check(request)) instanceof Response));
@@ -454,7 +454,7 @@ describe("a guard with DPoP", () => {
     assert.equal(challengeOf(await failing.prove()), "503");
   });
 
-  test("used proofs occupy only a limited amount of memory", async () => {
+  test("limits the memory that used proofs occupy", async () => {
     const clock = simulatedClock();
     const { prove } = await dpopGuard({ clock, replay: memoryReplayStore({ maxEntries: 10, clock }) });
     const seen = new Set<string>();
@@ -851,7 +851,7 @@ describe("the application's functions", () => {
   });
 });
 
-test("challenge() emits an event and accepts only a valid denial of a request that passed the guard", async () => {
+test("challenge() emits an event and accepts only a valid denial for a request that passed the guard", async () => {
   const { bearer, token, events } = guardOf();
   const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
   const denial = { status: 403, description: "x" } as const;
@@ -912,7 +912,7 @@ test("refresh() fetches an issuer's keys if the issuer has its own key set", asy
   await createBearerGuard({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
-test("with keys from jose, an unknown kid causes a 401 and any other error causes a 503", async () => {
+test("with keys from jose, an unknown kid results in a 401 and any other error in a 503", async () => {
   const local = createLocalJWKSet({ keys: [{ ...withoutPrivate(ecKey("a")), kty: "EC", kid: "a" }] });
   const rows: [keys: unknown, kid: string, status: number][] = [
     [local, "a", 200],

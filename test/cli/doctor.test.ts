@@ -336,7 +336,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("reports only the length of a key that was passed instead of a short value, and prints URLs without their query strings", async (t) => {
+  test("reports only the length of a key found where a short value belongs, and prints URLs without their query strings", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")
@@ -603,7 +603,7 @@ describe("--token", () => {
     });
   }
 
-  test("reports a discovery document without jwks_uri, and a file without keys", async (t) => {
+  test("reports a discovery document that has no jwks_uri and a file that has no keys", async (t) => {
     const token = signed({}, { iss: "a" });
     const url = await serveHttp(
       t,
@@ -668,7 +668,7 @@ describe("--watch", () => {
     );
   });
 
-  test("reports a failing token command once", async (t) => {
+  test("reports a failing token command only once", async (t) => {
     const url = await provider(t, [sound]);
     const { code, stderr } = await runCli(t, ["doctor", url, insecure, "--watch", "1s", "--token-command", "exit 3"]);
     assert.deepEqual([code, stderr], [0, "jwksd: the token command failed (3)\n"]);

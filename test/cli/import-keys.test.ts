@@ -124,12 +124,12 @@ describe("rejects signing keys for other algorithms, gives migration advice, and
     });
   }
 
-  test("and links to a section that exists", async () => {
+  test("links to a section that exists", async () => {
     const page = await readFile(new URL("../../docs/migrate.md", import.meta.url), "utf8");
     assert.match(page, /^## From RS256 or EdDSA$/m);
   });
 
-  test("but imports a single key from a set, whatever other keys the set contains", async (t) => {
+  test("imports a single key from a set, whatever other keys the set contains", async (t) => {
     const file = await fileOf(t, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
     const { keys } = await readImport(file, { kid: "a" });
     assert.deepEqual(

@@ -223,7 +223,7 @@ describe("changes", () => {
     assert.deepEqual(changed, ["keys"]);
   });
 
-  test("none are reported if there is no fingerprint, and everything is reported as changed if the fingerprint is invalid", async () => {
+  test("no changes are reported if there is no fingerprint, and all are reported if the fingerprint is invalid", async () => {
     const { resolve } = documented(documentReply(base));
     assert.deepEqual((await resolve(documentUrl)).changed, []);
     const all = ["method", "keys", "redirectUris", "display"];
@@ -266,7 +266,7 @@ describe("a document is cached", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("and a single request serves many calls; later requests for the document are conditional if it has an ETag", async () => {
+  test("so that a single request serves many calls; if the document has an ETag, later requests for it are conditional", async () => {
     const { resolve, origin, clock } = documented(delayed(10, documentReply(publicDocument, { ETag: '"1"' })));
     const calls = Array.from({ length: 50 }, () => resolve(documentUrl));
     await clock.advance(10);
@@ -310,7 +310,7 @@ describe("after a document has been fetched", () => {
     });
   }
 
-  test("the document stops being used as soon as a background request for it returns 403 or 410, even if it is still fresh", async () => {
+  test("it is no longer used once a background request for it returns 403 or 410, even if it is still fresh", async () => {
     for (const status of [403, 410]) {
       const { resolve, origin, clock } = documented(documentReply(publicDocument));
       await resolve(documentUrl);
@@ -325,7 +325,7 @@ describe("after a document has been fetched", () => {
     }
   });
 
-  test("during an outage, the call that triggers a new request for the document still gets the old document; after a 410, the next call no longer gets it", async () => {
+  test("during an outage, the call that triggers a new request still gets the old document, but after a 410 the next call does not", async () => {
     const { resolve, origin, clock } = documented(documentReply(publicDocument));
     await resolve(documentUrl);
     for (const [status, elapsedMs] of [
@@ -445,7 +445,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(documents.state(), []);
   });
 
-  test("must be accepted by `allow` and counts as a proven client's document, so made-up identifiers cannot evict it", async () => {
+  test("must be accepted by `allow` and counts as a proven client's document so that made-up identifiers cannot evict it", async () => {
     const { clock, state } = await savedState();
     const { resolve } = documented(anyDocument, { clock, state, allow: ["other.example"] });
     assert.equal(await verdict(resolve(documentUrl)), "ERR_CLIENT_FORBIDDEN");
@@ -457,7 +457,7 @@ describe("a document from an earlier process", () => {
     assert.equal(origin.requests.filter(({ url }) => url === documentUrl).length, 0);
   });
 
-  test("is saved again even if it was not used; documents of clients that were never proven are not saved", async () => {
+  test("is saved again even if it was not used, but a new document is not saved if its client was never proven", async () => {
     const { state } = await savedState();
     const { documents } = documented(anyDocument, { state });
     await documents.resolve("https://other.example/client.json");
@@ -466,7 +466,7 @@ describe("a document from an earlier process", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(documents.state())), state);
   });
 
-  test("is no longer saved if that would exceed `maxDocuments`; documents of clients that were used take precedence", async () => {
+  test("is not saved again if that would exceed `maxDocuments`, because documents that this process used take precedence", async () => {
     let { state } = await savedState();
     for (let process = 0; process < 3; process += 1) {
       const { resolve, documents } = documented(anyDocument, { state, maxDocuments: 10 });
@@ -517,7 +517,7 @@ describe("a document from an earlier process", () => {
 });
 
 describe("the limits", () => {
-  test("10,000 made-up identifiers never evict a document that is in use, because consent marks its client as proven", async () => {
+  test("10,000 made-up identifiers never evict a document that is in use, because its client was marked as proven by consent", async () => {
     const { resolve, documents, origin, clock } = documented(anyDocument, { maxDocuments: 100 });
     await resolve(documentUrl);
     documents.prove(documentUrl);
@@ -815,7 +815,7 @@ describe("a verifier with documents", () => {
     assert.equal(origin.requests.length, before + 1);
   });
 
-  test("if hundreds of made-up clients name a real client's jwks_uri, they share one refetch every 20 s, and the real client keeps its own", async () => {
+  test("if hundreds of made-up clients name a real client's jwks_uri, they share one refetch every 20 s, and the real client keeps its own refetch", async () => {
     const { clients, clock, origin } = documented(sharedKeys(["a"]));
     const check = (kid: string, clientId: string): Promise<string> =>
       verdict(clients.clientAssertion(assertionAt(clock.now(), kid, {}, clientId)));
@@ -863,7 +863,7 @@ describe("a verifier with documents", () => {
     ]);
   });
 
-  test("reports a refusal together with the client that the token names", async () => {
+  test("includes the client that the token names when it reports a refusal", async () => {
     const events: object[] = [];
     const { clients, clock } = documented(reply(404), {}, { onEvent: (event) => events.push(event) });
     for (let call = 0; call < 2; call += 1) await verdict(clients.clientAssertion(assertionAt(clock.now(), "a")));

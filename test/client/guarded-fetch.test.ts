@@ -149,7 +149,7 @@ describe("DNS rebinding", () => {
     assert.equal(connections.total, 0);
   });
 
-  test("by default, a server on loopback cannot be reached under any name", async (t) => {
+  test("by default, a server on loopback cannot be reached by any name", async (t) => {
     const { url, connections } = await site(t, published);
     const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
     assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");
@@ -196,7 +196,7 @@ describe("connections", () => {
     assert.equal(requests.length, 0);
   });
 
-  test("a host name that does not resolve causes ERR_FETCH_FAILED", async () => {
+  test("a host name that does not resolve results in ERR_FETCH_FAILED", async () => {
     const notFound = Object.assign(new Error("no"), { code: "ENOTFOUND" });
     const fetch = guarded({ resolve: () => Promise.reject(notFound) });
     await assert.rejects(fetch("https://client.example/", {}), { code: "ENOTFOUND" });
@@ -207,12 +207,12 @@ describe("connections", () => {
     );
   });
 
-  test("a server that hangs up causes ERR_FETCH_FAILED", async (t) => {
+  test("the request fails with ERR_FETCH_FAILED if the server hangs up", async (t) => {
     const { url } = await site(t, (request) => request.socket.destroy());
     assert.equal(await check(url), "ERR_FETCH_FAILED");
   });
 
-  test("a truncated body causes ERR_FETCH_FAILED", async (t) => {
+  test("a truncated body results in ERR_FETCH_FAILED", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.writeHead(200, { "Content-Length": 1_000 }).write('{"keys":[', () => request.socket.destroy());
     });
@@ -374,7 +374,7 @@ describe("a request times out after a total of 5 s on the verifier's clock", () 
     });
   }
 
-  test("even if a byte arrives from time to time", async (t) => {
+  test("even if a byte arrives every so often", async (t) => {
     const clock = simulatedClock();
     let response: ServerResponse | undefined;
     const { url } = await site(t, (_request, slowResponse) => {

@@ -142,7 +142,7 @@ describe("each URL gets one forced refresh per 20 s (OpenID Connect Core 1.0 sec
     assert.equal(origin.requests.length, 2);
   });
 
-  test("a newly published key is found immediately, and the next new key after 20 s", async () => {
+  test("a newly published key is found immediately, and the next new key is found after 20 s", async () => {
     const { clock, origin, check } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["a", "b"]);

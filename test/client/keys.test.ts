@@ -68,7 +68,7 @@ describe("keys by value", () => {
     assert.notEqual(await find("client-1", [{ ...published("a"), use: "sig" }]), key);
   });
 
-  test("are not read if the token does not name them, because the set may be large and the token forged", async () => {
+  test("are not read if the token does not name them, because the set may be large and the token may be forged", async () => {
     const { check, checkMadeUp } = hosted(unreachable);
     let reads = 0;
     const others = Array.from({ length: 63 }, (_, i) => {
@@ -168,7 +168,7 @@ describe("keys at a jwks_uri", () => {
     );
   });
 
-  test("can be rotated: for an unknown kid, one request that bypasses caches finds the new key, and no other key is tried", async () => {
+  test("can be rotated: an unknown kid triggers one request that bypasses caches and finds the new key, and no other key is tried", async () => {
     const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
@@ -310,7 +310,7 @@ describe("keys at a jwks_uri", () => {
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("are never cached in more new sets per minute than the cache can hold, whatever names attackers invent", async () => {
+  test("are cached in at most as many new sets per minute as the cache can hold, whatever names attackers invent", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -362,14 +362,14 @@ describe("keys at a jwks_uri", () => {
       assert.equal(await check("a", at(0)), "accepted");
     });
 
-    test("end within 5 s, which frees their slots", async () => {
+    test("end within 5 s and free their slots", async () => {
       const { clock, check, waiting } = await underAttack();
       await clock.advance(5_000);
       assert.deepEqual(new Set(await Promise.all(waiting)), new Set(["ERR_FETCH_TIMEOUT"]));
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("are refused beyond the limit, and the refusal says when to retry", async () => {
+    test("are limited, and the refusal of a request beyond the limit says when to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

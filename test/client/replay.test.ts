@@ -180,13 +180,13 @@ const assertions = (): string[] => {
 };
 
 describe("two processes", () => {
-  test("with a shared store accept an assertion once, even if both receive it at the same time", async (t) => {
+  test("with a shared store accept an assertion only once between them, even if both receive it at the same time", async (t) => {
     const send = await processes(t, true);
     for (const verdicts of await send(assertions()))
       assert.deepEqual(verdicts.toSorted(), ["ERR_TOKEN_REPLAYED", "accepted"]);
   });
 
-  test("without a shared store accept an assertion once each", async (t) => {
+  test("without a shared store each accept an assertion once", async (t) => {
     const send = await processes(t, false);
     const sent = assertions();
     for (const verdicts of await send(sent)) assert.deepEqual(verdicts, ["accepted", "accepted"]);

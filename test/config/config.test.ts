@@ -89,7 +89,7 @@ describe("a request must have one valid Host field (RFC 9112 section 3.2)", { ti
   });
 });
 
-describe("the error for a file that is not JSON gives the line and column and quotes nothing", () => {
+describe("the error for a file that is not JSON gives the line and column but quotes nothing from the file", () => {
   const rows: readonly (readonly [name: string, text: string, place: string])[] = [
     ["incomplete", '{\n  "secret": 80', "; check line 2, column 15"],
     ["incomplete after a comma", '{"a": [1,', "; it is incomplete"],
@@ -226,7 +226,7 @@ describe("the --signers file", () => {
     assert.deepEqual(warned, [{ file }]);
   });
 
-  test("does not cause a connection to be opened until a signer is used", async () => {
+  test("no connection is opened until a signer is used", async () => {
     const { createSigner, destroySigner } = await signersOf({
       signers: undefined,
       signerType: "vault-transit",

@@ -150,7 +150,7 @@ describe("the file writer", () => {
   });
 });
 
-test("the log keeps the 50 most recent events, newest first, even those below its level", () => {
+test("the log keeps the 50 most recent events, newest first, even those below the log level", () => {
   const lines: string[] = [];
   const clock = simulatedClock();
   const recent = recentEvents(
@@ -206,7 +206,7 @@ test("logs a step with the same message and reason whichever process takes it, l
   ]);
 });
 
-test("the line about an outage says how long the last keys stay in use; the line about a different policy names the command that changes the policy", () => {
+test("the log line about an outage says how long the last keys stay in use, and the log line about a different policy names the command that changes the policy", () => {
   const lines = linesOf((clock) => [
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() + hour },
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },

@@ -238,7 +238,7 @@ test("never mistakes a response that is not from etcd for an empty store or a su
   }
 });
 
-test("reports the message in an error response; if there is none, reports the response's error member if it is a string", async (t) => {
+test("reports an error response's message or, if there is no message, its error member, provided that the member is a string", async (t) => {
   let body: unknown;
   const server = createServer((_, response) => response.writeHead(503).end(JSON.stringify(body)));
   const store = etcdStore(urlOf(await listening(t, server)), op());

@@ -61,7 +61,7 @@ if (skip === false) {
     }),
   );
 
-  test("never mistakes renamed columns for an empty store; a camelCase setting does not rename columns", async (t) => {
+  test("never mistakes renamed columns for an empty store and works with a camelCase transform, which renames none of its columns", async (t) => {
     const options = { issuer: "https://renamed.example" };
     const opened = (transform: object) => {
       const sql = postgres(server.url(), { transform, fetch_types: false });

@@ -59,7 +59,7 @@ describe("conversion of an ES256 signature from DER (RFC 3279 section 2.2.3, RFC
     }
   });
 
-  test("rejects a signature with any byte changed, unless it is another valid DER signature", () => {
+  test("rejects a signature with any byte changed, unless the result is another valid DER signature", () => {
     fc.assert(
       fc.property(scalar, scalar, fc.nat(71), fc.integer({ min: 1, max: 255 }), (r, s, position, change) => {
         const der = derOf(raw(r, s));

@@ -897,7 +897,7 @@ test("each code block is run by this file or by another test", async () => {
 const isSkipped = skipWithoutMounts("the code blocks in the pages") || skipWithout("bash", "ip", "curl");
 
 // Each command is a process, so only npm run soak runs all of them.
-describe("a page's blocks work verbatim", { skip: isSkipped }, () => {
+describe("a page's code blocks work as written", { skip: isSkipped }, () => {
   for (const { pages, script, needs = [], skip = false, start } of acts.filter(({ isShort }) => isSoak || isShort)) {
     const first = [...script.matchAll(marker)].map(([, , section]) => section).slice(0, 2);
     test(`${pages[0]}: ${first.join(", ")}`, { skip: skipWithout(...needs) || skip }, async (t) => {

@@ -26,7 +26,7 @@ describe("the prose check", () => {
     assert.deepEqual(phrasesIn(`${doc}  function signs(): boolean {`), ["1: /** Whether the key signs. */"]);
   });
 
-  test("accepts only lines that exist and contain a phrase that it would report", async () => {
+  test("accepts only existing lines that contain a phrase it would report", async () => {
     for (const { file, text } of accepted) {
       const lines = (await readFile(resolve(root, file), "utf8")).split("\n").filter((line) => line.includes(text));
       assert.ok(lines.length > 0, `${file} no longer contains: ${text}`);

@@ -59,7 +59,7 @@ test("every program on the pages is a file that a test runs", async () => {
 });
 
 describe("the pages' samples", () => {
-  test("a provider with key files serves the key that the page's command generates and one that is added later", async (t) => {
+  test("a provider with key files serves the key that the page's command generates and a key that is added later", async (t) => {
     const path = await sample(t, "examples/docs/files.mts", {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
       "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
@@ -246,7 +246,7 @@ describe("the pages' samples", () => {
   });
 });
 
-test("with the replay store in docs/clients.md, only one replica accepts a token before the token expires", async (t) => {
+test("with the replay store in docs/clients.md, a token is accepted by only one replica until it expires", async (t) => {
   const file = join(await temporaryFolder(t), "replay.db");
   const replicas: SetIfAbsent[] = [];
   for (let count = 0; count < 2; count++) {
@@ -373,7 +373,7 @@ interface Answer {
   readonly body: string;
 }
 
-test("a cron job generates the first key and performs the steps; the keys are served by Next.js and by Lambda, which is frozen between calls", async (t) => {
+test("a cron job generates the first key and performs the steps, while Next.js and Lambda (which is frozen between calls) serve the keys", async (t) => {
   const next = { '"@/lib/provider"': `"${await sample(t, "examples/docs/demand-next-provider.mts")}"` };
   const documents = await sample(t, "examples/docs/demand-next-documents.mts", next);
   const { GET } = (await import(documents)) as { GET: (request: Request) => Promise<Response> };

@@ -27,7 +27,7 @@ function secondsOf(time: string): number | null {
   );
 }
 
-test("each sentence names each verifier once, with its measured time", () => {
+test("each sentence names each verifier once and gives its measured time", () => {
   for (const { name, refusesNewKey, trustsRemovedKey, trustsRevokedKey } of behaviors) {
     const refused = Object.values(refusesNewKey);
     const rows: readonly (readonly [sentence: string, seconds: number | null])[] = [

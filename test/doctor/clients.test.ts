@@ -116,7 +116,7 @@ test("jwksd/doctor imports no package except jose, and nothing from Node", async
 });
 
 for (const [runtime, ...args] of [["bun"], ["deno", "run", "--no-prompt", "--allow-read"]] as const) {
-  test(`${runtime} finds what Node finds`, async () => {
+  test(`the doctor finds the same on ${runtime} as on Node`, async () => {
     const rsa = Object.entries(weak).map(([kid, key]) => published(kid, key, "RS256"));
     const body = bytes({ keys: [sound, { ...sound, kid: "off", y: sound["x"] }, ...rsa] });
     const expected = (await examine({ at, set: { body } })).map(({ code, seen }) => [code, seen]);

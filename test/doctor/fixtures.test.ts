@@ -32,7 +32,7 @@ import { observedShape, shapes } from "./shapes.ts";
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);
 
-describe("examine reports each fault with only its own code, and links to the rule and to the paragraph about the code", () => {
+describe("examine reports each fault only under its own code, with links to the rule and to the paragraph about the code", () => {
   test("there is a fixture for every code", () => {
     assert.ok(fixtures.length >= 60, `${fixtures.length}`);
     const covered = new Set<string>(fixtures.map(({ code }) => code));
@@ -51,7 +51,7 @@ describe("examine reports each fault with only its own code, and links to the ru
     });
   }
 
-  test("and finds nothing if nothing is wrong", async () => {
+  test("finds nothing if nothing is wrong", async () => {
     assert.deepEqual(await found(observed()), []);
     assert.deepEqual(await found(observed({ keys: [sound] })), []);
     const rsa = published("rsa", rsaKey(), "RS256");
@@ -65,13 +65,13 @@ describe("examine reports each fault with only its own code, and links to the ru
     assert.deepEqual(await found(observed({ keys: [sound, rsa], document })), []);
   });
 
-  test("and finds nothing if nothing was observed", async () => {
+  test("finds nothing if nothing was observed", async () => {
     assert.deepEqual(await found({ at }), []);
   });
 });
 
 describe("a finding", () => {
-  test("identifies a leaked key by kid and thumbprint, and its members by name without their values", async () => {
+  test("identifies a leaked key by its kid and thumbprint and names its members without showing their values", async () => {
     const leaked = fixtures.filter(({ code, signs }) => code === ("JWKS_PRIVATE_MEMBERS" satisfies Code) && signs);
     for (const { observations, signs } of leaked) {
       const [finding] = await examine(observations);
@@ -272,7 +272,7 @@ describe("examine", () => {
     assert.deepEqual(await found(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
-  test("distinguishes a hex digest, plain or encoded a second time, from a different certificate's digest", async () => {
+  test("distinguishes a hex digest (plain or encoded a second time) from the digest of a different certificate", async () => {
     const digests = certificate(rsaKey());
     const hex = hexOf(digests.x5t);
     assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
@@ -375,7 +375,7 @@ describe("examine uses exact limits", () => {
     assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
   });
 
-  test("a response is outdated if its Age exceeds its lifetime, or a day if it has no lifetime", async () => {
+  test("a response is outdated if its Age exceeds its lifetime (or one day, if it has no lifetime)", async () => {
     assert.deepEqual(await cached("7200", "max-age=3600, stale-while-revalidate=3600"), []);
     assert.deepEqual(await cached("7201", "max-age=3600, stale-while-revalidate=3600"), ["HTTP_AGE"]);
     assert.deepEqual(await cached("90000", "max-age=604800"), []);

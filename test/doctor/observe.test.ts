@@ -155,7 +155,7 @@ describe("by default, observeIssuer connects only to https URLs at public addres
   const ipv6 =
     "[::ffff:100.100.100.200] [fd00:ec2::254] [fd00:ec2::23] [fd20:ce::254] [fd00:c1::a9fe:a9fe] [fd00:42::42]";
   for (const host of `${ipv4} ${ipv6} [fe80::a9fe:a9fe] [64:ff9b::a9fe:a9fe]`.split(" ")) {
-    test(`refuses cloud metadata at ${host}, even with allowInsecure`, async () => {
+    test(`refuses the cloud metadata address ${host}, even with allowInsecure`, async () => {
       await assert.rejects(observeIssuer(`http://${host}`, { ...local, timeoutMs: 1000 }), {
         code: "ERR_ADDRESS_FORBIDDEN",
       });
@@ -229,7 +229,7 @@ const early: RequestListener = (_, response) => {
 
 const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
 
-describe("observeIssuer stays within its limits and reports the one it reaches", () => {
+describe("observeIssuer stays within its limits and reports any limit it reaches", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["that never responds", () => {}, "HTTP_TIMEOUT"],
@@ -293,7 +293,7 @@ describe("observeIssuer stays within its limits and reports the one it reaches",
     assert.deepEqual(await examine(observationsFromBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("and starts no requests after the overall time limit", async (t) => {
+  test("starts no requests after the overall time limit", async (t) => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const { failure } = await requester({ timeoutMs: 300, totalMs: 0, allowInsecure: true })(url);
@@ -303,7 +303,7 @@ describe("observeIssuer stays within its limits and reports the one it reaches",
     );
   });
 
-  test("and sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {
+  test("sends at most 30 requests, including redirects, and reports nothing about what it did not request", async (t) => {
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;
@@ -319,7 +319,7 @@ describe("observeIssuer stays within its limits and reports the one it reaches",
     );
   });
 
-  test("and ends when its caller aborts it", async (t) => {
+  test("ends when its caller aborts it", async (t) => {
     const url = await serveHttp(
       t,
       providing(() => {}),
@@ -337,7 +337,7 @@ const bothFamilies = async () => [
 ];
 
 describe("TLS and addresses", () => {
-  test("a certificate that is not accepted is found, and so is one that expires soon", async (t) => {
+  test("finds a certificate that is not accepted and a certificate that expires soon", async (t) => {
     const soon = new Date(Date.now() + 5 * 24 * 3600 * 1000)
       .toISOString()
       .replaceAll(/[-:T]|\.\d+/g, "")
@@ -354,7 +354,7 @@ describe("TLS and addresses", () => {
     ]);
   });
 
-  test("IPv4 and IPv6 are compared if a name has both", async (t) => {
+  test("IPv4 and IPv6 are compared if a name has both kinds of address", async (t) => {
     const other = Buffer.from(bytes({ keys: [published("elsewhere")] }));
     const port = await listening(t, createServer(providing(good())));
     await listening(t, createServer(good(other, { etag: '"6"' })), "::1", port);

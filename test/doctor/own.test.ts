@@ -93,7 +93,7 @@ describe("when run against our own provider in simulated time, the doctor", () =
     assert.deepEqual(codes, []);
   });
 
-  test("detects that the provider immediately signs with the next key", async () => {
+  test("detects that the provider starts signing with the next key immediately", async () => {
     const { codes } = await found(4 * hour, async (world, { manager }) => {
       const key = await world.until(manager.makeKey("sig"));
       await world.until(manager.execute({ type: "rotate", use: "sig", key, now: true }));

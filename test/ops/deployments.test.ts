@@ -228,7 +228,7 @@ const blocksOf = async (section: string): Promise<readonly string[]> =>
 const run = async (t: TestContext, section: string, lines = "") =>
   runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
-describe("the code blocks in docs/install.md work verbatim", { skip }, () => {
+describe("the code blocks in docs/install.md work as written", { skip }, () => {
   test("systemd: the service responds, commands read its store, and it refuses to start if its store is lost", async (t) => {
     t.diagnostic(`NOT TESTED with the real programs: ${standIns.join(", ")}`);
     const { stdout } = await run(
