@@ -136,7 +136,7 @@ test("periods are derived from a policy, in milliseconds", () => {
   assert.equal(retireForMs(policy, "enc"), 14_200_000);
 });
 
-describe("a single error gives a valid value for each invalid one", () => {
+describe("a single error suggests a valid value for each invalid setting", () => {
   const rows: readonly RotationPolicyOptions[] = [
     { rotateEveryDays: 1 },
     { rotateEveryDays: 0 },
@@ -168,7 +168,7 @@ describe("a single error gives a valid value for each invalid one", () => {
     });
   }
 
-  test("and suggests a shorter propagation period as an alternative to a larger number of days", () => {
+  test("and offers a shorter propagation period as an alternative to a larger number of days", () => {
     assert.match(
       refusalOf({ rotateEveryDays: 1 }),
       /rounded up to whole days: 2\), or announceForSeconds must be at most 64200: /,

@@ -178,7 +178,7 @@ describe("formats a duration in its two largest units", () => {
   });
 });
 
-test("formats a time in UTC with its date; truncates the seconds rather than rounding them, as if the text of toJSON() were cut off after the seconds", () => {
+test("formats a time in UTC with its date, truncating the seconds rather than rounding them, like toJSON() output cut off after the seconds", () => {
   const rows: readonly [ms: number, text: string][] = [
     [Date.parse("2026-11-22T12:00:00.000Z"), "2026-11-22 12:00:00 UTC"],
     [Date.parse("2026-11-22T12:00:00.999Z"), "2026-11-22 12:00:00 UTC"],

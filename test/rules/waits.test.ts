@@ -78,7 +78,7 @@ describe("the end of a waiting period", () => {
   });
 });
 
-describe("a waiting period begins once every target has received the step, at a read that has seen it", () => {
+describe("a waiting period begins at a read that shows that every target has received the step", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
   const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });
@@ -101,7 +101,7 @@ describe("a waiting period begins once every target has received the step, at a 
     });
   }
 
-  test("and at the same read for all keys; if no period needs to begin, the records are unchanged", () => {
+  test("and begins at the same read for all keys; if no period needs to begin, the records are unchanged", () => {
     const later = { publishedAt: now, replacedAt: now };
     const begun = waits.map((record) => ({ ...record, ...pick(later, record) }));
     assert.deepEqual(beginWaits(frozen(waits.map(waiting)), policy, now), begun);

@@ -75,7 +75,7 @@ if (isSoak)
     before(setUp);
     after(() => rm(folder, { recursive: true, force: true }));
 
-    test("a service starts, serves its key and stops; back on this machine, the same store still has the same key", async (t) => {
+    test("a service starts, serves its key and stops, and its store, opened outside the emulator, still has the same key", async (t) => {
       const issuer = "https://op.example";
       const data = await temporaryFolder(t);
       const args = ["serve", "--port", "0", "--admin", "off", "--json-logs", "--issuer", issuer, "--data", data];

@@ -28,7 +28,7 @@ const recent = "2026-10-01";
 const old = "2025-08-06";
 
 for (const [name, makeVerifier] of runtimes) {
-  test(`${name}: never rejects a token in ${swaps} key changes, refetches at most once per change, and starts offline`, async (t) => {
+  test(`${name}: never rejects a token during ${swaps} key changes, refetches at most once per change, and starts offline`, async (t) => {
     await liveThrough(t, makeVerifier);
   });
 }
@@ -71,7 +71,7 @@ describe("in workerd, which cancels a request's work when the request ends", { c
     assert.equal(op.requests.length, reached, "the new key is known");
   });
 
-  test("the revalidation delays a response only briefly, and the keys are refetched a second later", async (t) => {
+  test("revalidation delays a response only briefly; the keys are refetched a second later", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     const release = op.hold();

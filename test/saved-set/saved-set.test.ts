@@ -285,7 +285,7 @@ const saved = async ({ of = owner, by = wrappingKeys, keys = publicKeys } = {}):
   savedSetText({ keys, at, policy }, of, by);
 
 describe("a saved set", () => {
-  test("is read back as written", async () => {
+  test("is identical when read back", async () => {
     const read = await readSavedSet(await saved(), rule);
     assert.deepEqual((await checkKeysets(read.keysets)).set.documents, savedKeys.documents);
     assert.deepEqual({ at: read.at, policy: read.policy }, { at, policy });
@@ -379,14 +379,14 @@ describe("a saved set", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
-  test("without an issuer belongs to the first issuer that is chosen, as its store does", async () => {
+  test("without an issuer belongs to the first issuer that is chosen, and so does its store", async () => {
     const text = await saved({ of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
     assert.equal((await readSavedSet(text, rule)).at, at);
   });
 });
 
 describe("a set's saver", () => {
-  test("records once a minute that the set is the latest, but not while the store is unreachable", async () => {
+  test("records once a minute that the set is still up to date, except while the store is unreachable", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];
     let isConfirmed = true;

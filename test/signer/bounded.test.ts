@@ -338,7 +338,7 @@ describe("a caller that aborts", () => {
     await next;
   });
 
-  test("after its call has left the queue, while its operation is in flight: the calls behind it are not blocked", async (t) => {
+  test("after its call has left the queue and its operation is in flight: the calls behind it are not blocked", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const first = sign(message);

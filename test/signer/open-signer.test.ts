@@ -32,7 +32,7 @@ describe("the adapter for a key URI", () => {
     });
   }
 
-  test("every adapter can be loaded but rejects a URI without a key version", async () => {
+  test("every adapter loads but rejects a URI without a key version", async () => {
     for (const type of signerTypes) {
       const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
       assert.doesNotMatch(error.message, /begins with one of/);
@@ -287,7 +287,7 @@ describe("rejects a key that is not a private P-256 key", () => {
   }
 });
 
-test("the list of strings forbidden in errors covers the key material", () => {
+test("the list of strings that errors must not contain includes the key material", () => {
   assert.deepEqual(keyMaterial(a), [a.x, a.y, a.d]);
   assert.deepEqual(
     keyMaterial(pem(a, "pkcs8")),

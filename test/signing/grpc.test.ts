@@ -104,7 +104,7 @@ describe("a gRPC server", () => {
     stream.close();
   });
 
-  test("ends a connection that sends nothing and one that never makes a call", async (t) => {
+  test("ends connections that send nothing and connections that never make a call", async (t) => {
     const { path, session } = await start(t, 300);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     const silent = connect({ path }).resume();
@@ -201,7 +201,7 @@ describe("Protocol Buffers messages", () => {
     [0x08, ...Array<number>(11).fill(0xff)],
     [0x11, 1],
   ]) {
-    test(`cannot consist of the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
+    test(`are rejected if their bytes are ${Buffer.from(bytes).toString("hex")}`, () => {
       assert.throws(() => readFields(Uint8Array.from(bytes)), RangeError);
     });
   }

@@ -127,7 +127,7 @@ describe("a TLS address for signing tokens", () => {
     for (let count = 0; count < 20; count += 1) assert.equal(await ask(address, client), "200");
   });
 
-  test("serves busy connections and closes idle ones as it stops", async (t) => {
+  test("while stopping, serves busy connections and closes idle ones", async (t) => {
     const { address, service } = await startWith(t, await tlsFolder(t));
     const [busy, idle] = [peerOf(t, address, client), peerOf(t, address, client)];
     const text = signText({ claims: {}, ...minute });
@@ -141,7 +141,7 @@ describe("a TLS address for signing tokens", () => {
     assert.equal(await stopped, 0);
   });
 
-  test("lets the client sign, and the client reports certificates that do not match", async (t) => {
+  test("signs for the client, which reports certificates that do not match", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const clientOf = (own: Certificate, at: string = address, ca: string = server.cert) => {
       const made = createSignClient({ address: at, ...own, ca });
@@ -173,7 +173,7 @@ describe("a TLS address for signing tokens", () => {
     assert.notEqual(await ask(address, client), "200");
   });
 
-  test("has its own policy, as a socket does", async (t) => {
+  test("has its own policy, just like a socket", async (t) => {
     const [folder, address] = [await tlsFolder(t), `localhost:${await freePort()}`];
     const file = join(await temporaryFolder(t), "sockets.json");
     await writeFile(file, JSON.stringify({ [address]: { tls: folder, audiences: ["api"] } }));

@@ -149,7 +149,7 @@ describe("a sign socket", () => {
     }
   });
 
-  describe("a sign socket with a policy", () => {
+  describe("with a policy", () => {
     const allowed = { claims: { aud: ["api", "logs"] }, ...minute, typ: "at+jwt" };
 
     test("signs allowed claims", async () => {

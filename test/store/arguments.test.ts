@@ -45,7 +45,7 @@ async function refusal(attempt: () => unknown, code = "ERR_OPTION_INVALID"): Pro
   return error.message;
 }
 
-test("a store immediately rejects anything but its kind of database, and names what it requires", async () => {
+test("a store immediately rejects a database argument of the wrong kind, and says what it requires", async () => {
   for (const [make, required] of stores) {
     for (const [given, instead] of [
       [undefined, /, not undefined$/],

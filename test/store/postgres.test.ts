@@ -149,7 +149,7 @@ describe("the PostgreSQL store", { skip }, () => {
     assert.equal((await insist(() => store.read())).text, "a");
   });
 
-  test("a connection that ends as soon as it begins does not end the process", async (t) => {
+  test("a connection that closes as soon as it opens does not crash the process", async (t) => {
     const stopping = "SFATAL\0VFATAL\0C57P01\0Mit stops\0\0";
     const ending = createServer((socket) => {
       socket.on("error", () => {});
@@ -163,7 +163,7 @@ describe("the PostgreSQL store", { skip }, () => {
     await refusal(store.read(), "ERR_STORE_UNAVAILABLE", /try again/);
   });
 
-  test("errors name the invalid setting and show no password", async (t) => {
+  test("errors name the invalid setting but never show a password", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
     network.silence();
@@ -315,7 +315,7 @@ describe("the PostgreSQL store", { skip }, () => {
 
   describe("several processes", () => {
     for (const level of ["read committed", "serializable"]) {
-      test(`one of 8 simultaneous first writes succeeds and creates the tables, at ${level}`, async (t) => {
+      test(`at ${level}, one of 8 simultaneous first writes succeeds and creates the tables`, async (t) => {
         const name = database();
         server.sql(`ALTER DATABASE ${name} SET default_transaction_isolation = '${level}'`);
         const stores = await Promise.all(Array.from({ length: 8 }, () => opened(t, server.url(name))));

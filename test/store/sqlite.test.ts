@@ -63,7 +63,7 @@ async function filled(path: string, text: string, writes = 1): Promise<Register>
 
 const textOf = async (store: Register): Promise<string | undefined> => (await store.read()).text;
 
-test("a store is one file, with mode 0600, from which replaced data is erased", async (t) => {
+test("a store is a single file with mode 0600, and replaced data is erased from it", async (t) => {
   const path = await temporaryPath(t);
   const umask = process.umask(0);
   t.after(() => void process.umask(umask));
@@ -134,7 +134,7 @@ test("rejects a damaged file without showing the file's content", async (t) => {
   await refusal(store.read(), "ERR_STORE_FORMAT", path);
 });
 
-test("a call waits for a lock until the caller aborts or the wait takes too long", async (t) => {
+test("a call waits for a lock until the caller aborts or the wait times out", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();
@@ -157,7 +157,7 @@ test("a call waits for a lock until the caller aborts or the wait takes too long
   assert.equal(await textOf(store), "b");
 });
 
-test("while another process has an unfinished read, commits fail and presence writes report a read-only store, so check-ins are limited to reading", async (t) => {
+test("while another process has an unfinished read, commits fail and presence writes report a read-only store, so check-ins only read", async (t) => {
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const { version } = await store.read();
@@ -198,7 +198,7 @@ for (const [way, put] of [
   });
 }
 
-test("follows a changed symbolic link to the new file", async (t) => {
+test("follows a symbolic link to the new file when the link changes", async (t) => {
   const path = await temporaryPath(t);
   for (const name of ["a", "b"]) await filled(`${path}.${name}`, name);
   symlinkSync(`${path}.a`, path);
@@ -384,7 +384,7 @@ test(
 
 const rounds = soak(60, 10);
 
-test(`in each of ${rounds} rounds, exactly one of two processes that race on one file wins`, async (t) => {
+test(`in each of ${rounds} rounds, exactly one of two processes racing for the same file wins`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
   const racers = [1, 2].map(() => startChild("race", path));
   t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));

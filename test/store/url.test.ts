@@ -22,7 +22,7 @@ const stores: Readonly<Record<string, (url: string) => Register>> = {
 };
 
 for (const [scheme, open] of Object.entries(stores)) {
-  test(`${scheme}: rejects an unescaped password and gives advice, without showing the password`, async () => {
+  test(`${scheme}: rejects an unescaped password and explains how to fix it, without showing the password`, async () => {
     const logins = [
       "u:12/cret",
       "u:pa/cret",

@@ -45,7 +45,7 @@ async function start(t: TestContext) {
 }
 
 describe("a bucket target", { timeout: 60_000 }, () => {
-  test("writes the JWK Set and then the discovery documents, each with its headers, and nothing twice", async (t) => {
+  test("writes the JWK Set and then the discovery documents, each with its headers, and does not write unchanged documents again", async (t) => {
     const { stub, target } = await start(t);
     const one = target();
     await one.open();
@@ -77,7 +77,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     assert.equal(text(), "newest");
   });
 
-  test("stops reading an endless object and does not mistake it for its own", async (t) => {
+  test("stops reading an endless object and does not mistake it for one of the target's own objects", async (t) => {
     const server = await endless(t, { ETag: '"endless"', "Content-Type": "application/json" });
     const endpoint = `http://127.0.0.1:${server.port}`;
     const target = bucketTarget({ bucket: "bucket", prefix: "" }, ["jwks"], { endpoint });
@@ -172,7 +172,7 @@ describe("a bucket target", { timeout: 60_000 }, () => {
     });
   }
 
-  test("contains the same bytes that jwksd serve sends", async (t) => {
+  test("contains exactly the bytes that jwksd serve sends", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
     await writeFile(file, JSON.stringify({ keys: [named("one")] }));

@@ -75,7 +75,7 @@ describe("warns and restores a folder that another process has changed", () => {
     ],
   ];
 
-  test("even if that process has put back the set from before a rotation", async (t) => {
+  test("even if that process has restored the set from before a rotation", async (t) => {
     const at = await inFolder(t);
     const old = await readFile(at.jwks);
     await at.rotate();

@@ -39,7 +39,7 @@ describe("jwksd publish FOLDER, with managed keys", () => {
     assert.equal(new Set(server.requests).size, server.requests.length);
   });
 
-  test("refuses keys without an issuer, because another folder may contain the same keys, but leaves these keys usable", async (t) => {
+  test("refuses keys without an issuer, because another folder may contain the same keys, but leaves the keys usable", async (t) => {
     const { publish, cli, data, folder } = await start(t);
     const service = await startService(t, ["--data", data]);
     await service.stop();

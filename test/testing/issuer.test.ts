@@ -66,7 +66,7 @@ describe("a token", () => {
     assert.deepEqual({ tenant, scope, sub }, { tenant: "a", scope: "orders:read", sub: undefined });
   });
 
-  test("with a fault is rejected with the fault's code, and docs/testing.md lists other verifiers' results", async (t) => {
+  test("with a fault is rejected with the fault's code (docs/testing.md lists other verifiers' results)", async (t) => {
     const refusals = await refusalsOf(t);
     assert.equal(new Set(Object.values(refusals.valid)).size, 1, JSON.stringify(refusals.valid));
     const codes = Object.fromEntries(Object.entries(tokenFaults).map(([name, { code }]) => [name, code]));
@@ -356,7 +356,7 @@ describe("an issuer over HTTP", () => {
     assert.deepEqual(await ask("/token", preflight, "OPTIONS"), [204, local]);
   });
 
-  test("jwksd test-issuer has a page with tokens and buttons", async (t) => {
+  test("jwksd test-issuer serves a page with tokens and buttons", async (t) => {
     const port = await freePort();
     const { child, exited } = spawnCli(t, ["test-issuer", "--port", String(port)]);
     let stdout = "";
@@ -414,7 +414,7 @@ describe("documents with a fault", () => {
     assert.match(String(await text("JWKS_OCT/keys")), /^404,.*JWKS_OCT\/jwks/);
   });
 
-  test("the guard accepts a valid token whose key is next to a faulty one", async () => {
+  test("the guard accepts a valid token whose key is listed alongside a faulty key", async () => {
     const issuer = await createTestIssuer();
     const whole =
       "JWKS_NOT_JSON JWKS_KEYS_MISSING JWKS_KEYS_NOT_LIST JWKS_KEYS_EMPTY JWKS_ONE_KEY_NO_KID JWKS_ONE_OLD_KEY JWKS_NO_SIGNING_KEY".split(

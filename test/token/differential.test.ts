@@ -262,7 +262,7 @@ async function byJose(token: string, expected: Expectations): Promise<Verdict> {
   }
 }
 
-test("verify and jose accept the same tokens and return the same content", async (t) => {
+test("verify() and jose accept the same tokens and return the same content", async (t) => {
   const runs = soak(30_000, 700);
   let accepted = 0;
   const property = fc.asyncProperty(tokens, expectations, async (token, expected) => {

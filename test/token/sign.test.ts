@@ -75,7 +75,7 @@ describe("the content of a token", () => {
     });
   }
 
-  test("an access token has a random jti unless the claims have one: RFC 9068 section 2.2", async () => {
+  test("an access token has a random jti unless the claims include one (RFC 9068 section 2.2)", async () => {
     const provider = await provide();
     const jtiOf = async (typ: string, jti?: string): Promise<unknown> =>
       read(await provider.sign({ jti }, { lifetimeSeconds: 60, typ })).claims["jti"];
@@ -313,7 +313,7 @@ describe("signing with the active signer", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("aborts a signature on the caller's signal", async () => {
+  test("aborts a signature when the caller's signal aborts", async () => {
     const { signer } = heldSigner("a");
     const provider = await provide({ keyset: [{ kid: "a", signer }] });
     const aborting = new AbortController();
@@ -332,7 +332,7 @@ describe("signing with the active signer", () => {
     });
   });
 
-  test("a signer with a new kid signs with the new kid", async () => {
+  test("uses a signer's new kid", async () => {
     const signer = await localSigner(ecKey("a"));
     const provider = await provide({ keyset: [{ kid: "old", signer }] });
     await provider.update({ keyset: [{ kid: "new", signer }] });
