@@ -164,7 +164,7 @@ describe(".ci/run", () => {
     assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, including examples", "# pass 1", ""]]);
   });
 
-  test("fails and names each file that a step or a test leaves behind", async (t) => {
+  test("fails, naming each file, if a step or a test leaves files behind", async (t) => {
     const { run, folder } = await repository(t);
     for (const tests of [true, false]) {
       if (!tests) await writeFile(join(folder, "jwks"), "");

@@ -28,7 +28,7 @@ const { text, jobs, steps } = await workflow(release);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(release, () => {
-  test("defines every output that it uses, and is rejected if it contains a misspelling", async () => {
+  test("defines every output that it uses, and a misspelling in it is rejected", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],
@@ -40,7 +40,7 @@ describe(release, () => {
     for (const [, id] of text.matchAll(/\$\{\{ steps\.([\w-]+)\./g)) assert.ok(ids.has(id), id);
   });
 
-  test("publishes nothing from the job that runs the project's code, and nothing without a tag", () => {
+  test("publishes only if there is a tag, and never from the job that runs the project's code", () => {
     assert.deepEqual(jobs["build"]?.permissions, { contents: "read" });
     const publishing = /\battest@|gh release|buildah login|npm publish/;
     for (const { name, uses = "", run = "", if: condition = "" } of steps.filter(
@@ -88,7 +88,7 @@ describe(peers, async () => {
 
   test("runs once a week", () => assert.match(on.schedule?.[0]?.cron ?? "", /^\d+ \d+ \* \* [0-6]$/));
 
-  test("installs the latest releases of packages that the tests use", () => {
+  test("installs the latest releases of the packages that the tests use", () => {
     const installed = Array.from(
       runOf("Install the newest releases").matchAll(/(\S+)@latest/g),
       ([, peer = ""]) => peer,

@@ -111,7 +111,7 @@ describe("the package contains everything that pages and help texts refer to", (
     );
   });
 
-  test("the folder where the help says the guides are", async () => {
+  test("the folder of guides that the help names", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
     const [, folder = "no folder"] = /guides\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);
@@ -164,7 +164,7 @@ test("the modules that run as separate processes are next to the command", () =>
   for (const name of ["child.js", "parent-watch.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
 });
 
-test("a command caches compiled code in the package if it can", async () => {
+test("a command keeps its cache of compiled code in the package if it can", async () => {
   const command = join(installed, packageJson.bin.jwksd);
   const kept = join(installed, "node_modules");
   const version = (): Promise<string> =>

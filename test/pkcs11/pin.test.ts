@@ -73,7 +73,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 1);
   });
 
-  test("tries a new PIN only once, when the module restarts, if the PIN changed while a signer was open", async (t) => {
+  test("if the PIN changes while a signer is open, tries the new PIN only once, when the module restarts", async (t) => {
     const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -146,7 +146,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     await eventually("the first connection is open again", isSigned);
   });
 
-  test("tries a possibly rejected PIN again once another connection has logged in with it", async (t) => {
+  test("a PIN that may have been rejected is tried again after another connection has logged in with it", async (t) => {
     const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];
@@ -185,7 +185,7 @@ describe("logging in to a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
   });
 
-  test("passes the named variables to the module's process, but none of this process's other secrets", async (t) => {
+  test("passes the named variables, but none of the current process's other secrets, to the process that runs the module", async (t) => {
     const { token, modulePath, uri } = await setUp(t);
     const secrets = { JWKSD_WRAPPING_KEYS: "secret-1", VAULT_TOKEN: "secret-2", VENDOR_TOKEN: "secret-3" };
     Object.assign(process.env, secrets, { VENDOR_CONFIG: "/etc/vendor" });

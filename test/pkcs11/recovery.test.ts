@@ -313,7 +313,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("while it is starting makes a call fail at its deadline, but the call can be retried", async (t) => {
+  test("while starting makes a call fail at the call's deadline, but the call can be retried", async (t) => {
     const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");
@@ -328,7 +328,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   for (const hang of [["C_SignInit hang"], []].slice(0, soak(2, 1))) {
-    test(`the process exits when its parent exits${hang.length === 0 ? "" : ", even while the module blocks it"}`, async (t) => {
+    test(`the process exits when its parent exits${hang.length === 0 ? "" : ", even while the module is blocking the process"}`, async (t) => {
       const { token, shim, signer } = await setUp(t);
       const backendModule = fileURLToPath(new URL("../../src/keys/pkcs11/backend.ts", import.meta.url));
       const options = { modulePath: shim.modulePath, pin: { file: token.pinFile } };

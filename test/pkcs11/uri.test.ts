@@ -100,7 +100,7 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     assert.equal(formatKeyUri({ label: "t", serial: "" }, { label: "k" }), "pkcs11:token=t;object=k;type=private");
   });
 
-  test("formatting names as a URI and parsing the URI returns the same names, whatever they contain", () => {
+  test("names formatted as a URI and parsed again are unchanged, whatever they contain", () => {
     const name = fc.string({ minLength: 1, unit: "grapheme" });
     fc.assert(
       fc.property(name, name, name, fc.uint8Array({ minLength: 1 }), (label, serial, object, id) => {

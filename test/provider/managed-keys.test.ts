@@ -53,14 +53,14 @@ test("a guard that uses an on-demand provider's keys returns 503 until they can 
   assert.equal(await answerTo(other), 401);
 });
 
-describe("options that managed keys replace", () => {
+describe("options given together with managed keys", () => {
   const twice: ProviderOptions = {
     keyset,
     jwksRotationActive: () => true,
     maxTokenLifetimeSeconds: 60,
   };
 
-  test("are rejected by name, whatever their order, unless they are null", async () => {
+  test("are rejected with an error that names them if managed keys replace them, whatever their order, unless they are null", async () => {
     const keys = await start();
     for (const [name, value] of Object.entries(twice)) {
       for (const options of [[{ keys, [name]: value }], [{ keys }, { [name]: value }], [{ [name]: value }, { keys }]]) {
@@ -73,7 +73,7 @@ describe("options that managed keys replace", () => {
     await keys.close();
   });
 
-  test("may include the same issuer, but not a different one", async () => {
+  test("may include the manager's issuer, but not a different one", async () => {
     const keys = await start();
     for (const given of [undefined, null, issuer])
       assert.equal((await createProvider({ keys, issuer: given })).issuer, issuer);
@@ -202,7 +202,7 @@ describe("encryption keys in addition to managed keys", () => {
     assert.deepEqual(await kidsOf(provider), [`${kid} sig`, "f enc"]);
   });
 
-  test("do not let an update replace the manager's signing keys", async () => {
+  test("an update cannot replace the manager's signing keys", async () => {
     const keys = await start();
     const provider = await createProvider({ keys });
     const { message } = await refusal(() => provider.update({ keyset }), "ERR_OPTION_INVALID");

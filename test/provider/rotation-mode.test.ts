@@ -57,7 +57,7 @@ const modeOf = (response: Response): string =>
     "public, max-age=300, must-revalidate": "rotation",
   })[response.headers.get("cache-control") ?? ""] ?? "neither";
 
-describe("endpoint specification, section 4, rotation cache mode, 2: the predicate is called once for every request to the JWKS path, without arguments, and never otherwise", () => {
+describe("endpoint specification, section 4, rotation cache mode, 2: the predicate is called without arguments, exactly once for each request to the JWKS path and at no other time", () => {
   const any = { headers: { "If-None-Match": "*" } };
   const rows: [calls: 0 | 1, status: number, ...Sent][] = [
     [1, 200, "/tenant/oidc/jwks"],
@@ -173,7 +173,7 @@ describe("a predicate that fails selects rotation mode, and is reported once per
   }
 });
 
-test("failures that differ each time are reported a limited number of times", async () => {
+test("failures are reported only a limited number of times, even if each one is different", async () => {
   let count = 0;
   const { provider, warnings } = await providerWith(() => {
     count += 1;
@@ -292,7 +292,7 @@ describe("signatures", () => {
     assert.ok(Math.abs((valuesOf(provider, `${name}_sum`)['{kid="a"}'] ?? 0) - 0.09) < 1e-9);
   });
 
-  test("with a removed key are no longer reported; if the key returns, its signatures are counted from zero", async () => {
+  test("made with a removed key are no longer reported; if the key returns, its signatures are counted from zero", async () => {
     const provider = await provide();
     const other = await localSigner(ecKey("b"));
     await provider.sign(...claims);

@@ -53,7 +53,7 @@ async function sign({ signingKey }: Provider, options: Partial<SignInputOptions>
   return verdict(sign(validInput(kid), { lifetimeSeconds, ...options }));
 }
 
-test("returns the active key as published, and the key's signature completes a token (RFC 7515 section 5.1)", async () => {
+test("returns the active key as it is published, and a signature made with that key completes a token (RFC 7515 section 5.1)", async () => {
   const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
   const { kid, alg, publicJwk, sign } = await provider.signingKey();
   const set = (await (await provider.fetch(new Request(provider.jwksUri))).json()) as { keys: object[] };
@@ -183,10 +183,10 @@ describe("a signing key's signatures have the same safeguards as provider.sign",
   });
 });
 
-describe("a signing key signs", () => {
+describe("a signing key can sign", () => {
   const replaced = { name: "SignerError", code: "ERR_SIGNER_STALE", retryable: true };
 
-  test("without a manager, while it is the active key", async () => {
+  test("while it is the active key, if there is no manager", async () => {
     const provider = await provide();
     const { sign } = await provider.signingKey();
     await provider.update({ keyset: [await entry("b"), await entry("a")] });
@@ -196,7 +196,7 @@ describe("a signing key signs", () => {
     await sign(validInput("a"), { lifetimeSeconds });
   });
 
-  test("with a manager, while the manager permits it (test/manager/check-in.test.ts); this permission is checked before and after the signature", async () => {
+  test("while the manager permits it, if there is a manager (test/manager/check-in.test.ts); permission is checked before and after signing", async () => {
     let isRefused = false;
     const permit = () => () => {
       if (isRefused) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");

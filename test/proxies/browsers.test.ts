@@ -22,7 +22,7 @@ async function options({ port }: Site, headers: readonly HeaderLine[], method = 
 
 for (const proxy of proxies) {
   describe(`through ${proxy.name}`, { skip: skipWithout(proxy.name) }, () => {
-    test("a preflight passes only if the configuration allows it, and it carries no identity", async (t) => {
+    test("a preflight carries no identity and passes only if the configuration allows it", async (t) => {
       const [passing, refusing] = [await startSite(t, proxy, { host: { cors: "pass" } }), await startSite(t, proxy)];
       assert.deepEqual(await options(passing, preflight("PUT")), [200, "OPTIONS", {}]);
       const refused = [401, undefined, undefined];

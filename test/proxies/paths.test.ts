@@ -27,7 +27,7 @@ const step = soak(1, 24);
 for (const [way, { proxy, backend }] of ways.entries()) {
   const chosen = spellings.filter((_, index) => index % step === way % step);
   describe(`${proxy.name} in front of ${backend.name}`, { skip: skipWithout(proxy.name, ...backend.programs) }, () => {
-    test(`${chosen.length} path spellings never reach a route without the route's scope`, async (t) => {
+    test(`requests with ${chosen.length} path spellings never reach a route without the route's scope`, async (t) => {
       const { token, port, backendPort } = await startSite(t, proxy, { backend });
       for (const [path, route] of Object.entries(cleanPaths))
         assert.ok((await reached(port, path, token())).includes(route), path);

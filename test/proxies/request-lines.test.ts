@@ -105,7 +105,7 @@ for (const proxy of isSoak ? proxies : []) {
       assert.equal((await ask(port, { target: "/orders/1" }, token())).status, 200);
     });
 
-    test(`over HTTP/2, ${spellings.length} path spellings never reach a route without the route's scope`, async (t) => {
+    test(`over HTTP/2, requests with ${spellings.length} path spellings never reach a route without the route's scope`, async (t) => {
       const other = await freePort();
       const site = proxy.name === "nginx" ? `listen 127.0.0.1:${other} http2;` : "";
       const { port, token } = await startSite(t, proxy, { site });

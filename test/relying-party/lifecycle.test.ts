@@ -77,7 +77,7 @@ describe("close", () => {
     assert.equal(keys.state(), undefined);
   });
 
-  test("works from a listener during a request", async () => {
+  test("can be called from a listener during a request", async () => {
     for (const type of ["changed", "refreshed"]) {
       const verifier = verifierOf(served(["a"]), {
         onEvent: (event) => {
@@ -123,7 +123,7 @@ describe("events", () => {
     ["throws", () => assert.fail("broken")],
     ["rejects", () => Promise.reject(new Error("broken"))],
   ] as const) {
-    test(`do not break if the listener ${name}`, async () => {
+    test(`continue if the listener ${name}`, async () => {
       const unhandled = unhandledRejections();
       const { ask, origin, keys } = verifierOf(served(["a"]), { onEvent });
       assert.equal(await ask("a"), "a");
@@ -197,7 +197,7 @@ describe("exported state", () => {
     });
   }
 
-  test("that is old still avoids transferring the body", async () => {
+  test("that is old still makes it unnecessary to transfer the body", async () => {
     const state = await exported();
     const { ask, clock, origin, takeEventTypes } = verifierOf(served(["a"]), { state });
     await clock.advance(30 * 86_400_000);

@@ -9,8 +9,8 @@ const unknown = "ERR_TOKEN_KID_UNKNOWN";
 const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
-describe("an unknown kid (endpoint specification 1.4)", () => {
-  test("causes one request that bypasses all caches and omits the ETag, because nginx may compute the same ETag for a new file", async () => {
+describe("looking up an unknown kid (endpoint specification 1.4)", () => {
+  test("sends one request that bypasses all caches; it omits the ETag because nginx may compute the same ETag for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
     assert.equal(origin.requests.length, 1);
@@ -19,7 +19,7 @@ describe("an unknown kid (endpoint specification 1.4)", () => {
     assert.deepEqual([init.cache, init.redirect], ["no-cache", "manual"]);
   });
 
-  test("never gets a different key (endpoint specification 1.5)", async () => {
+  test("never returns a different key (endpoint specification 1.5)", async () => {
     const { ask, keys } = await warmVerifier(served(["only"]));
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
@@ -27,7 +27,7 @@ describe("an unknown kid (endpoint specification 1.4)", () => {
     }
   });
 
-  test("causes no request if the kid names a key with a different alg", async () => {
+  test("sends no request if the kid belongs to a key with a different alg", async () => {
     const { keys, origin } = await warmVerifier();
     for (const alg of ["RS256", "HS256", "none", undefined]) {
       await assert.rejects(keys({ kid: "a", ...(alg !== undefined && { alg }) }), { code: "ERR_TOKEN_ALG" });
@@ -49,8 +49,8 @@ histories("an unknown kid", {
   "is forgotten when the keys change": "knows a; b = unknown; serves a c; refresh = ok; serves a b c; b = b",
 });
 
-describe("an unknown kid in memory", () => {
-  test("is remembered with at most 999 others; the oldest is dropped first", async () => {
+describe("a remembered unknown kid", () => {
+  test("is stored with at most 999 others; the oldest is dropped first", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const kids = kidsOf(1_001);
     assert.deepEqual(new Set(await Promise.all(kids.map((kid) => ask(kid)))), new Set([unknown]));
@@ -62,7 +62,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("becomes the newest each time it is looked up and is still unknown", async () => {
+  test("becomes the newest whenever it is looked up again and is still unknown", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const [first = "", ...others] = kidsOf(1_000);
     await Promise.all([first, ...others].map((kid) => ask(kid)));
@@ -73,7 +73,7 @@ describe("an unknown kid in memory", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("may have up to 1,024 characters; a longer kid is never looked up", async () => {
+  test("has at most 1,024 characters; a longer kid is never looked up", async () => {
     const long = "x".repeat(1_024);
     const { ask, keys, origin } = await warmVerifier();
     for (const kid of [long, long, `${long}x`, `${long}x`]) assert.equal(await ask(kid), unknown);
@@ -156,7 +156,7 @@ const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): P
   return [code, retryAfterSeconds];
 };
 
-test("says when to retry if the budget is spent and the set is not fresh", async () => {
+test("if the budget is spent and the set is not fresh, says when to retry", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
     minFreshSeconds: 0,
   });

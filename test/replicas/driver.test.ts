@@ -216,7 +216,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
 describe("finds a broken rule", () => {
   const all = Object.entries(changes);
   // Most of the changes are tested by npm run soak only.
-  test("with edits that each match the source exactly once", async () => {
+  test("each edit matches the source exactly once", async () => {
     for (const [file, from] of all.flatMap(([, { edits }]) => edits)) {
       const text = await readFile(new URL(`../../src/${file}`, import.meta.url), "utf8");
       assert.equal(text.split(from).length, 2, `${file} has exactly once: ${from}`);
@@ -283,7 +283,7 @@ if (isSoak)
       assert.ok(report.misses.length > 0);
     });
 
-    test("if one process is paused until it is stale, one is killed, and one is cut off, the other processes continue immediately", async (t) => {
+    test("if one process is paused until it is stale, another is killed, and a third is cut off, the remaining processes continue immediately", async (t) => {
       const database = "others";
       cluster.primary.sql(`CREATE DATABASE ${database}`);
       const cutOff = await cuttable(cluster.primary.port);

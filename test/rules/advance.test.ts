@@ -312,7 +312,7 @@ test("the first key for a use does not replace another key", () => {
 
 const targets = (revision: number): View => ({ targets: [{ name: "bucket", revision, at: start }] });
 
-describe("a waiting period after a step is measured from a read that has seen the step, never from the step itself", () => {
+describe("a waiting period after a step is measured from a read that shows the step, never from the step itself", () => {
   const given = frozen([active, announced, enc(active), enc(announced)]);
 
   test("a key that retires now stays until the next read, and then for the whole retirement period", () => {
@@ -349,7 +349,7 @@ describe("a process whose store has no clock keeps its own time", () => {
     assert.equal(wakeAt, start + announcement + 5);
   });
 
-  test("a waiting period that has not begun has not ended, whatever the process's clock says", () => {
+  test("a waiting period that has not begun is not considered over, whatever the process's clock says", () => {
     const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
     assert.equal(
       states(advance(unread, policy, start, { ...left(0), ...targets(6) }).records),

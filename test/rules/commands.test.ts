@@ -436,7 +436,7 @@ test("refuses to apply a command to records that already break a rule", async ()
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });
 
-test("each command records its times; a replaced key gives up its claim to generate the next key", () => {
+test("each command records its times, and a replaced key loses its claim to generate the next key", () => {
   const at = announcedUntil;
   const { records } = applyCommand(frozen([active, announced]), { type: "activate", kid: "b" }, { policy, now: at });
   const { nextMadeBy: _, ...rest } = active;
@@ -469,7 +469,7 @@ test("a rollback is counted, keeps the time of the first activation, and does no
   }
 });
 
-test("decommissioning an issuer restarts all waiting periods; if it also revokes the keys, the same bound applies to every key", () => {
+test("decommissioning an issuer restarts all waiting periods; if the keys are revoked at the same time, the same bound applies to every key", () => {
   const given = frozen([{ ...active, maxStaleSeconds: 7_200 }, retiring]);
   const graceful = applyCommand(given, { type: "decommission" }, { policy, now: start });
   const { nextMadeBy: _, ...former } = active;
@@ -514,7 +514,7 @@ test("records a new key with all of its members and times", () => {
   });
 });
 
-test("a withdrawn encryption key keeps its private key for as long as caches serve its public key", () => {
+test("the private key of a withdrawn encryption key is kept for as long as caches serve the public key", () => {
   const command = { type: "remove", kid: "eb" } as const;
   const { records } = applyCommand(frozen([active, encAnnounced]), command, { policy, now: start });
   assert.deepEqual(records[1], { ...encAnnounced, state: "retiring", retiredAt: start });
@@ -592,7 +592,7 @@ describe("while clocks differ", () => {
     }
   });
 
-  test("allows a revocation without restarting a waiting period", () => {
+  test("allows a revocation, which restarts no waiting period", () => {
     const ahead = { ...announced, publishedAt: start + 3 * year };
     const { records, events } = applyCommand([active, ahead], commandOf("revoke a"), at);
     assert.deepEqual(
