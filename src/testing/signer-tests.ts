@@ -96,7 +96,7 @@ export function defineSignerTests(
     let publicKey: CryptoKey;
     let publicJwk: string;
     let signed = 0;
-    /** The halves for which a signature with a leading zero has been found. */
+    /** The halves of a signature (r and s) that have been seen with a leading zero. */
     const zeros = new Set<string>();
 
     before(async () => {

@@ -263,7 +263,7 @@ describe("with a state store", () => {
     assert.equal(await guardOf(unreachable, { state }).status(), 200);
   });
 
-  test("a cold start needs no request even for an issuer that a function accepts", async () => {
+  test("a cold start needs no request, even for an issuer that is accepted by a function", async () => {
     const state = memory();
     await guardOf(undefined, { state, issuer: () => true }).status();
     await settled();

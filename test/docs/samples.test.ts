@@ -58,7 +58,7 @@ test("every program on the pages is a file that a test runs", async () => {
   assert.deepEqual(untested, []);
 });
 
-describe("the pages' samples", () => {
+describe("code samples in the docs", () => {
   test("a provider with key files serves the key that the page's command generates and a key that is added later", async (t) => {
     const path = await sample(t, "examples/docs/files.mts", {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",

@@ -211,7 +211,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("only close factors are found within the given number of rounds, and a fingerprint is never reported by chance", () => {
+  test("factors are found within the given number of rounds only if they are close, and no fingerprint is a false positive", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -260,7 +260,7 @@ const rsaSet = (more: object, rest: Partial<Observations> = {}): Promise<string[
 const hexOf = (text: unknown): string => Buffer.from(text as string, "base64url").toString("hex");
 
 describe("examine", () => {
-  test("reports a modulus below the minimum size only as short, even if it has the ROCA fingerprint", async () => {
+  test("reports only that a modulus is too short, even if it also has the ROCA fingerprint", async () => {
     assert.deepEqual(await rsaSet({ n: "AQ" }), ["JWKS_RSA_SHORT"]);
     assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
   });

@@ -114,7 +114,7 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
 };
 
 describe("when run against jwksd serve, the doctor", () => {
-  test("finds nothing with managed keys before and during a rotation, with and without --watch", async (t) => {
+  test("reports no problems with managed keys, before and during a rotation, with and without --watch", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const { port } = await startService(t, ["--data", data]);
     const url = `http://127.0.0.1:${port}`;

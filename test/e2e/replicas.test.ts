@@ -178,7 +178,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
 });
 
 describe("jwksd replicas", { timeout: 60_000 }, () => {
-  test("lists a store's processes and targets, while the keys and plan commands name any target that blocks a step", async (t) => {
+  test(`lists a store's processes and targets; "jwksd keys" and "jwksd plan" name any target that blocks a step`, async (t) => {
     const { run, checkIn, addTarget } = await withReplicas(t);
     await checkIn("a", { version: "1.2.3" });
     await checkIn("b in Zürich", { kid: undefined, signs: false });

@@ -138,7 +138,7 @@ const activation = (record: LiveRecord) =>
     ({ action, kid }) => action === "activated" && kid === record.kid,
   );
 
-test("a waiting period is the longest that any policy has required so far, and its bound says so if that policy is an earlier one", () => {
+test("a waiting period is the longest that any policy has required so far, and its bound says if an earlier policy required it", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
   const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";

@@ -77,7 +77,7 @@ describe("identity headers", () => {
     for (const [claims, headers] of rows) assert.deepEqual(await identity(guard, setup, claims), headers);
   });
 
-  test("are not invented for a claim that has the same name as a property of every object", async (t) => {
+  test("are not made up for a claim that is named after a property of Object.prototype", async (t) => {
     const names = ["constructor", "toString", "__proto__"];
     const { setup, guard } = await startOne(t, { claims: names }, {}, { scopeClaims: ["constructor", "scope"] });
     const base = { issuer: setup.issuer, subject: "alice", client: "app", scope: "a" };

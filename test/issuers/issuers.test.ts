@@ -397,7 +397,7 @@ test("an issuer's records are available before the issuer is first used, and the
   );
 });
 
-test("keys without an issuer are published for neither of two issuers if they are copied into both issuers' rows", async () => {
+test("keys without an issuer that are copied into two issuers' rows are not published for either", async () => {
   const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });

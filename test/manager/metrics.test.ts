@@ -29,7 +29,7 @@ import { settled, simulatedClock } from "../support/simulated.ts";
 import { World } from "./world.ts";
 
 describe("a manager's metrics", () => {
-  test("report each key, when it entered its states, and when the next step is due", async () => {
+  test("report each key, when it entered each state, and when the next step is due", async () => {
     const world = new World();
     const replica = await world.start();
     const t0 = world.clock.now() / 1000;

@@ -196,7 +196,7 @@ describe("a signing key can sign", () => {
     await sign(validInput("a"), { lifetimeSeconds });
   });
 
-  test("while the manager permits it, if there is a manager (test/manager/check-in.test.ts); permission is checked before and after signing", async () => {
+  test("only as long as its manager, if it has one, permits it, which is checked before and after signing (test/manager/check-in.test.ts)", async () => {
     let isRefused = false;
     const permit = () => () => {
       if (isRefused) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");

@@ -138,7 +138,7 @@ describe("a response is 304 if and only if the endpoint specification requires i
       });
       after(() => target.close());
 
-      test("for any list, sent on one or several lines", async () => {
+      test("for any If-None-Match list, whether it is sent as one header field or several", async () => {
         const own = (await target.send({ target: "/jwks" })).headers["etag"] as string;
         await fc.assert(
           fc.asyncProperty(fc.array(values(own), { minLength: 1, maxLength: 3 }), async (lines) => {

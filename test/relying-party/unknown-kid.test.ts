@@ -50,7 +50,7 @@ histories("an unknown kid", {
 });
 
 describe("a remembered unknown kid", () => {
-  test("is stored with at most 999 others; the oldest is dropped first", async () => {
+  test("is one of at most 1,000, of which the oldest is dropped first", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const kids = kidsOf(1_001);
     assert.deepEqual(new Set(await Promise.all(kids.map((kid) => ask(kid)))), new Set([unknown]));

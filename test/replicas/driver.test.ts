@@ -65,7 +65,7 @@ function failureText(name: string, seed: number, { violations, faultLog }: Outco
   return [`${name}, seed ${seed}:`, ...violations, "faults:", ...faultLog].join("\n");
 }
 
-describe("three managers on one store never violate an invariant in real time", () => {
+describe("three managers that share a store and run in real time never violate an invariant", () => {
   for (const [name, mode] of chosen) {
     test(`with ${name}`, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };

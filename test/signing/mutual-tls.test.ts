@@ -141,7 +141,7 @@ describe("a TLS address for signing tokens", () => {
     assert.equal(await stopped, 0);
   });
 
-  test("signs for the client, which reports certificates that do not match", async (t) => {
+  test("signs for the client, and the client reports certificates that do not match", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const clientOf = (own: Certificate, at: string = address, ca: string = server.cert) => {
       const made = createSignClient({ address: at, ...own, ca });

@@ -78,7 +78,7 @@ describe("a token", () => {
     assert.equal(table, refusalTable(refusals), "node test/testing/refusals.ts prints it");
   });
 
-  test("with a fault gets 401 from the guard", async () => {
+  test("with a fault gets a 401 from the guard", async () => {
     const issuer = await createTestIssuer();
     const bearer = guardOf(issuer);
     for (const fault of Object.keys(tokenFaults))

@@ -34,7 +34,7 @@ export interface ChangeOptions {
   readonly breaks: boolean | string;
   /** Use and alg of the new key, if the change needs one. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
-  /** Returns the change's effects that cannot be derived from the records. */
+  /** Returns the effects of the change that cannot be derived from the records. */
   readonly remarks?: (change: Changed) => readonly string[];
   /** Message that is printed if there is nothing to change. */
   readonly unchanged?: string | undefined;

@@ -12,7 +12,7 @@ export const discovery = {
   DISCOVERY_MEDIA_TYPE: {
     severity: "advice",
     title: "The discovery document is not served as `application/json`",
-    why: "Current relying parties read the body and ignore the type, but strict ones reject the document.",
+    why: "Most relying parties read the body and ignore the type, but strict ones reject the document.",
     rule: `${openidDiscovery} 4.2`,
     remedy: "Send `Content-Type: application/json`.",
   },

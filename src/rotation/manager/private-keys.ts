@@ -116,8 +116,8 @@ interface OpenerOptions {
 /** Opens private keys and keeps them open for signing and decryption. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published, so that a
-   * key that another process has removed or revoked does not stay in the set because of a broken key.
+   * Opens the keys that are not open yet. If one cannot be opened, the others are still opened and published.
+   * Otherwise, one broken key would keep keys in the set that another process has removed or revoked.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are currently open. */

@@ -26,8 +26,7 @@ interface Used {
 /** Fraction of a full store that is kept when it makes room for new tokens. */
 const keptShare = 3 / 4;
 /**
- * Minimum time between two searches of a full store for tokens to forget, in milliseconds. The cost of a search is
- * proportional to the size of the store.
+ * Minimum time, in milliseconds, between two scans of a full store for tokens that can be dropped. The cost of a scan is proportional to the size of the store.
  */
 const searchEveryMs = 1_000;
 

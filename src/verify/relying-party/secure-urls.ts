@@ -1,7 +1,7 @@
 import { FetchError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
-/** Maximum length of a URL. It is limited because servers can choose URLs, which are stored. */
+/** Maximum length of a URL. It is limited because servers can choose URLs, and jwksd stores them. */
 const maxUrlLength = 2_048;
 
 /**
