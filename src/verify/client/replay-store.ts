@@ -26,7 +26,8 @@ interface Used {
 /** Fraction of a full store that is kept when it makes room for new tokens. */
 const keptShare = 3 / 4;
 /**
- * Minimum time, in milliseconds, between two scans of a full store for tokens that can be dropped. The cost of a scan is proportional to the size of the store.
+ * Minimum time, in milliseconds, between two scans of a full store for tokens that can be dropped. The cost of a scan is
+ * proportional to the size of the store.
  */
 const searchEveryMs = 1_000;
 
