@@ -2,7 +2,7 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import type { HttpExchange } from "./observations.ts";
 import { field } from "./read-exchange.ts";
 
-/** How long caches may serve a response, according to its headers. */
+/** The cache lifetime of a response, according to its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
   /**

@@ -66,10 +66,10 @@ Examples:
 /**
  * Decommissions one issuer.
  *
- * @param endedAt time at which the issuer was first decommissioned, in epoch milliseconds. Default: `Infinity`, which
- * disables the check for a reused name
+ * @param decommissionedAt time at which the issuer was first decommissioned, in epoch milliseconds. Default:
+ * `Infinity`, which disables the check for a reused name
  */
-function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity): Promise<void> {
+function decommissionIssuer(io: Io, flags: DecommissionFlags, decommissionedAt = Infinity): Promise<void> {
   const { now = false } = flags;
   return withKeys(io, flags, {}, (open) => {
     const { custody, document } = open;
@@ -77,7 +77,7 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
     const breaks = "the issuer's keys would never sign again";
     const decommission = byCommand(() => ({ type: "decommission", now }));
     const decide: DecideWithKey = (seen, key) => {
-      checkSameIssuer(seen.document, endedAt);
+      checkSameIssuer(seen.document, decommissionedAt);
       return decommission(seen, key);
     };
     return changeKeys(
@@ -102,13 +102,13 @@ function decommissionIssuer(io: Io, flags: DecommissionFlags, endedAt = Infinity
  *
  * @throws RotationError `ERR_TRANSITION`
  */
-function checkSameIssuer({ records, policy }: StoreDocument, endedAt: number): void {
+function checkSameIssuer({ records, policy }: StoreDocument, decommissionedAt: number): void {
   const live = liveRecords(records);
-  const latestMs = endedAt + policy.clockSkewSeconds * 1000;
+  const latestMs = decommissionedAt + policy.clockSkewSeconds * 1000;
   if (live.length === 0 || live.some(({ announcedAt }) => announcedAt <= latestMs)) return;
   throw new RotationError(
     "ERR_TRANSITION",
-    `the issuer's name has been reused: all of its keys were generated after it was decommissioned at ${timeText(endedAt)}; remove the line from the file, or decommission the issuer with --issuer`,
+    `the issuer's name has been reused: all of its keys were generated after it was decommissioned at ${timeText(decommissionedAt)}; remove the line from the file, or decommission the issuer with --issuer`,
   );
 }
 
